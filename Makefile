@@ -22,7 +22,7 @@ NOT_COMPILED := '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo leaks minimums test test-spark test-all spark-alone process-jobs computations spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model aws-check aws-clean
+.PHONY: demo leaks minimums test test-spark test-all spark-alone process-jobs computations spark-classes slow slow-spark slow-rest fix lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model aws-check aws-clean
 
 demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
@@ -125,6 +125,10 @@ soak-spark: $(STAMP)  ## many more kills of Spark jobs: KILL_ROUNDS=24 a job (ha
 
 soak-spark-faults: $(STAMP)  ## kills, outages, reshards and a slow sink at once, BATCH with claims in an S3 server; needs Go: SOAK_SECONDS=3600 SOAK_KILLS=36 (an hour and some minutes)
 	SOAK_SECONDS=$${SOAK_SECONDS:-3600} $(BIN)/pytest -s tests/plugins/spark/jobs/test_an_hour_of_faults.py
+
+fix: $(STAMP)  ## mends what the linter can mend, and formats
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -29,7 +29,9 @@ NOTE = "<!-- made by make docs from the code: change the code, not this page -->
 AREAS = {
     "reading": (
         "Reading",
-        ["DataFetcher", "consume", "stream", "read_arrow", "read_polars", "lambda_handler", "export_metrics", "reset_positions", "Alarm",
+        ["DataFetcher", "consume", "Records", "stream", "BoundedResult",
+         "EndReason", "read_arrow", "read_polars", "read_pandas", "to_arrow", "lambda_handler",
+         "export_metrics", "metrics_text", "reset_positions", "Alarm",
          "AlarmKind"],
     ),
     "records": (
@@ -42,18 +44,19 @@ AREAS = {
         [
             "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint",
             "Unfinished",
+            "UnfinishedShard",
             "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
             "IcebergSink",
-            "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
+            "SqlSink", "KinesisSink", "Producer", "SinkStatistics", "FailedRecord",
         ],
     ),
     "settings": ("Settings", ["Properties", "Property", "Settings", "JobSettings", "UnknownPropertyWarning"]),
     "plugins": (
         "What plugins implement",
         [
-            "RecordPublisher", "RecordPublisherFactory", "RunResult", "BatchConsumer", "ShardMetrics",
+            "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "ShardMetrics",
             "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
-            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl",
+            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry",
         ],
     ),
 }  # fmt: skip
@@ -70,8 +73,8 @@ FURTHER = {
         (
             "testing",
             [
-                "Contract", "PublisherContract", "PublisherCase", "AcknowledgingPublisherContract",
-                "AcknowledgingPublisherCase", "SinkContract", "SinkCase", "ConditionalStoreContract", "ConditionalStoreCase",
+                "Contract", "PublisherContract", "PublisherCase", "QueueSourceContract", "QueueSourceCase",
+                "SinkContract", "SinkCase", "ConditionalStoreContract", "ConditionalStoreCase",
                 "TrackerContract", "TrackerCase",
                 "VirtualClock", "run_virtual",
             ],

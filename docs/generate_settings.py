@@ -27,15 +27,15 @@ ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserialize
 """What `DataFetcher`, `stream` and `consume` take as arguments of their own, under the same name."""
 STARTS = {*INITIAL_POSITION.keywords, *INITIAL_TIMESTAMP.keywords, *INITIAL_TIMESTAMP_FORMAT.keywords}
 """What `read_arrow` takes as its argument `start`."""
-TIME = "datetime | str | float"
+TIME = "datetime | timedelta | str | float"
 HEAD = '''"""Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypedDict
 
 
 class ReadSettings(TypedDict, total=False):
-    """Keyword arguments of `read_arrow` and `read_polars`, which take the start as an argument of their own."""
+    """Keyword arguments of `read_arrow`, `read_polars` and `read_pandas`, which take the start as an argument of their own."""
 
 '''
 OF_JOBS = '''
@@ -79,13 +79,13 @@ def _annotated(keyword: str, type_name: str) -> str:
 
 def _type(declared: Property[Any]) -> str:
     if declared is INITIAL_TIMESTAMP:
-        return TIME
+        return "datetime | str | float"
     if declared.type_name == "enum":
         return 'Literal["{}"]'.format('", "'.join(declared.valid.partition(" (")[0].split(", "))) + (
             f" | {TIME}" if declared is INITIAL_POSITION else ""
         )
     if declared.unit in EXAMPLES:
-        return "int | str"
+        return "int | str" if declared.unit == "bytes" else "int | str | timedelta"
     return NUMBERS.get(declared.type_name, "str")
 
 
@@ -93,6 +93,8 @@ STUB_HEAD = '''"""The public names, for type checkers. Written by `make docs` fr
 
 __version__: str
 
+from . import local as local
+from . import testing as testing
 from .plugins import spark as spark
 '''
 

@@ -55,9 +55,10 @@ def _table(members: list[Property[Any]]) -> str:
     return head + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-RETRIES = """The key names the call; a transaction is of the sql sink or state store. `maxretries` (from 0): failures in a row, without
+RETRIES = """Retries of Flink's connector, for a job that needs them: where `maxretries` of a call is not set, the call is retried for
+`flink.job.max.outage`, with pauses of up to 5 s. The key names the call. `maxretries` (from 0): failures in a row, without
 progress between them, before the job fails. `backoff.base` and `backoff.max` (from 0, duration): first and largest back-off.
-`backoff.expconst` (from 1): its growth.
+`backoff.expconst` (from 1): its growth. The numbers are those of the connector.
 
 | Key | Default |
 |---|---|

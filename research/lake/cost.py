@@ -13,8 +13,8 @@ from math import ceil
 from typing import NamedTuple
 
 DOLLARS_A_WRITE, DOLLARS_A_READ = 0.005 / 1000, 0.0004 / 1000
-PART_MB = 10
-"""pyarrow's parts of an upload. A file below one is one request."""
+PART_MB = 10 * 2**20 / 10**6
+"""The parts of an upload. A file below one is one request."""
 FIREHOSE_ICEBERG, FIREHOSE_PARQUET = 0.045, 0.029 + 0.018
 """Dollars a GB, and a GiB that is counted."""
 LOG_ENTRIES = 50
@@ -34,10 +34,12 @@ class Requests(NamedTuple):
 
 def requests_of_commit(table: str, megabytes: float, log_entries: int = LOG_ENTRIES) -> Requests:
     """One file of so many MB, its mark and the table's own commit; without the entry of the positions."""
-    parts = ceil(megabytes / PART_MB) + 2 if megabytes > PART_MB or table == "iceberg" else 1
-    if table == "delta":  # the mark, four listings, the log, what is left of the mark
-        return Requests(parts + 1 + 4 + 1 + 1, log_entries + 2 + 2)
-    return Requests(parts + 3 + 11, 19)  # the mark in three requests, two manifests and the metadata in nine
+    parts = ceil(megabytes / PART_MB) + 2 if megabytes > PART_MB else 1
+    if (
+        table == "delta"
+    ):  # the mark, five listings (one is the look before the stage), the log, what is left of the mark
+        return Requests(parts + 1 + 5 + 1 + 1, log_entries + 2 + 5)  # and whether it is the table of before, twice
+    return Requests(parts + 5, 20)  # the mark, and what is left of it, two manifests and the metadata
 
 
 def of_terabyte(table: str, shards: int, subtasks: int, interval_seconds: float) -> Requests:

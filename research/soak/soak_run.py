@@ -48,6 +48,8 @@ class SoakRun:
                 "flink.shard.getrecords.intervalmillis": plan.interval_ms,
                 "flink.shard.discovery.intervalmillis": plan.discovery_ms,
                 "flink.stream.efo.consumername": "soak",
+                # Six random faults in a row, with nothing between, end a run by the default of 5: that is chance, and no finding.
+                "flink.shard.subscribetoshard.maxretries": 10,
                 "flink.shard.queue.records": plan.queue_records,
             },
             stream=stream.arn if plan.by_arn else STREAM,

@@ -28,7 +28,7 @@ def check_outcome(counts: Counter[FaultKind], failed: dict[int, Exception], modu
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_six_hundred_seeds_on_virtual_time():
     counts, failed = sweep(range(IN_MEMORY), in_memory.soak)
     check_outcome(counts, failed, "soak.in_memory", IN_MEMORY)
@@ -37,7 +37,7 @@ def test_six_hundred_seeds_on_virtual_time():
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_two_dozen_seeds_over_real_sockets():
     counts, failed = sweep(range(OVER_SOCKETS), over_sockets.soak)
     check_outcome(counts, failed, "soak.over_sockets", OVER_SOCKETS)

@@ -1,7 +1,8 @@
 """Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
 
-Everything a user needs stands here; `rp.spark` is there on access (extra `spark`). Each name is imported when it is first used:
-a command or a process of Spark waits only for what it needs. Type checkers find them in `__init__.pyi`, which `make docs` writes.
+Everything a user needs stands here; `rp.spark` (extra `spark`), `rp.local` and `rp.testing` are there on access. Each name is imported
+when it is first used: a command or a process of Spark waits only for what it needs. Type checkers find them in `__init__.pyi`, which
+`make docs` writes.
 """
 
 import importlib
@@ -17,28 +18,32 @@ _NAMES = {
     ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
     ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
-    ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished",
+    ".fetcher.pipeline.bounds": "BoundedResult EndReason",
+    ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished UnfinishedShard",
+    ".plugins.columns.frame_columns": "to_arrow",
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",
-    ".plugins.metrics.export": "export_metrics",
+    ".plugins.host.registry": "Registrar Registry",
+    ".plugins.metrics.export": "export_metrics metrics_text",
     ".plugins.positions.reset": "reset_positions",
     ".plugins.runtime.data_fetcher": "DataFetcher",
     ".plugins.runtime.aws_lambda.handler": "lambda_handler",
-    ".plugins.runtime.frames.read": "read_arrow read_polars",
-    ".plugins.runtime.streaming": "consume stream",
+    ".plugins.runtime.frames.read": "read_arrow read_pandas read_polars",
+    ".plugins.runtime.streaming": "Records consume stream",
     ".plugins.sinks.callback": "CallbackSink",
     ".plugins.sinks.files.jsonl": "JsonlSink",
     ".plugins.sinks.files.parquet": "ParquetSink",
     ".plugins.sinks.tables.delta": "DeltaSink",
     ".plugins.sinks.tables.iceberg": "IcebergSink",
-    ".plugins.sinks.kinesis": "FailedRecord KinesisSink SinkStatistics",
+    ".plugins.sinks.kinesis": "FailedRecord KinesisSink Producer SinkStatistics",
     ".plugins.sinks.map": "MapSink",
     ".plugins.sinks.memory": "MemorySink",
     ".plugins.sinks.reactive": "ReactiveSink",
     ".plugins.sinks.sql": "SqlSink",
     ".plugins.stores.folder_store": "FolderStore",
     ".publishers.base": "BatchConsumer RecordPublisher RecordPublisherFactory RunResult",
+    ".publishers.queue.queue_source": "QueueSource",
     ".publishers.errors": (
         "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError ResourceInUseError "
         "ExpiredIteratorError ResourceNotFoundError FatalKinesisError StreamNotActiveError StreamNotFoundError ConsumerError "
@@ -69,6 +74,8 @@ def __getattr__(name: str) -> Any:
 def _found(name: str) -> Any:
     if name == "spark":
         return _spark()
+    if name in ("local", "testing"):
+        return importlib.import_module(f".{name}", __name__)
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version(__name__)
     if name not in _MODULE_OF:
@@ -85,4 +92,4 @@ def _spark() -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

@@ -2,6 +2,8 @@
 
 __version__: str
 
+from . import local as local
+from . import testing as testing
 from .plugins import spark as spark
 from .consumer.typed_values import Json as Json
 from .fetcher.alarms import Alarm as Alarm
@@ -22,19 +24,28 @@ from .fetcher.monitoring.metrics_exporter import MetricsExporter as MetricsExpor
 from .fetcher.monitoring.metrics_exporter import MetricsSource as MetricsSource
 from .fetcher.monitoring.metrics_exporter import SubtaskHealth as SubtaskHealth
 from .fetcher.monitoring.metrics_exporter import SubtaskMetrics as SubtaskMetrics
+from .fetcher.pipeline.bounds import BoundedResult as BoundedResult
+from .fetcher.pipeline.bounds import EndReason as EndReason
 from .fetcher.sink import Checkpoint as Checkpoint
 from .fetcher.sink import Sink as Sink
 from .fetcher.sink import SinkContext as SinkContext
 from .fetcher.sink import Unfinished as Unfinished
+from .fetcher.sink import UnfinishedShard as UnfinishedShard
+from .plugins.columns.frame_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
+from .plugins.host.registry import Registrar as Registrar
+from .plugins.host.registry import Registry as Registry
 from .plugins.metrics.export import export_metrics as export_metrics
+from .plugins.metrics.export import metrics_text as metrics_text
 from .plugins.positions.reset import reset_positions as reset_positions
 from .plugins.runtime.data_fetcher import DataFetcher as DataFetcher
 from .plugins.runtime.aws_lambda.handler import lambda_handler as lambda_handler
 from .plugins.runtime.frames.read import read_arrow as read_arrow
+from .plugins.runtime.frames.read import read_pandas as read_pandas
 from .plugins.runtime.frames.read import read_polars as read_polars
+from .plugins.runtime.streaming import Records as Records
 from .plugins.runtime.streaming import consume as consume
 from .plugins.runtime.streaming import stream as stream
 from .plugins.sinks.callback import CallbackSink as CallbackSink
@@ -44,6 +55,7 @@ from .plugins.sinks.tables.delta import DeltaSink as DeltaSink
 from .plugins.sinks.tables.iceberg import IcebergSink as IcebergSink
 from .plugins.sinks.kinesis import FailedRecord as FailedRecord
 from .plugins.sinks.kinesis import KinesisSink as KinesisSink
+from .plugins.sinks.kinesis import Producer as Producer
 from .plugins.sinks.kinesis import SinkStatistics as SinkStatistics
 from .plugins.sinks.map import MapSink as MapSink
 from .plugins.sinks.memory import MemorySink as MemorySink
@@ -54,6 +66,7 @@ from .publishers.base import BatchConsumer as BatchConsumer
 from .publishers.base import RecordPublisher as RecordPublisher
 from .publishers.base import RecordPublisherFactory as RecordPublisherFactory
 from .publishers.base import RunResult as RunResult
+from .publishers.queue.queue_source import QueueSource as QueueSource
 from .publishers.errors import RecordPublisherError as RecordPublisherError
 from .publishers.errors import ConfigurationError as ConfigurationError
 from .publishers.errors import PluginError as PluginError

@@ -17,6 +17,7 @@ def main() -> None:
     if find_spec("typer") is None:
         sys.stderr.write(f"recordpublisher: the command line needs the extra 'cli': {install_command('cli')}\n")
         sys.exit(2)
+    open_closed_streams()
     from .cli.app import app
 
     try:
@@ -24,6 +25,13 @@ def main() -> None:
     except SystemExit as end:
         leave_threads_behind(end.code if isinstance(end.code, int) else 0)
         raise
+
+
+def open_closed_streams() -> None:
+    """Let nothing take the place of a standard stream that is closed, as after `>&-`: it reads nothing, and forgets what is written."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def leave_threads_behind(code: int) -> None:

@@ -1,7 +1,6 @@
 """How an extra of this package is installed: from the package index, or from the checkout or file that it was installed from."""
 
 import json
-from importlib.metadata import distributions
 from urllib.parse import unquote, urlsplit
 
 PACKAGE = "recordpublisher"
@@ -24,5 +23,7 @@ def install_command_of(direct_url: str | None, extra: str) -> str:
 
 def _direct_url() -> str | None:
     """What pip noted of an installation that is not from the index. A build may have left metadata without it beside the source."""
+    from importlib.metadata import distributions
+
     noted = (found.read_text("direct_url.json") for found in distributions(name=PACKAGE))
     return next(filter(None, noted), None)

@@ -39,6 +39,31 @@ def test_bad_configuration_is_one_line_on_stderr_and_exit_code_2(arguments, line
     assert done.stderr == f"recordpublisher: {line}\n"
 
 
+@pytest.mark.parametrize(
+    ("line", "code"), [("properties >&-", 0), ("put orders -p aws.region <&-", 2), ("plugins 2>&-", 0)]
+)
+def test_a_standard_stream_that_is_closed_is_no_traceback(line, code):
+    shell = ["sh", "-c", f"exec {sys.executable} -m recordpublisher {line}"]
+    done = subprocess.run(shell, env=process_environment(), capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+def test_judge_reads_nothing_from_a_closed_standard_input():
+    shell = ["sh", "-c", f"exec {sys.executable} -m recordpublisher judge --schedule reshards <&-"]
+    done = subprocess.run(shell, env=process_environment(), capture_output=True, text=True, timeout=60, check=False)
+
+    assert "records: " in done.stdout
+
+
+def test_parallelism_has_a_limit():
+    done = command("run", "job.properties", "--parallelism", "1000000000")
+
+    assert done.returncode == 2
+    assert "less than or equal to 32768" in " ".join(done.stderr.split())
+
+
 def test_debug_shows_the_traceback():
     done = command("--debug", "tail", "x", "-p", "foo")
 

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import sys
+import threading
 from errno import ENOENT
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import typer
 
 from recordpublisher.cli.execution import (
     LONGEST_LINE,
+    CommandGroup,
     RetryNotice,
     exit_code,
     one_line,
@@ -18,7 +21,9 @@ from recordpublisher.cli.execution import (
     run_to_end,
     run_until_signal,
 )
+from recordpublisher.cli.options import StreamProperties, with_properties
 from recordpublisher.publishers.errors import RetriesExhaustedError, TransientError
+from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_listener
 from recordpublisher.testing import run_virtual
 
@@ -40,6 +45,24 @@ def test_signals_while_it_closes_do_not_break_off_the_closing():
     assert closed == [True]
 
 
+def test_a_signal_after_the_patience_ends_a_command_whose_loop_is_held_up(monkeypatch):
+    monkeypatch.setattr("recordpublisher.cli.execution.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    full, blocked = os.pipe()
+
+    async def work():
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        while True:
+            os.write(blocked, b"x" * 4096)
+
+    with pytest.raises(SystemExit) as ended:
+        run_until_signal(work())
+    os.close(full)
+    os.close(blocked)
+    assert ended.value.code == 143
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_work_without_its_result_ends_with_the_signal(number, code):
     async def work():
@@ -49,6 +72,27 @@ def test_work_without_its_result_ends_with_the_signal(number, code):
     with pytest.raises(typer.Exit) as ended:
         run_to_end(work())
     assert ended.value.exit_code == code
+
+
+def test_a_signal_ends_work_on_a_loop_without_signal_handlers(monkeypatch):
+    def absent(*_):
+        raise NotImplementedError
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "add_signal_handler", absent)
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "remove_signal_handler", absent)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    async def work():
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(100)
+
+    try:
+        with pytest.raises(typer.Exit) as ended:
+            run_to_end(work())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert ended.value.exit_code == 143
 
 
 def test_a_missing_extra_is_one_sentence():
@@ -73,6 +117,21 @@ def test_a_long_message_keeps_its_beginning_and_its_remedy():
     assert len(line) <= LONGEST_LINE + len(" ... ")
     assert line.startswith("ListStreams failed: <html>")
     assert line.endswith(" check aws.endpoint")
+
+
+def test_where_credentials_were_looked_for_is_a_list(capsys):
+    app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
+    app.callback()(lambda: None)
+
+    @app.command()
+    def look():
+        raise NoCredentialsError
+
+    with pytest.raises(SystemExit, match="2"):
+        app(["look"])
+    first, *places, _, _ = capsys.readouterr().err.splitlines()
+    assert first == "recordpublisher: No AWS credentials found. Looked in:"
+    assert [place.startswith("recordpublisher: - the ") for place in places] == [True] * 3
 
 
 def test_a_note_is_a_line_on_stderr(capsys):
@@ -118,3 +177,14 @@ def test_every_command_says_what_it_waits_for():
 
     assert isinstance(run_until_signal(listener()), RetryNotice)
     assert retry_listener.get() is None
+
+
+def test_a_command_that_a_signal_interrupts_does_not_report_success():
+    @with_properties
+    async def change(properties: StreamProperties) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(100)
+
+    with pytest.raises(typer.Exit) as ended:
+        change(file=None)
+    assert ended.value.exit_code == 143

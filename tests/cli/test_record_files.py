@@ -36,7 +36,7 @@ def test_a_file_of_columns_has_those_of_spark_for_each_record(tmp_path, kind):
     table = READERS[kind](written(tmp_path / "file", kind, one, other))
 
     assert table.schema == RECORD_SCHEMA
-    assert table.to_pylist() == [*one.to_arrow().to_pylist(), *other.to_arrow().to_pylist()]
+    assert table.to_pylist() == rp.to_arrow(one, other).to_pylist()
 
 
 def test_csv_has_a_head_and_a_line_for_each_record(tmp_path):
@@ -44,6 +44,20 @@ def test_csv_has_a_head_and_a_line_for_each_record(tmp_path):
 
     assert pa.csv.read_csv(path).column_names == RECORD_SCHEMA.names
     assert pa.csv.read_csv(path)["data"].to_pylist() == ['{"a":1}']
+
+
+def test_csv_has_escapes_for_what_is_not_utf8(tmp_path):
+    path = written(tmp_path / "file.csv", RecordFormat.CSV, batch("\u00e9".encode("latin-1"), "\u00e9".encode()))
+
+    assert pa.csv.read_csv(path)["data"].to_pylist() == ["\\xe9", "\u00e9"]
+
+
+@pytest.mark.parametrize("kind", [RecordFormat.PARQUET, RecordFormat.ARROW])
+def test_a_terminal_gets_no_binary_file(kind, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+
+    with pytest.raises(rp.ConfigurationError, match="a terminal cannot show it"), record_file(kind, None):
+        pass
 
 
 def test_records_are_written_together_and_before_they_are_too_many(tmp_path, monkeypatch):

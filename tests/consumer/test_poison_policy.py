@@ -16,7 +16,7 @@ from fakes.batches import batch
 
 
 def numbers(given):
-    return replace(given, values=[int(data) for data in given.data], event_times=[int(data) for data in given.data])
+    return replace(given, decoded=[int(data) for data in given.data], event_times=[int(data) for data in given.data])
 
 
 def test_a_batch_without_poisoned_records_is_decorated_once():
@@ -42,7 +42,7 @@ def test_skipping_drops_exactly_the_poisoned_and_keeps_the_position(payloads):
     done = PoisonPolicy(OnBadRecord.SKIP, metrics).apply(whole, numbers)
 
     assert list(done.data) == [data for data in payloads if data != b"poison"]
-    assert list(done.value_column) == [int(data) for data in done.data]
+    assert list(done.values) == [int(data) for data in done.data]
     assert list(done.event_time_column) == [int(data) for data in done.data]
     assert metrics.skipped_records == payloads.count(b"poison")
     assert done.read_position == whole.read_position
@@ -54,8 +54,8 @@ def test_bytes_stay_bytes_when_only_times_fail():
 
     done = PoisonPolicy(OnBadRecord.SKIP, ShardMetrics()).apply(batch(b"1", b"x"), times)
 
-    assert done.values is None
-    assert done.value_column == [b"1"]
+    assert done.decoded is None
+    assert done.values == [b"1"]
 
 
 def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(caplog):

@@ -17,6 +17,7 @@ from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.testing import run_virtual
 
 from fakes.batches import batch
 
@@ -223,6 +224,14 @@ async def test_a_publisher_that_never_waits_leaves_the_event_loop_to_others():
     assert 0 < len(output.batches) < 50
     await running
     assert len(output.batches) == 50
+
+
+def test_a_publisher_that_brings_nothing_is_not_run_again_at_once():
+    async def read():
+        await run(*[RunResult.INCOMPLETE] * 600, RunResult.COMPLETE)
+        return asyncio.get_running_loop().time()
+
+    assert 59 < run_virtual(read()) < 61
 
 
 @pytest.mark.parametrize("arrival", [None, "today", 1_790_000_000_000.0, float("nan"), float("inf")])

@@ -1,13 +1,14 @@
 """Json: documents decoded into a type; and typed values as plain ones again."""
 
 import typing
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 
 import attrs
 import msgspec
 import pydantic
+import pydantic.dataclasses
 import pytest
 
 import recordpublisher as rp
@@ -120,6 +121,27 @@ def test_a_type_that_json_cannot_be_decoded_into_is_refused_by_name(into):
         Json(into)
 
 
+@pydantic.dataclasses.dataclass
+class Checked:
+    price: typing.Annotated[int, pydantic.Field(gt=0)]
+
+
+@dataclass
+class HasChecked:
+    line: Checked
+
+
+def test_a_dataclass_of_pydantic_is_validated_or_refused():
+    """Inside another type msgspec makes it, without pydantic's validators."""
+    for make in (lambda: Json(Checked).values(batch(b'{"price": -1}')), lambda: converter_into(Checked)({"price": -1})):
+        with pytest.raises(ValueError, match=r"it is no Checked: \$\.price: Input should be greater than 0$"):
+            make()
+    for into in (list[Checked], HasChecked, Checked | None):
+        for build in (Json, converter_into):
+            with pytest.raises(ConfigurationError, match=r"Checked is a dataclass of pydantic, .* make it a BaseModel"):
+                build(into)
+
+
 def test_a_class_of_a_record_is_refused_with_what_to_give_instead():
     with pytest.raises(ConfigurationError, match="give a function of a Record"):
         deserializer_of(Stranger)
@@ -221,9 +243,59 @@ def test_defaults_of_a_type_are_fields_of_its_values():
     assert plain_value(converter_into(dict[str, Place])({"home": {}})) == {"home": {"country": "de"}}
 
 
+def test_what_only_the_class_or_the_constructor_has_is_no_field():
+    @dataclass
+    class Order:
+        kind: typing.ClassVar[str] = "order"
+        n: int
+        scale: InitVar[int] = 3
+
+    assert plain_value(Order(1)) == {"n": 1}
+
+
 def test_a_field_that_is_not_set_and_one_of_a_tuple_stay_as_they_are():
     class Partial(msgspec.Struct):
         note: str | msgspec.UnsetType = msgspec.UNSET
         pair: Tuple = Tuple("tea", 2.5)
 
     assert plain_value(Partial()) == {"pair": ["tea", 2.5]}
+
+
+class Known(pydantic.BaseModel):
+    line: "Line"
+
+
+class Line(pydantic.BaseModel):
+    count: int
+
+
+class Hidden(pydantic.BaseModel):
+    at: "OnlyForTypeCheckers"  # noqa: F821
+
+
+@pydantic.dataclasses.dataclass
+class HiddenToo:
+    at: "OnlyForTypeCheckers"  # noqa: F821
+
+
+def test_a_model_whose_types_are_known_by_now_is_taken():
+    assert Json(Known).values(batch(b'{"line": {"count": 1}}')) == [Known(line=Line(count=1))]
+
+
+@pytest.mark.parametrize("into", [Hidden, list[Hidden], HiddenToo])
+def test_a_model_with_a_type_that_is_not_known_is_refused(into):
+    with pytest.raises(ConfigurationError, match="name 'OnlyForTypeCheckers' is not defined; valid"):
+        Json(into)
+
+
+Number = typing.NewType("Number", int)
+
+
+@pytest.mark.parametrize(("into", "data", "value"), [(Number, b"5", 5), (list[Number], b"[5]", [5])])
+def test_a_new_type_is_decoded_as_the_type_below_it(into, data, value):
+    assert deserializer_of(into).values(batch(data)) == [value]
+
+
+def test_a_job_with_a_stream_without_a_deserialiser_is_refused_when_it_is_made():
+    with pytest.raises(ConfigurationError, match=r"'deserializer' has the value 'a list'.*also \['orders'\]"):
+        rp.DataFetcher("orders", region="us-east-1", sink=rp.MemorySink(), deserializer={"other": int})

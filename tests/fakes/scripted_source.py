@@ -22,6 +22,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
+from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
@@ -56,6 +57,10 @@ class ScriptedSource(RecordPublisherFactory):
         self.created: list[tuple[str, StartingPosition]] = []
         self.failing: dict[str, Exception] = {}
         self.silent: set[str] = set()
+        self.metrics: dict[str, ShardMetrics] = {}
+        """What the readers of each shard count into."""
+        self.deleted: set[str] = set()
+        """Streams that do not exist (any more)."""
         self.unlisted: set[str] = set()
         """Shards that listings lack although they exist."""
         self.travel = 0.0
@@ -76,9 +81,12 @@ class ScriptedSource(RecordPublisherFactory):
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: Any) -> RecordPublisher:
         self.created.append((shard.shard_id, starting_position))
+        self.metrics[shard.key] = metrics
         return ScriptedPublisher(self, self.shards[shard.key], starting_position)
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        if stream in self.deleted:
+            raise StreamNotFoundError(stream)
         listed = [each for each in self.shards.values() if each.shard.key not in self.unlisted]
         return [each.shard for each in listed if each.shard.stream == stream]
 
@@ -99,6 +107,8 @@ class ScriptedPublisher(RecordPublisher):
         source, scripted = self._source, self._scripted
         while True:
             await asyncio.sleep(source.latency)
+            if scripted.shard.stream in source.deleted:
+                raise StreamNotFoundError(scripted.shard.stream)
             if scripted.shard.key in source.failing:
                 raise source.failing[scripted.shard.key]
             if scripted.shard.key in source.silent:

@@ -53,6 +53,7 @@ class FakeKinesis:
         self.rate: float | None = None
         self.refuse = lambda entry: None
         self.fail: Exception | None = None
+        self.listing_error: Exception | None = None
         self.refuse_above_limit = False
         self.lost_responses = 0
         self.summary = StreamSummary(2**20, distributes_by_key=True)
@@ -104,6 +105,8 @@ class FakeKinesis:
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         self.listings += 1
         await asyncio.sleep(self.latency)
+        if self.listing_error is not None:
+            raise self.listing_error
         return [one.shard for one in self.shards.values()]
 
     async def stream_summary(self, stream: str) -> StreamSummary:

@@ -42,21 +42,3 @@ def test_w2_watermarks_wait_for_every_shard_where_no_interval_is_set(interval, w
     intervals = IdleIntervals.of(Properties({"flink.shard.idle.interval": interval}))
 
     assert (intervals.watermarks_ms, intervals.waits_for_every_shard) == (interval, waits)
-
-
-@pytest.mark.parametrize(
-    ("given", "interval"),
-    [
-        ({}, 1_000),
-        ({"flink.state.checkpoint.interval": 5_000}, 1_000),
-        ({"flink.sink": "map", "flink.state.checkpoint.interval": -1}, 1_000),
-        ({"flink.sink": "jsonl", "flink.sink.jsonl.path": "folder"}, 1_000),
-        ({"flink.sink": "parquet", "flink.sink.parquet.path": "s3://bucket"}, 60_000),
-        ({"flink.sink": "delta"}, 60_000),
-        ({"flink.sink": "delta", "flink.sink.delta.interval": "5m"}, 300_000),
-        ({"flink.sink": "delta", "flink.state.checkpoint.interval": 2_000}, 2_000),
-        ({"flink.sink": "delta", "flink.state.checkpoint.interval": -1}, 1_000),
-    ],
-)
-def test_without_positions_a_sink_is_flushed_each_second_unless_it_commits_less_often(given, interval):
-    assert FetcherSettings.of(rp.Properties(given)).acknowledging_interval_ms == interval

@@ -82,6 +82,45 @@ def test_a_fenced_subtask_stops_emitting():  # S6
     assert run_virtual(job()) == len(sink.rows) <= 20
 
 
+class CountedReads(set):
+    """Is asked before each read."""
+
+    reads = 0
+
+    def __contains__(self, key):
+        self.reads += 1
+        return False
+
+
+def test_a_subtask_that_is_fenced_between_two_checkpoints_stops_reading_at_once_also_while_a_write_lasts():  # S6
+    source, store, owner = ScriptedSource(per_read=1, latency=1.0), MemoryStore(), []
+    source.add("a", *range(100))
+    source.silent = CountedReads()
+
+    class Stuck(RecordingSink):
+        async def write(self, batch):
+            await asyncio.sleep(60)
+
+    async def check_owner():
+        if owner:
+            raise FencedError("replaced")
+
+    async def job():
+        checkpoints = SubtaskCheckpoints(store, 0, 1)
+        fetcher = make_fetcher(source, Stuck(), checkpoints=checkpoints, check_owner=check_owner)
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(3, owner.append, "another start")
+        running = asyncio.ensure_future(fetcher.run())
+        await asyncio.sleep(6)
+        before = source.silent.reads
+        with pytest.raises(FencedError):
+            await running
+        return before, source.silent.reads
+
+    before, after = run_virtual(job())
+    assert before == after <= 6
+
+
 OUTLASTS_MINUTES = {"flink.shard.getrecords.maxretries": 200, "flink.shard.getrecords.backoff.max": 10_000}
 
 

@@ -4,9 +4,14 @@ import asyncio
 
 import pytest
 
+from recordpublisher.consumer.deserialization import BytesDeserializer
+from recordpublisher.consumer.event_time import FunctionTimestamps
+from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
+from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,
@@ -14,6 +19,8 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.polling.shard_probe import OldestRecord
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -33,13 +40,45 @@ def test_the_shards_of_a_deleted_stream_hold_no_watermark():  # S8, W9
     async def job():
         given = {"flink.watermark.lookahead.millis": 1_000}
         fetcher = await opened(source, sink, given, streams=("s", "t"))
-        asyncio.get_running_loop().call_later(5, source.failing.update, {"t/gone": StreamNotFoundError("t")})
+        asyncio.get_running_loop().call_later(5, source.deleted.add, "t")
         await fetcher.run_bounded(Bounds(max_time=60))
         return fetcher.snapshot()
 
     assert set(run_virtual(job())["shards"]) == {"s/a"}
     assert sink.rows.count(("gone", 0)) == 1
     assert len(sink.rows) == 101
+
+
+def made_again(streams):
+    """A stream is deleted, and made again with a shard of the same name: what was written, and the positions."""
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", EPOCH_MS)
+    source.add("a", EPOCH_MS, stream="t")
+    source.add("b", stream="t")
+
+    def make():
+        source.add("a", EPOCH_MS + 1, EPOCH_MS + 2, stream="t")
+        source.deleted.clear()
+
+    async def job():
+        fetcher = await opened(source, sink, {"flink.shard.discovery.intervalmillis": 1_000}, streams=streams)
+        asyncio.get_running_loop().call_later(5, source.deleted.add, "t")
+        asyncio.get_running_loop().call_later(20, make)
+        await fetcher.run_bounded(Bounds(max_time=30))
+        return fetcher.snapshot()
+
+    return sink.rows, run_virtual(job())["shards"]
+
+
+@pytest.mark.parametrize("may_change", [False, True])
+def test_a_stream_that_is_deleted_and_made_again_is_read_from_its_beginning(may_change):  # S8, S10
+    async def look():
+        return ("s", "t")
+
+    rows, shards = made_again(StreamList(("s", "t"), look, 1.0) if may_change else ("s", "t"))
+
+    assert sorted(rows) == [("a", EPOCH_MS), ("a", EPOCH_MS), ("a", EPOCH_MS + 1), ("a", EPOCH_MS + 2)]
+    assert shards["t/a"]["position"] == "1"
 
 
 def test_an_expired_parent_leaves_state_and_metrics():  # S5, A1
@@ -265,3 +304,28 @@ def test_what_is_being_written_when_its_stream_is_deleted_is_counted():  # S1, S
         return result.reason, result.records
 
     assert run_virtual(job()) == (EndReason.STREAMS_DELETED, 3)
+
+
+def test_a_dead_letter_that_waits_when_its_stream_is_deleted_is_written():  # S7, S8
+    def decorator(shard, metrics):
+        def time(record):
+            return 1 // int(record.data)  # a record without a time
+
+        strategy = BoundedOutOfOrderness(Properties({}))
+        poison = OnBadRecord.DEAD_LETTER
+        times = FunctionTimestamps(time)
+        return BatchDecorator(BytesDeserializer(), times, strategy, metrics, on_poison=poison, future_limit_ms=-1)
+
+    async def job():
+        source, letters = ScriptedSource(), RecordingSink()
+        source.add("a", 1)
+        source.add("b", stream="t")
+        parts = {"decorator_for": decorator, "dead_letters": letters, "streams": ("s", "t")}
+        fetcher = await opened(source, RecordingSink(cost=10), **parts)
+        loop = asyncio.get_running_loop()
+        loop.call_later(2, source.shards["t/b"].put, 0)  # while the record of the other stream is written
+        loop.call_later(5, source.deleted.add, "t")
+        await fetcher.run_bounded(Bounds(max_time=30))
+        return letters.rows
+
+    assert run_virtual(job()) == [("b", 0)]

@@ -18,8 +18,7 @@ from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import Bod
 from recordpublisher.publishers.kinesis.fast_path.call import FastPathCalls
 from recordpublisher.publishers.kinesis.fast_path.http1_connection import Http1Connection
 from recordpublisher.publishers.kinesis.fast_path.sigv4 import SignedPost
-from recordpublisher.publishers.kinesis.http2 import Http2Settings
-from recordpublisher.publishers.kinesis.http2.http2_connection import Http2Connection
+from recordpublisher.publishers.kinesis.http2.http2_connection import Http2Connection, Http2Settings
 from recordpublisher.publishers.kinesis.known_access import Keys
 from recordpublisher.publishers.kinesis.sdk.internals import RecordParser
 from recordpublisher.publishers.positions import StartingPosition

@@ -146,6 +146,17 @@ def test_a_manual_clock_that_advances_ends_the_wait():
     assert records[0]["ReceiveCount"] == 2
 
 
+def test_while_a_manual_clock_stands_still_the_wait_goes_by_the_event_loop():
+    async def main():
+        queue = await Queue(ManualClock()).create()
+        async with asyncio.timeout(60):
+            return await queue.receive(WaitTimeSeconds=5)
+
+    records, took = run_virtual(main())
+    assert records == []
+    assert took == pytest.approx(5, abs=0.1)
+
+
 def test_who_stops_waiting_has_received_nothing():
     async def scenario(queue):
         receiver = asyncio.create_task(queue.receive())

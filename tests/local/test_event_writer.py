@@ -192,7 +192,7 @@ async def test_for_a_slow_reader_one_event_is_buffered_and_nothing_is_lost(reade
         reader.consumer_arn.encode(),
         SHARD.encode(),
     )
-    head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-amz-json-1.1\r\n"
+    head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-amz-json-1.1\r\n"
     head += "X-Amz-Target: Kinesis_20131202.SubscribeToShard\r\nContent-Length: "
     sink.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
     await settle(lambda: reader.endpoint.account.subscriptions._all)

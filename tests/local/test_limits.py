@@ -18,14 +18,13 @@ import recordpublisher.local
 from recordpublisher.local import Quotas
 
 DOCUMENTED = {
-    "operations.attached.MOST_ON_A_PAGE": (100, "ListChannels", "greater than 100, at most 100 results"),
+    "operations.queues.MOST_ON_A_PAGE": (100, "ListChannels", "greater than 100, at most 100 results"),
     "operations.shards.MAX_SHARDS_PER_PAGE": (1000, "ListShards", "greater than 1000, at most 1000 results"),
     "operations.streams.MAX_SHARDS_PER_PAGE": (100, "DescribeStream", "greater than 100, at most 100 results"),
     "operations.streams.MAX_STREAMS_PER_PAGE": (100, "ListStreams", "greater than 100, at most 100 results"),
     "operations.streams.MAX_RETENTION_HOURS": (8760, "IncreaseStreamRetentionPeriod", "is 8760 hours (365 days)"),
     "streams.stream.DEFAULT_RETENTION_HOURS": (24, "DecreaseStreamRetentionPeriod", "minimum value of a stream's retention period is 24"),
     "streams.consumers.CONSUMER_LIMIT": (20, "RegisterStreamConsumer", "register up to 20 consumers per stream"),
-    "streams.consumers.ADVANTAGE_CONSUMER_LIMIT": (50, "RegisterStreamConsumer", "you can register up to 50 consumers"),
     "streams.tags.MAX_TAGS": (50, "TagResource", "up to 50 tags per resource"),
     "streams.shard_iterator.LIFETIME_MS": (300_000, "GetShardIterator", "expires 5 minutes after it is returned"),
     "streams.subscriptions.LIFETIME_MS": (300_000, "SubscribeToShard", "over the HTTP/2 connection for up to 5 minutes"),
@@ -36,8 +35,6 @@ DOCUMENTED = {
 ON_A_PAGE = {
     "operations.settings.SHARD_LIMIT": "Quotas and limits, July 2025: shown, not enforced",
     "operations.settings.ON_DEMAND_STREAM_LIMIT": "Quotas and limits: 50 on-demand streams; shown, not enforced",
-    "operations.settings.COMMITMENT_MS": "MinimumThroughputBillingCommitment in the API model: a minimum duration of 24 hours",
-    "operations.channels.DEFAULT_FRESHNESS_SECONDS": "DataFreshnessInSeconds in the API model: the default value is 300 seconds",
     "requests.violations.MOST": "LocalStack's recordings from AWS: ten violations in one message",
 }
 OWN = re.compile(

@@ -25,8 +25,8 @@ def url():
         yield endpoint.url
 
 
-def modules_of(script, url):
-    environment = process_environment(AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="s", AWS_REGION="us-east-1")
+def modules_of(script, url, **more):
+    environment = process_environment(AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="s", AWS_REGION="us-east-1", **more)
     script = f"{script.format(url=url)}; import sys; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=120
@@ -41,3 +41,13 @@ def test_the_first_record_is_read_without_the_aws_sdk_and_without_groups(script,
     assert "recordpublisher.publishers.polling.publisher" in imported
     assert imported & SDK == set()
     assert {name for name in imported if name.startswith(OF_GROUPS)} == {"recordpublisher.fetcher.leases.lease_counts"}
+
+
+def test_the_endpoint_of_the_readme_is_an_environment_variable(url):
+    script = READ_ONE.replace(", endpoint={url!r}", "")
+    assert modules_of(script, url, AWS_ENDPOINT_URL=url) & SDK == set()
+
+
+def test_what_only_some_jobs_need_is_not_imported(url):
+    """Each takes 5 to 20 ms of CPU: a look at every distribution, and at the proxies of a system. (A command has them by its library.)"""
+    assert modules_of(READ_ONE, url) & {"importlib.metadata", "urllib.request"} == set()

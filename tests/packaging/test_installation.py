@@ -83,6 +83,7 @@ def imported(folder: Path) -> set[str]:
 
 
 NOT_NEEDED = {
+    "annotationlib",  # of the standard library, from Python 3.14 on
     "pydantic",  # whose models users may give
     "typing_extensions",  # for type checkers, which have it
 }

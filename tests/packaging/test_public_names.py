@@ -33,7 +33,7 @@ def test_every_public_name_resolves(name):
 
 def test_every_public_name_is_listed_once():
     assert len(rp.__all__) == len(set(rp.__all__))
-    assert set(rp.__all__) <= set(dir(rp))
+    assert set(dir(rp)) == {*rp.__all__, "__version__"}
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -81,6 +81,13 @@ def test_loading_the_registry_leaves_the_built_ins_unimported():
 
 def test_spark_is_there_on_access():
     assert rp.spark.__name__ == "recordpublisher.plugins.spark"
+
+
+def test_the_endpoint_and_the_helpers_for_tests_are_there_on_access():
+    assert (
+        printed("import recordpublisher as rp; print(rp.local.in_memory.__name__, rp.testing.record.__name__)")
+        == "in_memory record"
+    )
 
 
 def test_without_pyspark_the_error_names_the_extra(monkeypatch):

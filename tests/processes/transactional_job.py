@@ -22,7 +22,7 @@ class SqliteSink(rp.Sink):
         return None if found is None else json.loads(found[0])
 
     async def write(self, batch):
-        self._pending += zip([batch.shard_id] * len(batch), batch.sequence_numbers, batch.value_column, strict=True)
+        self._pending += zip([batch.shard_id] * len(batch), batch.sequence_numbers, batch.values, strict=True)
 
     async def flush(self, checkpoint=None):
         if checkpoint is None:

@@ -1,14 +1,14 @@
 """Where a new job starts."""
 
 import contextlib
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher import ConfigurationError, PositionType, Properties
-from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms, time_ms
+from recordpublisher import ConfigurationError, PositionType, Properties, StartingPosition
+from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms, named_start, time_ms
 
 FORMAT = "flink.stream.initpos.timestamp.format"
 
@@ -147,3 +147,26 @@ def test_a_format_without_a_year_is_an_error(java, timestamp):
 def test_any_text_is_parsed_or_is_a_configuration_error(timestamp, java):
     with contextlib.suppress(ConfigurationError):
         assert initial_timestamp_ms(start_at(timestamp, **{FORMAT: java})) >= 0
+
+
+@pytest.mark.parametrize(
+    ("given", "start"),
+    [
+        ("earliest", StartingPosition.trim_horizon()),
+        ("Latest", StartingPosition.latest()),
+        ("1h", StartingPosition(PositionType.LATEST, ago_ms=3_600_000)),
+        (timedelta(minutes=1), StartingPosition(PositionType.LATEST, ago_ms=60_000)),
+        (datetime(2026, 1, 1, tzinfo=UTC), StartingPosition.at_timestamp(1_767_225_600_000)),
+        (1_767_225_600, StartingPosition.at_timestamp(1_767_225_600_000)),
+    ],
+)
+def test_a_start_has_the_same_words_everywhere(given, start):
+    assert named_start("start", given) == start
+
+
+@pytest.mark.parametrize("given", ["erliest", "AT_TIMESTAMP", [1], timedelta(hours=-1), datetime(2026, 1, 1)])
+def test_a_start_that_is_none_is_refused_by_the_name_of_its_argument(given):
+    with pytest.raises(
+        ConfigurationError, match=r"setting 'start' has the value .* valid: TRIM_HORIZON, LATEST, an age"
+    ):
+        named_start("start", given)

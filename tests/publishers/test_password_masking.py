@@ -52,3 +52,22 @@ def test_a_configuration_error_masks_its_value_and_its_reason():  # C3
 
     assert (error.value, error.reason) == ("https://me:******@host", "cannot connect to https://me:******@host")
     assert "hunter2" not in f"{error!r} {error}"
+
+
+@pytest.mark.parametrize("text", ["?pass" * 40_000, "://a:" * 40_000, "password " * 20_000, "a:" * 90_000 + "@"])
+@pytest.mark.timeout(20)
+def test_masking_takes_time_in_proportion_to_the_length(text):
+    assert mask_passwords(text)
+
+
+@pytest.mark.parametrize("name", ["api_key", "api.key", "private-key", "credential", "aws_access_key", "password"])
+def test_one_list_of_names_masks_parameters_and_properties(name):  # C3
+    assert mask_passwords(f"{name}=hunter2") == f"{name}=******"
+    assert "hunter2" not in repr(Properties({f"my.{name}": "hunter2"}))
+
+
+def test_an_error_names_the_type_of_a_wrong_container_and_not_its_content():  # C3
+    with pytest.raises(ConfigurationError, match="a list") as raised:
+        Properties([{"aws.credentials.provider.basic.secretkey": "hunter2"}])
+
+    assert "hunter2" not in f"{raised.value!r} {raised.value} {raised.value.value}"

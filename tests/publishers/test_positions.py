@@ -36,3 +36,11 @@ def test_sequence_numbers_are_shown_and_compared_with_their_sub_sequence_numbers
     assert [str(SequenceNumber("5")), str(SequenceNumber("5", 3))] == ["5", "5-3"]
     assert SequenceNumber("5") != SequenceNumber("5", 3)
     assert SequenceNumber("5", 3) == SequenceNumber("5", 3)
+
+
+def test_an_age_is_pinned_once_as_latest_is():  # P3
+    hour_ago = StartingPosition(PositionType.LATEST, ago_ms=3_600_000)
+
+    assert not hour_ago.is_tip
+    assert hour_ago.pinned_at(10_000_000) == StartingPosition.at_timestamp(6_400_000)
+    assert hour_ago.pinned_at(10_000_000).pinned_at(99_000_000) == StartingPosition.at_timestamp(6_400_000)

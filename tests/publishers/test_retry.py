@@ -1,5 +1,4 @@
 import asyncio
-import logging
 
 import pytest
 
@@ -10,7 +9,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_listener, tries_logged
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_listener
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -63,20 +62,6 @@ def test_an_error_that_a_mistyped_name_explains_better_than_an_outage_is_retried
         run_virtual(call_with_retries(scripted(*[BROKEN] * 9), many, needs_few=lambda error: error is BROKEN))
     outage = scripted(*[THROTTLED] * 9, BROKEN, BROKEN, 7)
     assert run_virtual(call_with_retries(outage, many, needs_few=lambda error: False)) == 7
-
-
-def test_tries_are_logged_at_once_and_then_now_and_then(caplog):
-    async def job():
-        log_retry = tries_logged(logging.getLogger("retries"), POLICY)
-        for _ in range(12):
-            log_retry(BROKEN)
-            await asyncio.sleep(1)
-
-    run_virtual(job())
-    assert [line.partition("; ")[2] for line in caplog.messages] == [
-        "try 1 of 4, trying again",
-        "try 11 of 4, trying again",
-    ]
 
 
 def test_without_retries_a_call_is_made_once():
@@ -158,3 +143,20 @@ def test_a_stream_that_stays_in_creation_ends_the_wait_after_minutes_and_is_name
 
 def test_an_exponent_beyond_what_a_float_holds_waits_the_longest_delay():
     assert RetryPolicy(max_retries=3, base_ms=100, max_ms=200, exponent=1e200).delay_seconds(2, lambda: 1.0) == 0.2
+
+
+def test_a_call_within_one_whose_retries_are_counted_is_retried_for_its_own_time():
+    counted = RetryPolicy(max_retries=10_000, base_ms=300, max_ms=5_000, exponent=1.5)
+    timed = RetryPolicy(0, 300, 5_000, 1.5, max_outage_ms=900_000)
+
+    async def main():
+        loop, part = asyncio.get_running_loop(), scripted(BROKEN, BROKEN, 7)
+
+        async def whole():
+            if loop.time() < 1_000:
+                raise BROKEN
+            return await call_with_retries(part, timed)
+
+        return await call_with_retries(whole, counted)
+
+    assert run_virtual(main()) == 7

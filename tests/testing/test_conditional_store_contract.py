@@ -1,5 +1,6 @@
 """A simple conditional store passes the contract, and each kind of broken store fails one of its tests."""
 
+import asyncio
 import itertools
 from contextlib import asynccontextmanager
 
@@ -99,6 +100,17 @@ class HidesTheStoredValue(DictStore):
             raise ConflictError(self.place, name, None) from error
 
 
+class WritesAfterALook(DictStore):
+    """Compares, and writes when the service has answered: two writers that look at once both write."""
+
+    async def compare_and_set(self, name, value, expected):
+        current = self.values.get(name)
+        if current is None or current.version != expected:
+            raise ConflictError(self.place, name, current)
+        await asyncio.sleep(0.01)
+        return self.write(name, value, self.values[name].version)
+
+
 class KnowsOnlyItsOwn(DictStore):
     """Each object has values of its own."""
 
@@ -127,6 +139,7 @@ class EndsEarly(DictStore):
         (PutsOver, "test_a_value_is_put_only_where_there_is_none"),
         (CountsForEachName, "test_a_deleted_value_does_not_come_back_by_its_old_version"),
         (HidesTheStoredValue, "test_a_value_is_put_only_where_there_is_none"),
+        (WritesAfterALook, "test_of_many_writers_with_one_version_one_wins"),
         (KnowsOnlyItsOwn, "test_a_value_is_put_only_where_there_is_none"),
         (Unordered, "test_values_versions_and_names_are_listed_by_prefix_and_in_order"),
         (EndsEarly, "test_a_long_listing_is_complete"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from recordpublisher import (
     RunResult,
     SequenceNumber,
     Shard,
+    ShardMetrics,
     UserRecord,
 )
 from recordpublisher.publishers.properties import declaration
@@ -31,24 +33,37 @@ PAYLOADS = [b"%d" % number for number in range(10)]
 class ListPublisher(RecordPublisher):
     """Reads a list, three records at a time."""
 
-    def __init__(self, shard, start) -> None:
-        self.shard = shard
-        self.at = int(start.sequence_number) if start.type is PositionType.AFTER_SEQUENCE_NUMBER else 0
+    def __init__(self, shard, start, metrics) -> None:
+        self.shard, self.metrics = shard, metrics
+        self.at = self.place_of(start)
+
+    def place_of(self, start):
+        match start.type:
+            case PositionType.AFTER_SEQUENCE_NUMBER:
+                return int(start.sequence_number)
+            case PositionType.AT_TIMESTAMP:
+                return sum(1000 * (ARRIVAL + number) < start.timestamp_ms for number in range(len(PAYLOADS)))
+            case PositionType.LATEST:
+                return len(PAYLOADS)
+        return 0
 
     async def run(self, consumer):
         while self.at < len(PAYLOADS):
             await asyncio.sleep(0.2)
-            self.advance(await consumer(self.batch()))
+            batch = self.batch()
+            self.metrics.count_read(batch)
+            self.advance(await consumer(batch))
         return RunResult.COMPLETE
 
     def advance(self, taken):
         self.at = self.at if taken is None else int(taken.sequence)
 
     def batch(self):
-        records = [UserRecord(data, str(number), ARRIVAL) for number, data in enumerate(PAYLOADS, 1)][
+        records = [UserRecord(data, str(number), ARRIVAL + number - 1) for number, data in enumerate(PAYLOADS, 1)][
             self.at : self.at + 3
         ]
-        return RecordBatch(self.shard, records, None, SequenceNumber(records[-1].sequence_number))
+        last, size = SequenceNumber(records[-1].sequence_number), sum(len(record.data) for record in records)
+        return RecordBatch(self.shard, records, None, last, raw_count=len(records), raw_bytes=size)
 
 
 class ListContract(PublisherContract):
@@ -60,7 +75,7 @@ class ListContract(PublisherContract):
 
         class Factory(RecordPublisherFactory):
             async def create(self, shard, starting_position, metrics):
-                return publisher(shard, starting_position)
+                return publisher(shard, starting_position, metrics)
 
         yield PublisherCase(Factory(), Shard("s", "0"), PAYLOADS)
 
@@ -149,7 +164,7 @@ class ReversesBatches(ListPublisher):
 
     def batch(self):
         batch = super().batch()
-        return RecordBatch(batch.shard, list(reversed(batch.records)), None, batch.read_position)
+        return replace(batch, records=list(reversed(batch.records)))
 
 
 class GivesMilliseconds(ListPublisher):
@@ -184,9 +199,9 @@ class AlwaysAtTip(ListPublisher):
 class SkipsOneOnRestart(ListPublisher):
     """Starts one record late."""
 
-    def __init__(self, shard, start) -> None:
-        super().__init__(shard, start)
-        self.at += bool(self.at)
+    def place_of(self, start):
+        place = super().place_of(start)
+        return place + bool(place)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +244,57 @@ class NeverAdvances(ListPublisher):
         pass
 
 
+class IgnoresTimes(ListPublisher):
+    """Starts at the oldest record wherever it should start by time."""
+
+    def place_of(self, start):
+        return 0 if start.type is PositionType.AT_TIMESTAMP else super().place_of(start)
+
+
+class IgnoresLatest(ListPublisher):
+    """Starts at the oldest record instead of the tip."""
+
+    def place_of(self, start):
+        return 0 if start.type is PositionType.LATEST else super().place_of(start)
+
+
+class CountsNoReads(ListPublisher):
+    """Leaves the metrics alone."""
+
+    async def run(self, consumer):
+        self.metrics = ShardMetrics()
+        return await super().run(consumer)
+
+
+class HasNoRawCount(ListPublisher):
+    """Gives batches that hold nothing of the source."""
+
+    def batch(self):
+        return replace(super().batch(), raw_count=0)
+
+
+class HasNoRawBytes(ListPublisher):
+    """Gives batches without a size."""
+
+    def batch(self):
+        return replace(super().batch(), raw_bytes=0)
+
+
+class BlocksTheLoop(ListPublisher):
+    """Waits for its source in the event loop."""
+
+    def batch(self):
+        time.sleep(0.11)  # what is tested is real time
+        return super().batch()
+
+
+class NeverBringsABatch(ListPublisher):
+    """Returns at once while there is nothing to read."""
+
+    async def run(self, consumer):
+        return RunResult.INCOMPLETE
+
+
 class ReturnsNone(ListPublisher):
     """Ends without a result."""
 
@@ -236,9 +302,26 @@ class ReturnsNone(ListPublisher):
         await super().run(consumer)
 
 
+class NeverReturns(ListPublisher):
+    """Waits after its last batch."""
+
+    async def run(self, consumer):
+        await super().run(consumer)
+        await asyncio.Event().wait()
+
+
+class CountsDown(ListPublisher):
+    """Has sequence numbers that go backwards, so that it believes to be at the end after its first batch."""
+
+    def batch(self):
+        batch = super().batch()
+        return replace(batch, read_position=SequenceNumber("99"))
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
+        (NeverReturns, "the test has not ended after 60 s: a call that it awaits does not return"),
         (HasNoPosition, "a batch with records has no read_position"),
         (NeverAdvances, "the records up to 3 came twice"),
         (ReturnsNone, "`run` returned None, and not a RunResult"),
@@ -250,3 +333,28 @@ def test_a_publisher_that_would_go_on_for_ever_fails_with_a_sentence(broken, mes
 
     with pytest.raises(AssertionError, match=message):
         Broken().test_batches_come_in_shard_order_and_end_in_complete()
+
+
+@pytest.mark.parametrize(
+    ("broken", "test", "message"),
+    [
+        (
+            NeverBringsABatch,
+            "test_batches_come_in_shard_order_and_end_in_complete",
+            "100 times in a row without a batch",
+        ),
+        (CountsDown, "test_the_case_needs_several_batches", "3 of 10 records came"),
+        (IgnoresTimes, "test_a_start_by_time_leaves_out_what_arrived_before", "wrong records from AT_TIMESTAMP"),
+        (IgnoresLatest, "test_a_start_at_the_tip_leaves_out_what_is_there", "LATEST must read nothing"),
+        (CountsNoReads, "test_reads_are_counted", "no read was counted"),
+        (HasNoRawCount, "test_reads_are_counted", "no batch has a `raw_count`"),
+        (HasNoRawBytes, "test_reads_are_counted", "no batch has `raw_bytes`"),
+        (BlocksTheLoop, "test_the_loop_is_not_blocked", "a run blocked the event loop for 0.1 s"),
+    ],
+)
+def test_what_a_job_would_not_show_fails_with_a_sentence(broken, test, message):
+    class Broken(ListContract):
+        publisher = broken
+
+    with pytest.raises(AssertionError, match=message):
+        getattr(Broken(), test)()

@@ -1,6 +1,6 @@
 """What type checkers infer of typed records: checked by mypy in `make check`, by pyright in `test_pyright.py`; it is never run."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
@@ -48,13 +48,13 @@ async def handle_value(order: Order) -> None: ...
 
 
 def iterations() -> None:
-    assert_type(rp.consume("orders", deserializer=Order), Iterator[rp.Record[Order]])
-    assert_type(rp.consume("orders", deserializer=list[Order]), Iterator[rp.Record[list[Order]]])
-    assert_type(rp.consume("orders", deserializer=rp.Json(Order, strict=False)), Iterator[rp.Record[Order]])
-    assert_type(rp.consume("orders", deserializer=rp.Avro("{}", Order)), Iterator[rp.Record[Order]])
-    assert_type(rp.consume("orders", deserializer=order_of), Iterator[rp.Record[Order]])
-    assert_type(rp.consume("orders", deserializer="json"), Iterator[rp.Record[Any]])
-    assert_type(rp.consume("orders", region="eu-west-1"), Iterator[rp.Record[Any]])
+    assert_type(rp.consume("orders", deserializer=Order), rp.Records[Order])
+    assert_type(rp.consume("orders", deserializer=list[Order]), rp.Records[list[Order]])
+    assert_type(rp.consume("orders", deserializer=rp.Json(Order, strict=False)), rp.Records[Order])
+    assert_type(rp.consume("orders", deserializer=rp.Avro("{}", Order)), rp.Records[Order])
+    assert_type(rp.consume("orders", deserializer=order_of), rp.Records[Order])
+    assert_type(rp.consume("orders", deserializer="json"), rp.Records[Any])
+    assert_type(rp.consume("orders", region="eu-west-1"), rp.Records[Any])
     assert_type(rp.stream("orders", deserializer=Order), AsyncGenerator[rp.RecordBatch[Order], None])
 
 
@@ -64,7 +64,7 @@ def frames(batch: rp.RecordBatch[Order], last: dict[str, Any]) -> None:
     rp.read_polars("orders", {"aws.region": "eu-west-1"}, start="TRIM_HORIZON", end="NOW")
     with rp.read_arrow("orders", start=last, end=last) as reader:
         reader.read_all()
-    batch.to_arrow(Order).to_pylist()
+    rp.to_arrow(batch, batch, into=Order).to_pylist()
     rp.read_arrow("orders", state_url="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 

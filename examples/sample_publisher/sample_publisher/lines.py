@@ -27,7 +27,8 @@ class LinesFactory(rp.RecordPublisherFactory):
         self, shard: rp.Shard, starting_position: rp.StartingPosition, metrics: rp.ShardMetrics
     ) -> LinesPublisher:
         file = self._folder / shard.stream / shard.shard_id
-        return LinesPublisher(shard, file, starting_position, self._batch, metrics)
+        done = await asyncio.to_thread(_lines_before, starting_position, file)
+        return LinesPublisher(shard, file, done, self._batch, metrics)
 
     async def discover(self, stream: str, after: str | None) -> list[rp.Shard]:
         folder = self._folder / stream
@@ -40,15 +41,14 @@ class LinesFactory(rp.RecordPublisherFactory):
 class LinesPublisher(rp.RecordPublisher):
     """Reads one file; owns the number of the last line that the consumer accepted."""
 
-    def __init__(
-        self, shard: rp.Shard, file: Path, starting_position: rp.StartingPosition, batch: int, metrics: rp.ShardMetrics
-    ) -> None:
-        self._shard, self._file, self._batch, self._metrics = shard, file, batch, metrics
-        self._done = _lines_done(starting_position)
+    def __init__(self, shard: rp.Shard, file: Path, done: int, batch: int, metrics: rp.ShardMetrics) -> None:
+        self._shard, self._file, self._done, self._batch, self._metrics = shard, file, done, batch, metrics
 
     async def run(self, consumer: rp.BatchConsumer) -> rp.RunResult:
         while lines := await asyncio.to_thread(self._read):
-            position = await consumer(self._batch_of(lines))
+            batch = self._batch_of(lines)
+            self._metrics.count_read(batch)
+            position = await consumer(batch)
             self._done = self._done if position is None else int(position.sequence)
         return rp.RunResult.COMPLETE
 
@@ -62,17 +62,18 @@ class LinesPublisher(rp.RecordPublisher):
             rp.UserRecord(line, str(number), arrival, "line") for number, line in enumerate(lines, self._done + 1)
         ]
         size = sum(map(len, lines))
-        self._metrics.reads += 1
-        self._metrics.number_of_deaggregated_records += len(lines)
-        self._metrics.bytes_read += size
         last = rp.SequenceNumber(records[-1].sequence_number)
         return rp.RecordBatch(self._shard, records, read_position=last, raw_count=len(lines), raw_bytes=size)
 
 
-def _lines_done(position: rp.StartingPosition) -> int:
-    """How many lines come before a position; a file has no times, so a start by time reads all of it."""
-    if position.type is rp.PositionType.AFTER_SEQUENCE_NUMBER:
-        return int(position.sequence_number or 0)
-    if position.type is rp.PositionType.AT_SEQUENCE_NUMBER:
-        return int(position.sequence_number or 1) - 1
-    return 0
+def _lines_before(start: rp.StartingPosition, file: Path) -> int:
+    """How many lines come before a start. Lines arrive when their file is changed; a job that starts at LATEST asks by time."""
+    if start.type is rp.PositionType.AFTER_SEQUENCE_NUMBER:
+        return int(start.sequence_number or 0)
+    if start.type is rp.PositionType.AT_SEQUENCE_NUMBER:
+        return int(start.sequence_number or 1) - 1
+    arrived_later = start.timestamp_ms is not None and file.stat().st_mtime * 1000 >= start.timestamp_ms
+    if start.type is rp.PositionType.TRIM_HORIZON or arrived_later:
+        return 0
+    with file.open("rb") as lines:
+        return sum(1 for _ in lines)

@@ -1,1 +1,1 @@
-"""A third-party publisher: messages of Amazon SQS."""
+"""A third-party queue: messages of Amazon SQS."""

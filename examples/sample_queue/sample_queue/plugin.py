@@ -2,9 +2,9 @@
 
 from recordpublisher import hookimpl
 
-from .sqs import SqsFactory
+from .sqs import SqsQueue
 
 
 @hookimpl
 def recordpublisher_register_publishers(registry):
-    registry.add("SQS", SqsFactory)
+    registry.add("SQS", SqsQueue)

@@ -1,4 +1,4 @@
-"""Reads a queue of Amazon SQS: the stream is its name, a receiver is a shard, a record its message."""
+"""Reads a queue of Amazon SQS: the stream is its name, a record its message."""
 
 from __future__ import annotations
 
@@ -22,55 +22,38 @@ class Message(rp.UserRecord):
     receipt: str = ""
 
 
-class SqsFactory(rp.RecordPublisherFactory):
-    """Owns the client of all receivers."""
+class SqsQueue(rp.QueueSource):
+    """Owns the client. A receive is never cut off: its messages would be hidden from everybody until their time is over."""
 
-    visibility_seconds = 30.0
+    most_receivers, full_receive = RECEIVERS, MOST
 
     def __init__(self, properties: rp.Properties) -> None:
-        self.visibility_seconds = float(properties.value(VISIBILITY))
+        self._visibility = properties.value(VISIBILITY)
+        self.visibility_seconds = float(self._visibility)
         self._sqs = boto3.client("sqs", endpoint_url=properties.value(ENDPOINT))
 
-    async def create(
-        self, shard: rp.Shard, starting_position: rp.StartingPosition, metrics: rp.ShardMetrics
-    ) -> SqsPublisher:
-        found = await asyncio.to_thread(self._sqs.get_queue_url, QueueName=shard.stream)
-        return SqsPublisher(self._sqs, found["QueueUrl"], shard, int(self.visibility_seconds))
+    def prepare(self, streams: Sequence[str]) -> None:
+        self._name = streams[0]
 
-    async def discover(self, stream: str, after: str | None) -> list[rp.Shard]:
-        shards = [rp.Shard(stream, f"receiver-{number}") for number in range(RECEIVERS)]
-        return [shard for shard in shards if after is None or shard.shard_id > after]
+    async def open(self) -> None:
+        self._url = (await asyncio.to_thread(self._sqs.get_queue_url, QueueName=self._name))["QueueUrl"]
 
-    def order_of(self, sequence: str) -> Any:
-        return sequence
+    async def receive(self, metrics: rp.ShardMetrics) -> list[Message]:
+        receiving = asyncio.ensure_future(asyncio.to_thread(self._receive))
+        try:
+            return await asyncio.shield(receiving)
+        except asyncio.CancelledError:
+            await self.release(await receiving)
+            raise
 
+    async def acknowledge(self, records: Sequence[rp.UserRecord]) -> set[str]:
+        return await self._each(self._sqs.delete_message_batch, records)
 
-class SqsPublisher(rp.RecordPublisher):
-    """One receiver. A receive is never cut off: its messages would be hidden from everybody until their time is over."""
+    async def prolong(self, records: Sequence[rp.UserRecord]) -> set[str]:
+        return await self._each(self._sqs.change_message_visibility_batch, records, VisibilityTimeout=self._visibility)
 
-    def __init__(self, sqs: Any, url: str, shard: rp.Shard, visibility: int) -> None:
-        self._sqs, self._url, self._shard, self._visibility = sqs, url, shard, visibility
-
-    async def run(self, consumer: rp.BatchConsumer) -> rp.RunResult:
-        while True:
-            receiving = asyncio.ensure_future(asyncio.to_thread(self._receive))
-            try:
-                messages = await asyncio.shield(receiving)
-            except asyncio.CancelledError:
-                await self.release(await receiving)
-                raise
-            behind = None if messages else 0  # an empty receive: nothing is left
-            size = sum(len(message.data) for message in messages)
-            await consumer(rp.RecordBatch(self._shard, messages, behind, raw_count=len(messages), raw_bytes=size))
-
-    async def acknowledge(self, records: Sequence[rp.UserRecord]) -> None:
-        await self._each(self._sqs.delete_message_batch, records)
-
-    async def prolong(self, records: Sequence[rp.UserRecord]) -> None:
-        await self._each(self._sqs.change_message_visibility_batch, records, VisibilityTimeout=self._visibility)
-
-    async def release(self, records: Sequence[rp.UserRecord]) -> None:
-        await self._each(self._sqs.change_message_visibility_batch, records, VisibilityTimeout=0)
+    async def release(self, records: Sequence[rp.UserRecord]) -> set[str]:
+        return await self._each(self._sqs.change_message_visibility_batch, records, VisibilityTimeout=0)
 
     def _receive(self) -> list[Message]:
         received = self._sqs.receive_message(
@@ -90,8 +73,11 @@ class SqsPublisher(rp.RecordPublisher):
             for message in received.get("Messages", ())
         ]
 
-    async def _each(self, call: Callable[..., Any], records: Sequence[Any], **more: Any) -> None:
+    async def _each(self, call: Callable[..., Any], records: Sequence[Any], **more: Any) -> set[str]:
+        failed = set[str]()
         for start in range(0, len(records), MOST):
-            part = enumerate(records[start : start + MOST])
-            entries = [{"Id": str(number), "ReceiptHandle": record.receipt, **more} for number, record in part]
-            await asyncio.to_thread(call, QueueUrl=self._url, Entries=entries)
+            part = records[start : start + MOST]
+            entries = [{"Id": str(number), "ReceiptHandle": each.receipt, **more} for number, each in enumerate(part)]
+            answer = await asyncio.to_thread(call, QueueUrl=self._url, Entries=entries)
+            failed |= {part[int(each["Id"])].sequence_number for each in answer.get("Failed", ())}
+        return failed

@@ -12,6 +12,7 @@ COLOURS = {
     "publishers/": "#8ecfc9",
     "consumer/": "#a8d8a0",
     "fetcher/": "#f2d16b",
+    "queues/": "#d7c26b",
     "plugins/": "#f0b27a",
     "local/": "#f5b7b1",
     "testing/": "#f5cba7",

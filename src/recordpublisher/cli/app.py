@@ -4,7 +4,6 @@ import logging
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import version as installed_version
 from typing import Annotated, Any
 
 import typer
@@ -98,7 +97,9 @@ app = typer.Typer(
 
 def _print_version(given: bool) -> None:
     if given:
-        typer.echo(f"recordpublisher {installed_version('recordpublisher')}, Python {platform.python_version()}")
+        from importlib.metadata import version
+
+        typer.echo(f"recordpublisher {version('recordpublisher')}, Python {platform.python_version()}")
         raise typer.Exit
 
 

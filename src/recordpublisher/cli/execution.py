@@ -9,17 +9,19 @@ import signal
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
 from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
-from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError, TransientError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
+from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors
 
 from .logs import logs_json
 from .output import printable_line
@@ -52,15 +54,18 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; turn what it raises into a line and an exit code."""
         try:
-            result = super().invoke(ctx)
+            with exits_as_errors():
+                result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader has gone, as with `| head`
             _discard_stdout()
             raise typer.Exit(0) from None
-        except (RecordPublisherError, ImportError, OSError) as error:
+        except (RecordPublisherError, ImportError, OSError, ForeignExitError) as error:
             if _is_debugging(ctx):
                 raise
-            print_error(one_line(error))
+            is_list = isinstance(error, NoCredentialsError) and not logs_json()
+            for line in str(error).splitlines() if is_list else [one_line(error)]:
+                print_error(line)
             if isinstance(error, RecordPublisherError) and sys.stderr.isatty():
                 typer.echo(f"See {error.help_page} in the documentation", err=True)
             raise typer.Exit(exit_code(error)) from None
@@ -144,8 +149,9 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """Run `work` and return its result. SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it opened; the result is then
-    None, which is no error. More of them wait for the closing, for `PATIENCE_SECONDS`; a later one breaks it off."""
+    """Run `work`, which has no end of its own, and return its result. SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it
+    opened; the result is then None, which is not an error. Later signals wait for the closing, for `PATIENCE_SECONDS`; then one breaks it
+    off."""
     return asyncio.run(_run(work))[0]
 
 
@@ -164,7 +170,7 @@ class RetryNotice:
     def __init__(self) -> None:
         self._said = False
 
-    def __call__(self, error: TransientError, waited: float, left: float) -> None:
+    def __call__(self, error: Exception, waited: float, left: float) -> None:
         """A call failed; with the pause that follows it has `waited` seconds, and may wait for `left` more."""
         if waited >= NOTICE_SECONDS and not self._said:
             self._said = True
@@ -180,13 +186,19 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
     loop = asyncio.get_running_loop()
     received: list[tuple[float, int]] = []
 
-    def cancel(number: int) -> None:
-        if not received or loop.time() - received[0][0] > PATIENCE_SECONDS:
-            task.cancel()
+    def cancel(number: int, _frame: object) -> None:
         received.append((loop.time(), number))
+        if len(received) == 1:
+            loop.call_soon_threadsafe(task.cancel)
+        elif received[-1][0] - received[0][0] > PATIENCE_SECONDS:
+            # Not by another cancellation: a write into a pipe that is not read holds up the loop, or a thread that the loop waits for.
+            os._exit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, cancel, number)
+        with suppress(NotImplementedError):  # as on Windows
+            # So that the loop wakes up, and forgets ours when it is closed.
+            loop.add_signal_handler(number, lambda: None)
+        signal.signal(number, cancel)
     await asyncio.wait([task])
     return (None, received[0][1]) if task.cancelled() else (task.result(), None)
 

@@ -16,9 +16,10 @@ from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.declaration import is_secret
 from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.short_outages import with_short_outages
 from recordpublisher.publishers.properties.unknown_keys import knows_any
 
-from .execution import run_until_signal
+from .execution import run_to_end
 
 _PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 Pairs = Annotated[
@@ -111,7 +112,8 @@ _OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": P
 
 def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) -> Callable[..., None]:
     """The command with options in place of its parameter `properties`, which is made of them: `JobProperties` or `StreamProperties`; or in
-    place of its parameter `options`, which are `PropertyOptions`. A command that is a coroutine is run until it ends, or a signal comes."""
+    place of its parameter `options`, which are `PropertyOptions`. A command that is a coroutine is run to its end; a signal ends it with
+    128 and the signal's number."""
     own = dict(inspect.signature(command, eval_str=True).parameters)
     name = "properties" if "properties" in own else "options"
     kind = own.pop(name).annotation
@@ -123,11 +125,11 @@ def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) ->
             work = command(options=options, **given)
         elif kind is JobProperties:
             search_current_folder()  # for functions that the properties name
-            work = command(properties=options.read(given.pop("job")), **given)
+            work = command(properties=with_short_outages(options.read(given.pop("job"))), **given)
         else:
-            work = command(properties=options.read(given.pop("file")), **given)
+            work = command(properties=with_short_outages(options.read(given.pop("file"))), **given)
         if work is not None:
-            run_until_signal(work)
+            run_to_end(work)
 
     others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
     if kind is JobProperties:

@@ -37,6 +37,7 @@ class RecordFile:
         """`is_replaced`: what is in `out` goes with the first record, or at the end. Raises: ImportError without the extra `arrow`."""
         self._out, self._is_replaced = out, is_replaced
         self._column_writer = None if kind is RecordFormat.JSON else _column_writer(kind)
+        self._is_text = kind is RecordFormat.CSV
         self._columns: Any = None
         self._waiting: list[Record] = []
         self._bytes = 0
@@ -77,13 +78,16 @@ class RecordFile:
         self._out.flush()
 
     def _write_waiting(self) -> None:
+        from pyarrow import Table
+
         from recordpublisher.plugins.columns.record_columns import arrow_columns
 
         of_shards = groupby(self._waiting, key=lambda record: (record.stream, record.shard_id))
         batches = [_batch(Shard(*shard), list(records)) for shard, records in of_shards]
         self._waiting, self._bytes = [], 0
         if batches and self._columns is not None:
-            self._columns.write(arrow_columns(*batches))
+            columns = arrow_columns(*batches)
+            self._columns.write(_with_text(Table.from_batches([columns])) if self._is_text else columns)
 
 
 def _column_writer(kind: RecordFormat) -> Callable[[IO[bytes]], Any]:
@@ -93,8 +97,19 @@ def _column_writer(kind: RecordFormat) -> Callable[[IO[bytes]], Any]:
         raise ImportError(f"--format {kind} needs the extra 'arrow': {install_command('arrow')}") from error
     from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 
-    writer: Any = {"csv": csv.CSVWriter, "arrow": ipc.new_file, "parquet": parquet.ParquetWriter}[kind]
+    if kind is RecordFormat.CSV:
+        return lambda out: csv.CSVWriter(out, _with_text(RECORD_SCHEMA.empty_table()).schema)
+    writer: Any = {"arrow": ipc.new_file, "parquet": parquet.ParquetWriter}[kind]
     return lambda out: writer(out, RECORD_SCHEMA)
+
+
+def _with_text(columns: Any) -> Any:
+    """Return the columns with payloads as text, in which bytes that are not UTF-8 are escapes such as `\\xe9`."""
+    import pyarrow
+
+    place = columns.schema.get_field_index("data")
+    texts = [payload.decode(errors="backslashreplace") for payload in columns.column("data").to_pylist()]
+    return columns.set_column(place, "data", pyarrow.array(texts, pyarrow.string()))
 
 
 def _batch(shard: Shard, records: list[Record]) -> RecordBatch:
@@ -118,6 +133,9 @@ def record_file(kind: RecordFormat, path: Path | None) -> Iterator[RecordFile]:
 
     Raises: ConfigurationError for a file that cannot be written; ImportError.
     """
+    if path is None and kind in (RecordFormat.ARROW, RecordFormat.PARQUET) and sys.stdout.isatty():
+        reason = "a terminal cannot show it"
+        raise ConfigurationError("--format", kind.value, "json or csv; others with --output FILE", reason=reason)
     is_new = path is not None and not path.exists()
     try:
         out: IO[bytes] = sys.stdout.buffer if path is None else path.open("ab")

@@ -1,11 +1,12 @@
 """Deserializers: from bytes to values, one batch at a time."""
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch, V, V_co
 from recordpublisher.publishers.user_code import check_user_function, refuse_never_run
@@ -29,7 +30,11 @@ class PreparedDeserializer(Protocol):
     """A deserializer that has to wait for something before it can turn a batch into values, such as a schema from a registry."""
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the batch needs; `values` follows at once. Whatever it raises ends the job."""
+        """Wait for what the batch needs. Whatever it raises ends the job.
+
+        `values` may be called for parts of the batch, which is decompressed step by step. Batches of other shards are prepared between
+        them. Keep what the batch needs as long as the batch exists.
+        """
 
 
 class Decompressor(Protocol):
@@ -103,6 +108,12 @@ class StreamDeserializer:
 
     def __init__(self, by_stream: Mapping[str, Deserializer]) -> None:
         self._by_stream = by_stream
+
+    def check(self, streams: Iterable[str]) -> None:
+        """Check that each stream of a job has a deserialiser. Raises: ConfigurationError if one has none."""
+        if missing := sorted(set(streams) - self._by_stream.keys()):
+            valid = f"a deserializer for each stream, also {missing}"
+            raise ConfigurationError("deserializer", sorted(self._by_stream), valid)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """By that of the batch's stream. Raises: ValueError for a stream without one."""

@@ -64,12 +64,12 @@ class PoisonPolicy:
 
 
 def _joined(batch: RecordBatch, parts: Sequence[RecordBatch], poisoned: tuple[PoisonedRecord, ...]) -> RecordBatch:
-    values = None if any(part.values is None for part in parts) else _column(part.value_column for part in parts)
+    values = None if any(part.decoded is None for part in parts) else _column(part.values for part in parts)
     return replace(
         batch,
         records=_column(part.records for part in parts),
         raw_bytes=max(batch.raw_bytes, sum(part.raw_bytes for part in parts)),  # payloads may have been decompressed
-        values=values,
+        decoded=values,
         event_times=_column(part.event_time_column for part in parts),
         watermarks=_column(part.watermarks or () for part in parts),
         poisoned=poisoned,

@@ -13,7 +13,7 @@ from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
-from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
@@ -25,6 +25,7 @@ from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, che
 from .poison_policy import PoisonPolicy
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
+EMPTY_RUN_SECONDS = 0.1
 PART_BYTES = 4 * 2**20
 """Of decompressed payloads that are made at a time: some 20 ms of the event loop."""
 
@@ -60,7 +61,7 @@ class BatchDecorator:
         self.strategy = strategy
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the deserializer needs for this batch; `decorate` must follow at once."""
+        """Wait for what the deserializer needs for this batch. It is kept as long as the batch exists."""
         if self._prepared is not None:
             await self._prepared.prepare(batch)
 
@@ -156,14 +157,11 @@ class ShardConsumer:
         publisher: RecordPublisher,
         decorator: BatchDecorator,
         output: ShardOutput,
-        deliveries: Deliveries | None = None,
         order_of: Callable[[str], Any] = int,
         begins_after: SequenceNumber | None = None,
     ) -> None:
-        """`deliveries`: of a source without positions. `order_of`: a sort key for sequence numbers. `begins_after`: where the publisher
-        resumes; None: it reads from a start."""
+        """`order_of`: a sort key for sequence numbers. `begins_after`: where the publisher resumes; None: it reads from a start."""
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
-        self._deliveries = deliveries
         self._publisher = publisher
         self._decorator = decorator
         self._output = output
@@ -175,8 +173,13 @@ class ShardConsumer:
         self._publisher.set_read_budget(self._output.first_read_budget())
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
+            before = self._call
             result = await self._publisher.run_observed(self._consume)
             self._check_awaited()
+            if (
+                result is RunResult.INCOMPLETE and self._call is before
+            ):  # else a publisher that brings nothing has the loop
+                await asyncio.sleep(EMPTY_RUN_SECONDS)
         if not isinstance(result, RunResult):
             raise PluginError(
                 f"{type(self._publisher).__name__}.run returned {result!r}: at the end of the shard return RunResult.COMPLETE, before it "
@@ -206,21 +209,14 @@ class ShardConsumer:
             check_arrivals(type(self._publisher).__name__, batch)
         self._children = batch.child_shards or self._children
         position = batch.read_position
-        if self._deliveries is not None:
-            self._deliveries.register(batch.records)
-        else:
-            self._positions.check(batch)
+        self._positions.check(batch)
         await self._decorator.prepare(batch)
         parts = self._decorator.parts(batch)
         del batch  # while the next read waits for memory, records that were emitted are freed (P6)
         while (part := next(parts, None)) is not None:
-            if self._deliveries is not None:
-                self._deliveries.decoded(part)
             putting = self._output.put(part)
             del part
             self._publisher.set_read_budget(await putting)
-        if self._deliveries is not None:
-            await self._deliveries.wait_for_room()
         await asyncio.sleep(0)  # a publisher that never waits leaves the event loop to the emitter and the other shards
         return position
 
@@ -243,16 +239,3 @@ class ShardOutput(Protocol):
 
     def end(self, children: Sequence[Shard]) -> None:
         """The shard was read to its end; batches put before may not be emitted yet (S2)."""
-
-
-class Deliveries(Protocol):
-    """Knows what a receiver of a source without positions has delivered, until each record is acknowledged or given up."""
-
-    def register(self, records: Sequence[UserRecord]) -> None:
-        """These were received, with all parts of each."""
-
-    def decoded(self, part: RecordBatch) -> None:
-        """These are passed on; what no part has of the records was skipped (S7)."""
-
-    async def wait_for_room(self) -> None:
-        """All parts are passed on: wait until more may be received."""

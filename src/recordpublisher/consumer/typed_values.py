@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from .protobuf_fields import TypedField, fields_of_message, is_message
 
 VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
 
+_NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))  # the second since Python 3.12
 _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pydantic_validator__")
 
 
@@ -34,7 +36,7 @@ class Json(Generic[V]):
     """
 
     def __init__(self, into: type[V] | types.UnionType, *, strict: bool = True) -> None:
-        self.into = into
+        self.into = into = without_name(into)
         self._name = name_of(into)
         self._decode = _decoder(into, strict)
 
@@ -47,18 +49,27 @@ class Json(Generic[V]):
 def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
     """A function from plain values, such as Avro's, to `into`. Raises: ConfigurationError; the function: ValueError."""
     _decoder(into, True)
+    make: Any = partial(_from_plain if _is_of_pydantic(into) else _made_by_msgspec, into)
 
     def convert(value: Any) -> V:
         with _explained(name_of(into)):
-            converted: V = msgspec.convert(value, into, dec_hook=_from_plain)
+            converted: V = make(value)
         return converted
 
     return convert
 
 
 def is_type(given: object) -> bool:
-    """Whether it is a class, or a form such as `list[Order]` or `Order | Refund`."""
-    return isinstance(given, (type, types.UnionType, types.GenericAlias)) or typing.get_origin(given) is not None
+    """Return whether it is a class, or a form such as `list[Order]`, `Order | Refund` or a `NewType`."""
+    is_form = isinstance(given, (type, types.UnionType, types.GenericAlias)) or typing.get_origin(given) is not None
+    return is_form or without_name(given) is not given
+
+
+def without_name(given: Any) -> Any:
+    """Return the type that a `NewType` or a `type` statement names; anything else as it is."""
+    while isinstance(given, _NAMED):
+        given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
+    return given
 
 
 def has_fields(value: Any) -> bool:
@@ -139,7 +150,7 @@ def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | N
         tag = {} if config.tag is None else {config.tag_field: config.tag}
         return None if config.array_like else (tag, list(renamed))
     attributes = [field.name for field in getattr(of, "__attrs_attrs__", ())]
-    names = attributes or list(getattr(of, "__dataclass_fields__", ()))
+    names = attributes or ([field.name for field in dataclasses.fields(of)] if dataclasses.is_dataclass(of) else [])
     has_fields = bool(names) and not _is_of_pydantic(of)
     return ({}, [(name, name) for name in names if not name.startswith("_")]) if has_fields else None
 
@@ -156,13 +167,17 @@ def fields_of_model(value: Any) -> Any:
 
 
 def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
-    if _is_of_pydantic(into):
-        return _adapter(into).validate_json  # type: ignore[no-any-return]
     try:
-        strangers = [each for each in _custom_types(msgspec.inspect.type_info(into)) if not _is_of_pydantic(each)]
+        if _is_of_pydantic(into):
+            _resolve(into)
+            return _adapter(into).validate_json  # type: ignore[no-any-return]
+        custom = list(_custom_types(msgspec.inspect.type_info(into)))
+        strangers = [each for each in custom if not _is_of_pydantic(each) or dataclasses.is_dataclass(each)]
+        for model in filter(_is_of_pydantic, custom):
+            _resolve(model)
         decode = msgspec.json.Decoder(into, strict=strict, dec_hook=_from_plain).decode
-    except (TypeError, ValueError, NameError, RecursionError) as error:
-        raise ConfigurationError("deserializer", repr(into), VALID, reason=str(error)) from error
+    except (TypeError, ValueError, NameError, RuntimeError) as error:  # pydantic's message has a link on another line
+        raise ConfigurationError("deserializer", repr(into), VALID, reason=str(error).partition("\n")[0]) from error
     if strangers:
         raise ConfigurationError("deserializer", repr(into), VALID, reason=_remedy(strangers[0]))
     return decode
@@ -172,11 +187,15 @@ def _remedy(stranger: Any) -> str:
     name = getattr(stranger, "__name__", stranger)
     if is_message(stranger):
         return f"{name} is a Protobuf message: give rp.Protobuf({name})"
+    if _is_of_pydantic(stranger):
+        return (
+            f"{name} is a dataclass of pydantic, which would not be validated inside another type: make it a BaseModel"
+        )
     return f"{name} is another class: give a function of a Record that makes one"
 
 
 def _custom_types(info: Any) -> Iterator[Any]:
-    """The classes inside a type that msgspec does not know itself."""
+    """The classes inside a type that msgspec does not know itself, and dataclasses of pydantic, which it makes without pydantic."""
     seen: set[int] = set()
     waiting = [info]
     while waiting:
@@ -185,13 +204,21 @@ def _custom_types(info: Any) -> Iterator[Any]:
             waiting += each
         elif isinstance(each, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(each) not in seen:
             seen.add(id(each))
-            if isinstance(each, msgspec.inspect.CustomType):
-                yield each.cls
+            of = getattr(each, "cls", None)
+            if isinstance(each, msgspec.inspect.CustomType) or _is_of_pydantic(of):
+                yield of
             waiting += [getattr(each, name) for name in each.__struct_fields__]
 
 
 def _is_of_pydantic(given: Any) -> bool:
     return isinstance(given, type) and "__pydantic_validator__" in vars(given)
+
+
+def _resolve(model: Any) -> None:
+    """Find the types that were not known yet when a pydantic model was made. Raises: NameError if one is not known now."""
+    from pydantic.dataclasses import rebuild_dataclass
+
+    model.model_rebuild() if hasattr(model, "model_rebuild") else rebuild_dataclass(model)
 
 
 @cache
@@ -201,9 +228,13 @@ def _adapter(model: Any) -> Any:
     return TypeAdapter(model)
 
 
-def _from_plain(into: type, value: Any) -> Any:
+def _from_plain(into: Any, value: Any) -> Any:
     """Called by msgspec for what it does not know itself."""
     return _adapter(into).validate_python(value)
+
+
+def _made_by_msgspec(into: Any, value: Any) -> Any:
+    return msgspec.convert(value, into, dec_hook=_from_plain)
 
 
 @contextmanager

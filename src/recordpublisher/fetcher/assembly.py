@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 from typing import TYPE_CHECKING
 
-from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.shards import Shard
 
-from .checkpointer import AcknowledgingCheckpointer, Checkpointer, SnapshotCheckpointer, Snapshotter
+from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
@@ -21,7 +19,6 @@ from .monitoring.subtask_view import SubtaskView
 from .monitoring.workers_wanted import WorkersWanted
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
-from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.dead_letter_handler import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
@@ -70,9 +67,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
-    has_positions = job.factory.visibility_seconds is None
-    scheduler = CheckpointScheduler(settings, has_positions)
-    acknowledgements = None if has_positions else _acknowledgements_of(job, scheduler)
+    scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless, settings.idle_intervals)
     suspension = SuspensionDetector(clock, on_resume)
@@ -82,7 +77,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     gaps = RetentionGaps(job.retention, suspension, clock, settings.accepts_loss)
     budget = MemoryBudget(settings.budget)
     intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
-    dead_letters = DeadLetterHandler(table, settings, job.dead_letters)
+    dead_letters = DeadLetterHandler(table.count, settings.on_poison, job.dead_letters)
     emitter = Emitter(
         job.sink,
         alignment,
@@ -93,7 +88,6 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         dead_letters.handle_undeserialized,
         may_write_now,
         job.traced,
-        acknowledgements,
     )
     readers = ReadTasks(
         job.factory,
@@ -104,7 +98,6 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         tracker.final_watermark,
         gaps,
         on_reader_failed,
-        acknowledgements,
     )
     shards = ShardLifecycle(
         job,
@@ -124,14 +117,10 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     ownership: ShardOwnership
     checkpointer: Checkpointer
     if group is None:
-        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
+        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock, tracker.forget_stream)
         ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
-        snapshotter = Snapshotter(job, table if has_positions else ShardTable(), lambda: owned.kept_states)
-        checkpointer = (
-            SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
-            if acknowledgements is None
-            else AcknowledgingCheckpointer(job, snapshotter, table, emitter, dead_letters, acknowledgements)
-        )
+        snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
+        checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
         from .elastic.group_entry import job_of
         from .elastic.lease_checkpointer import LeaseCheckpointer
@@ -159,7 +148,6 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 resume_writing=emitter.wake,
                 traced=job.traced,
                 value_type=job.value_type,
-                done=None if acknowledgements is None else acknowledgements.done,
             ),
             completion=completion,
             scheduler=scheduler,
@@ -169,7 +157,6 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             checkpointer=checkpointer,
             dead_letters=dead_letters,
             gaps=gaps,
-            acknowledgements=acknowledgements,
             status_logger=StatusLogger(job.subtask, table, alignment, emitter.local_watermark, tracker, clock),
             view=SubtaskView(
                 table,
@@ -187,12 +174,3 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             ),
         )
     )
-
-
-def _acknowledgements_of(job: FetcherDependencies, scheduler: CheckpointScheduler) -> Acknowledgements:
-    seconds = job.factory.visibility_seconds
-    if not isinstance(seconds, int | float) or not 0 < seconds < inf:
-        raise PluginError(
-            f"{type(job.factory).__name__}.visibility_seconds is {seconds!r}: it must be a number of seconds"
-        )
-    return Acknowledgements(seconds, job.clock, job.sink.tells_done, scheduler.request, job.settings)

@@ -1,22 +1,21 @@
-"""Checkpointer: when a fetcher takes checkpoints, and of what: SnapshotCheckpointer of positions, AcknowledgingCheckpointer without any."""
+"""Checkpointer: when a fetcher takes checkpoints, and of what; SnapshotCheckpointer: with a fixed number of subtasks."""
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.retry import duration_words
 
 from .checkpoints.checkpoint_age import CheckpointAge
 from .checkpoints.commit_counts import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.subtask_commits import SubtaskCommits
-from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.dead_letter_handler import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .shards.shard_state import ShardState
@@ -112,17 +111,19 @@ class SnapshotCheckpointer(Checkpointer):
     async def take_periodic(self) -> None:
         """Store a snapshot, or the older one with which the sink replaces it. One that is not stored in an outage is part of the next.
 
-        Raises: StoreUnavailableError when the store is away for longer than `store_outages`, or checkpoints are not taken periodically.
+        Raises: StoreUnavailableError if the store is away for longer than `flink.job.max.outage`, or if checkpoints are not taken
+        periodically.
         """
         settings = self._job.settings
         try:
             await self._checkpoint(Checkpoint({}, may_be_partial=True))
         except StoreUnavailableError as error:
-            if (
-                settings.checkpoint_interval_ms < 0
-                or self.times.running_ms >= settings.store_outages.average_seconds * 1000
-            ):
+            if settings.checkpoint_interval_ms < 0:
                 raise
+            if (running_ms := self.times.running_ms) >= settings.max_outage_ms:
+                lasted = duration_words(running_ms / 1000)
+                words = f"{error}; no checkpoint could be stored for {lasted} ({MAX_OUTAGE.key} decides)"
+                raise StoreUnavailableError(words) from error
             log.warning("a checkpoint was not stored, the next one tries again: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
@@ -180,56 +181,3 @@ class SnapshotCheckpointer(Checkpointer):
             await self._dead_letters.flush()
             confirmed = await self._job.sink.flush(replace(asked, state=state))
             return state if confirmed is None else dict(confirmed)
-
-
-class AcknowledgingCheckpointer(Checkpointer):
-    """Stores nothing: the source keeps what is not acknowledged. One checkpoint is taken at a time.
-
-    A sink that tells when each record is done is not waited for: a handler that takes long would hold up all records.
-    """
-
-    def __init__(
-        self,
-        job: FetcherDependencies,
-        snapshotter: Snapshotter,
-        table: ShardTable,
-        emitter: Emitter,
-        dead_letters: DeadLetterHandler,
-        acknowledgements: Acknowledgements,
-    ) -> None:
-        """`snapshotter`: of no shards."""
-        self._job = job
-        self._snapshotter = snapshotter
-        self._table = table
-        self._emitter = emitter
-        self._dead_letters = dead_letters
-        self._acknowledgements = acknowledgements
-        self._lock = asyncio.Lock()
-        self.times = CheckpointAge(job.clock)
-
-    async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink: everything written is durable, and done."""
-        return await self._checkpoint(may_be_partial=False)
-
-    async def take_periodic(self) -> None:
-        """Flush the sink; one that tells when records are done may return before. Where it writes to may be away for `store_outages`: a
-        restart would count a receive of every record."""
-        flush = partial(self._checkpoint, may_be_partial=self._job.sink.tells_done)
-        await wait_for_store(flush, self._job.settings.store_outages)
-
-    async def take_last(self, *, is_stopped: bool) -> None:
-        """Flush the sink; with `is_stopped` it drops what it has not begun, which is then released."""
-        stopped = [entry.key for entry in self._table] if is_stopped else ()
-        flush = partial(self._checkpoint, may_be_partial=False, stopped=stopped, is_last=True)
-        await wait_for_store(flush, self._job.settings.store_outages)
-
-    async def _checkpoint(
-        self, may_be_partial: bool, stopped: Collection[str] = (), is_last: bool = False
-    ) -> dict[str, Any]:
-        async with self._lock, self._emitter.between_writes():
-            with self.times.measured():
-                state = self._snapshotter.snapshot()
-                await self._dead_letters.flush()
-                await self._job.sink.flush(Checkpoint(state, may_be_partial, stopped, is_last))
-                self._acknowledgements.confirm_written()
-        return state

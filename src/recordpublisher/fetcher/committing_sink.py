@@ -6,7 +6,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.records import V
@@ -18,8 +18,8 @@ from .sink import Checkpoint, Sink
 class CommitNumber(NamedTuple):
     """Numbers what one writer stages; `n` only grows, also over restarts of the writer. At least 1, at most 2**63 - 1.
 
-    `writer`: with fixed subtasks `job/subtask`, in a group `job/worker`; a writer that is fenced never comes back under this name with
-    a higher number. A table that keeps the last number of each writer knows by it what it has already.
+    `writer`: the job and the life that stages, as `job/life`; no other life comes back under this name. A table that keeps the last number
+    of each writer knows by it what it has already.
     """
 
     writer: str
@@ -30,11 +30,13 @@ class CommitNumber(NamedTuple):
 class Staged:
     """What one `stage` has made durable. `content` is plain JSON, which the entry names: all that `publish` needs, in any process.
 
-    `files` and `size`, in bytes, are for metrics, and not in the entry.
+    `before`: the positions that were committed before it, as its entry has them, for sinks that can take a commit back. `files` and `size`,
+    in bytes, are for metrics, and not in the entry.
     """
 
     number: CommitNumber
     content: Mapping[str, Any]
+    before: Any = field(default=None, compare=False, kw_only=True)
     files: int = field(default=0, compare=False)
     size: int = field(default=0, compare=False)
 
@@ -63,6 +65,8 @@ class CommittingSink(Sink[V]):
     never used again. `open` begins one with a random name (`flush`).
     """
 
+    can_take_back: ClassVar[bool] = False
+    """Whether a commit that cannot be published can be taken back (`take_back`)."""
     _flushed: tuple[Staged, ...] = ()
     _flush_number = CommitNumber("", 0)
 
@@ -108,12 +112,39 @@ class CommittingSink(Sink[V]):
         for something staged that is missing and was not published.
         """
 
+    async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
+        """Return those of which the destination itself proves that nothing is visible. Called before `open`, too.
+
+        Raises: StoreUnavailableError, StateError. Default: nothing can be proved.
+        """
+        return ()
+
+    async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
+        """Return what is not published, and see to it that no process publishes it, or anything later of its writers, from now on.
+
+        `publish` then raises StateError for it. Called again until the entry no longer names it. Raises: as `unpublished`.
+        """
+        return ()
+
+    async def writers(self) -> Sequence[str]:
+        """Return names of writers whose rows are here, as far as the destination remembers them. Called once, before the first `begin` of a
+        job that has no positions yet. Default: it remembers none."""
+        return ()
+
     @abstractmethod
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete what lives that have ended have staged; `kept` is what entries still name. A life is asked for by its name.
 
         Raises: StoreUnavailableError. What a process that was replaced stages later stays until the next call.
         """
+
+    async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
+        """Forget what the destination remembers of lives that have ended and that no entry names any more. A life is asked for by its name.
+
+        Return whether it remembers nothing of them; False: it will after a later commit, and a group calls again. Raises:
+        StoreUnavailableError, StateError. Default: it remembers nothing.
+        """
+        return True
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
         """What any life has staged, without what `kept` names: also what is being staged now. Called before `open`, too.

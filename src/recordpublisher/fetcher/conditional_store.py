@@ -1,7 +1,6 @@
 """ConditionalStore: small values by name, written only if nobody else has written meanwhile. State, groups and claims are kept in one."""
 
 import asyncio
-import logging
 import random
 import secrets
 from abc import ABC, abstractmethod
@@ -9,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
 
+import msgspec
+
 from recordpublisher.publishers import kinesis
-from recordpublisher.publishers.errors import StateError, StoreUnavailableError
-from recordpublisher.publishers.retry import RetryPolicy, tries_logged
+from recordpublisher.publishers.errors import RetriesExhaustedError, StateError, StoreUnavailableError
+from recordpublisher.publishers.retry import Failures, RetryPolicy
 from recordpublisher.publishers.user_code import AsyncPort
 
-log = logging.getLogger("recordpublisher.state")
 T = TypeVar("T")
 
 
@@ -30,8 +30,7 @@ class VersionedValue:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stored(Generic[T]):
+class Stored(msgspec.Struct, Generic[T], frozen=True):
     """A document, and the version under which it is stored."""
 
     document: T
@@ -124,21 +123,27 @@ async def pause(attempt: int) -> None:
 
 
 async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
-    """Call until the store answers, for as long as the pauses of `policy` take on average; returns the result.
+    """Call until the store answers, for as long as `policy` says; returns the result.
 
     A host that DNS does not know, or that speaks no TLS, ends this at once: it may be the wrong one, and the store's client has tried it
     several times.
     Raises: StoreUnavailableError, and every other error at once.
     """
-    now, log_try = asyncio.get_running_loop().time, tries_logged(log, policy)
-    until, attempt = now() + policy.average_seconds, 0
-    while True:
-        try:
-            return await call()
-        except StoreUnavailableError as error:
-            is_wrong_host = kinesis.is_host_unknown(error) or kinesis.speaks_no_tls(error)
-            if attempt >= policy.max_retries or now() >= until or is_wrong_host:
-                raise
-            log_try(error)
-        await asyncio.sleep(policy.delay_seconds(attempt))
-        attempt += 1
+    failures = Failures(policy, "the state store")
+    try:
+        while True:
+            try:
+                result = await call()
+            except StoreUnavailableError as error:
+                if kinesis.is_host_unknown(error) or kinesis.speaks_no_tls(error):
+                    raise
+                try:
+                    pause = failures.pause_after(error)
+                except RetriesExhaustedError as over:
+                    raise StoreUnavailableError(str(over)) from error
+            else:
+                failures.on_success()
+                return result
+            await failures.sleep(pause)
+    finally:
+        failures.end()

@@ -39,6 +39,7 @@ class FetcherDependencies:
     - `is_endless`: whether the stream has an open shard at any time, as those of Kinesis do: their runs do not end with the listed shards.
     - `on_alarm`: called with each alarm (A2).
     - `commits`: with fixed subtasks, of a sink whose rows the stored positions commit (`CommittingSink`).
+    - `check_owner`: raises FencedError if a later start of this subtask owns its positions.
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `job_name`: `flink.job.name`, if it is set.
     - `value_type`: the type of the values, if they have one (`SinkContext`).
@@ -64,6 +65,7 @@ class FetcherDependencies:
     on_alarm: AlarmListener | None = None
     checkpoints: SubtaskCheckpoints | None = None
     commits: SubtaskCommits | None = None
+    check_owner: Callable[[], Awaitable[None]] | None = None
     dead_letters: Sink | None = None
     traced: Traced = untraced
     restore: tuple[State, ...] = ()

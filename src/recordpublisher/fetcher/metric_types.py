@@ -47,12 +47,17 @@ class Metric(Generic[V]):
 
     def __init__(self, attribute: str, kind: MetricType, unit: str, description: str, read: Callable[[V], Any]) -> None:
         """`attribute`: its name in snake_case."""
-        first, *words = attribute.split("_")
-        self.name = first + "".join(word.capitalize() for word in words)
+        self.name = camel_case(attribute)
         self.type = kind
         self.unit = unit
         self.description = description
         self.read = read
+
+
+def camel_case(attribute: str) -> str:
+    """Return the name of the metric of an attribute in snake_case."""
+    first, *words = attribute.split("_")
+    return first + "".join(word.capitalize() for word in words)
 
 
 def metric(kind: MetricType, unit: str = "") -> Callable[[Callable[[V], T]], MetricProperty[V, T]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.declaration import find_property
@@ -15,13 +17,11 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     ON_DATA_LOSS,
     SHARD_BYTES,
     SHARD_RECORDS,
-    STORE_OUTAGE,
     SUBTASK_BYTES,
 )
 from recordpublisher.publishers.properties.groups.files_and_tables import FILE_INTERVAL
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, DRAIN_TIMEOUT, SINK
 from recordpublisher.publishers.properties.groups.metrics import CATCH_UP
-from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.groups.values_and_time import (
     EMIT_INTERVAL,
     IDLE_INTERVAL,
@@ -31,28 +31,23 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
     SYNC_INTERVAL,
     TRACKER_TIMEOUT,
 )
+from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
 
 OBJECTS_INTERVAL_MS = 60_000
 """Between files in an object store: each costs requests, and readers want few."""
-ACKNOWLEDGING_INTERVAL_MS = 1_000
-"""Between two checkpoints of a source without positions, where the sink has no interval of its own."""
 
 
 def checkpoint_interval_ms(properties: Properties) -> int:
     """`flink.state.checkpoint.interval`; where it is not set that of the sink, as `flink.sink.delta.interval`, if it has one."""
-    of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else _sink_interval_ms(properties)
+    of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
     return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
 
 
-def acknowledging_interval_ms(properties: Properties) -> int:
-    """Of a source without positions: each second, unless the sink has an interval of its own."""
-    interval_ms = -1 if _sink_interval_ms(properties) is None else checkpoint_interval_ms(properties)
-    return ACKNOWLEDGING_INTERVAL_MS if interval_ms < 0 else interval_ms
-
-
-def _sink_interval_ms(properties: Properties) -> int | None:
+def sink_interval_ms(properties: Properties) -> int | None:
+    """The interval of the sink, as `flink.sink.delta.interval`; None: it has none."""
     name = properties.value(SINK)
     if (declared := find_property(f"flink.sink.{name}.interval")) is not None:
         interval: int = properties.value(declared)
@@ -83,8 +78,7 @@ class AlignmentTimes:
     startup_timeout_ms: int = of_property(STARTUP_TIMEOUT)
 
 
-@dataclass(frozen=True, slots=True)
-class IdleIntervals:
+class IdleIntervals(msgspec.Struct, frozen=True):
     """After how much silence a shard is idle, ms.
 
     - `watermarks_ms`: for watermarks, which do not wait for an idle shard (W3). -1: never; they wait for every shard (W2).
@@ -114,7 +108,7 @@ WAITS_FOR_EVERY_SHARD = IdleIntervals()
 class FetcherSettings:
     """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows.
 
-    `store_outages`: for how long the store of positions may be away.
+    `store_outages`: how calls to the store of positions are retried; `max_outage_ms`: for how long it may be away.
     """
 
     budget: BudgetLimits
@@ -126,12 +120,12 @@ class FetcherSettings:
     max_lag_ms: int | None = of_property(MAX_LAG)
     discovery_interval_ms: int = of_property(DISCOVERY_INTERVAL)
     checkpoint_interval_ms: int
-    acknowledging_interval_ms: int
     accepts_loss: bool = of_property(ON_DATA_LOSS, kind=ACCEPTS_LOSS)
     on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
     alarm_interval_ms: int = of_property(ALARM_INTERVAL)
     drain_ms: int = of_property(DRAIN_TIMEOUT)
     store_outages: RetryPolicy
+    max_outage_ms: int = of_property(MAX_OUTAGE)
     catch_up_ms: int = of_property(CATCH_UP)
 
     @classmethod
@@ -142,9 +136,8 @@ class FetcherSettings:
             budget=BudgetLimits(**values_of(BudgetLimits, properties)),
             alignment=AlignmentTimes(**values_of(AlignmentTimes, properties)),
             checkpoint_interval_ms=checkpoint_interval_ms(properties),
-            acknowledging_interval_ms=acknowledging_interval_ms(properties),
             idle_intervals=IdleIntervals.of(properties),
-            store_outages=store_outages(properties),
+            store_outages=outage_policy(properties),
             **values_of(cls, properties),
         )
 
@@ -153,9 +146,3 @@ def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
     """Aligned shards are up to the lookahead apart: a smaller maximum lag would exclude them in turn (W12)."""
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
         raise ConfigurationError(MAX_LAG.key, max_lag_ms, f"more than {LOOKAHEAD.key}, which is {lookahead_ms}")
-
-
-def store_outages(properties: Properties) -> RetryPolicy:
-    """For how long the state store may be away: as the property says, else as long as the service may."""
-    outage_ms = properties.value(STORE_OUTAGE)
-    return GETRECORDS_RETRIES.policy(properties) if outage_ms is None else RetryPolicy.lasting(outage_ms / 1000)

@@ -13,7 +13,7 @@ from .pipeline.bounds import Bounds, EndReason
 from .pipeline.emitter import Emitter
 from .pipeline.read_tasks import ReadTasks
 from .pipeline.termination import RunCompletion, TerminationCondition
-from .shards.shard_entry import ShardEntry, ShardListener
+from .shards.shard_entry import ShardEntry, ShardListener, ShardStage
 from .shards.shard_table import ShardTable
 from .watermarks.alignment import Alignment
 from .watermarks.ended_parent_hold import EndedParentHold
@@ -44,7 +44,8 @@ class ShardLifecycle(ShardListener):
     ) -> None:
         self._job = job
         self._completion = completion
-        self._request_checkpoint = request_checkpoint
+        self.request_checkpoint = request_checkpoint
+        """Take a checkpoint soon."""
         self._table = table
         self._readers = readers
         self._alignment = alignment
@@ -61,6 +62,10 @@ class ShardLifecycle(ShardListener):
         self._alignment.start_run(run.until_event_time)
         self._emitter.start(run)
 
+    def cancel_readers(self) -> None:
+        """Read no more at once: the run has failed. What is queued stays until its end."""
+        self._readers.cancel()
+
     async def end_run(self) -> None:
         """A run is over: its bounds do not count any more, and what was read but not emitted is dropped."""
         self._run = TerminationCondition(Bounds())
@@ -76,8 +81,7 @@ class ShardLifecycle(ShardListener):
     def on_resume(self, gap_seconds: float) -> None:
         """The process was suspended: no shard counts as idle before it was read again, and the global watermark is refreshed (W3, W7)."""
         log.warning(
-            "subtask %d was suspended for %.1f s, or its event loop was blocked (does an async handler block? Use a plain def)",
-            self._job.subtask,
+            "nothing ran in this process for %.1f s: it was suspended, had no CPU, or code that must not block its event loop did",
             gap_seconds,
         )
         self._job.tracker.after_suspension()
@@ -153,7 +157,7 @@ class ShardLifecycle(ShardListener):
             return
         children = [child.shard_id for child in entry.reading.children]
         log.info("shard %s has ended, children: %s", entry.key, children, extra=about(entry.key))
-        self._request_checkpoint()
+        self.request_checkpoint()
         self._ended_parents.on_shard_ended(entry)
         self._start_children_of(entry.key)
 
@@ -164,15 +168,20 @@ class ShardLifecycle(ShardListener):
     # --- failures ---------------------------------------------------------------------------------------------------------------
 
     def on_reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
-        """A reader failed: the run fails. Of a deleted stream what was read is emitted, then no watermark waits for it."""
+        """A reader failed: the run fails. Of a deleted stream what was read is emitted, then no watermark waits for it.
+
+        No shard of that stream is read on: a later stream of its name has shards of the same ids.
+        """
         if not isinstance(error, StreamNotFoundError):
             self._completion.fail(error)
             return
-        self._job.discovery.deleted.add(entry.shard.stream)
-        if entry.reading.queue or entry.emission.is_writing:
-            entry.end_of_reading(())
-        else:
-            self._table.remove(entry.key)
+        self._job.discovery.on_deleted(entry.shard.stream)
+        for each in [each for each in self._table if each.shard.stream == entry.shard.stream]:
+            self._readers.finish(each)
+            if not (each.has_unwritten or each.reading.queue.dead_letters) and each.stage is not ShardStage.ENDED:
+                self._table.remove(each.key)
+            elif each.stage is ShardStage.READING:
+                each.end_of_reading(())
         self.complete_without_streams()
 
     def complete_without_streams(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, NamedTuple
 
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
@@ -61,8 +61,8 @@ class SinkContext:
     - `resume_writing()` tells the job to ask `Sink.has_room` again; also when there was room before.
     - `traced(call)` is the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
-    - `done(shard, sequence_number)`: a sink with `tells_done` is done with one record of a source without positions, which is
-      acknowledged then. `shard` is the `Shard.key`. None: the source has positions.
+    - `done(shard, sequence_number)`: a sink with `tells_done` is done with one record of a queue, which is acknowledged then. `shard` is
+      the `Shard.key`. None: the job reads shards.
     """
 
     subtask: int = 0
@@ -107,6 +107,13 @@ class Checkpoint:
     is_last: bool = False
 
 
+class UnfinishedShard(NamedTuple):
+    """The records of one shard that a sink has not finished: how many, and when the oldest of them arrived (epoch ms)."""
+
+    records: int
+    oldest_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Unfinished:
     """What a sink was given and is not done with.
@@ -116,12 +123,17 @@ class Unfinished:
     - `call`: stands for the call of user code that has run longest, and is another value when that has returned. None: none runs.
       One that runs for `flink.alarm.interval` raises an alarm (A2).
     - `calls`: how many run.
+    - `shards`: the same for each shard (`Shard.key`) that has such records, or records that the sink has dropped (`left`). The job's lag
+      and its time until a loss count from them. Empty: the sink does not say.
+    - `left`: how many records it has dropped so far, which the next start or the next reader of their shard reads again.
     """
 
     records: int
     reason: str
     call: object = None
     calls: int = 0
+    shards: Mapping[str, UnfinishedShard] = field(default_factory=dict)
+    left: int = 0
 
 
 class Sink(AsyncPort, ABC, Generic[V]):
@@ -133,8 +145,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
     traces_writes: ClassVar[bool] = True
     """Whether the job puts a span around each write; False for a sink that only queues batches."""
     tells_done: ClassVar[bool] = False
-    """Whether it calls `SinkContext.done` for each record. If not, the records of a source without positions are acknowledged after the
-    `flush` that follows their `write`."""
+    """Whether it calls `SinkContext.done` for each record. If not, the records of a queue are acknowledged after the `flush` that follows
+    their `write`."""
 
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
@@ -193,7 +205,10 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     async def watermark(self, watermark: int) -> None:
-        """Every record up to `watermark` (epoch ms) was written, except late ones (W1). Default: nothing."""
+        """Called when every record below `watermark` (epoch ms) was written, except late ones (W1). Default: nothing.
+
+        A record whose event time is the watermark itself may follow: several records can have one time.
+        """
 
     async def idle(self) -> None:
         """The subtask became idle: do not wait for its watermark (W1). Default: nothing."""

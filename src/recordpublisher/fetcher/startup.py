@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
@@ -34,8 +35,7 @@ from .sink import SinkContext, State
 log = logging.getLogger("recordpublisher.start")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedJob:
+class OpenedJob(msgspec.Struct, frozen=True):
     """What a job starts from.
 
     - `listed`: every shard; `states`: the state of each by `Shard.key`.
@@ -52,7 +52,7 @@ class OpenedJob:
     pinned_ms: int | None
     generation: int
     states_for_others: Sequence[State] = ()
-    unlisted_states: Mapping[str, ShardState] = field(default_factory=dict)
+    unlisted_states: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
 
     @property
     def lowest_watermark(self) -> int | None:

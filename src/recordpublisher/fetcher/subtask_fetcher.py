@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import suppress
 from math import inf
 from typing import Any
+
+import msgspec
+
+from recordpublisher.publishers.errors import RetriesExhaustedError, StateError
 
 from .checkpointer import Checkpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
@@ -19,7 +22,6 @@ from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
 from .monitoring.subtask_view import SubtaskView
 from .ownership.shard_ownership import ShardOwnership
-from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
 from .pipeline.dead_letter_handler import DeadLetterHandler
 from .pipeline.retention_gaps import RetentionGaps
@@ -31,10 +33,11 @@ from .startup import close_dependencies
 
 log = logging.getLogger("recordpublisher.fetcher")
 READY_CHECK_SECONDS = 0.02
+OWNER_SECONDS = 5.0
+"""Between two looks whether this start still owns its positions. Each is a read of its entry, for which DynamoDB charges half a write."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherParts:
+class FetcherParts(msgspec.Struct, frozen=True):
     """What `assembly.py` makes for one fetcher. `view`: the parts that metrics show; `context`: what the sink receives."""
 
     job: FetcherDependencies
@@ -47,7 +50,6 @@ class FetcherParts:
     checkpointer: Checkpointer
     dead_letters: DeadLetterHandler
     gaps: RetentionGaps
-    acknowledgements: Acknowledgements | None
     status_logger: StatusLogger
     view: SubtaskView
 
@@ -94,11 +96,9 @@ class SubtaskFetcher:
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. Can be called again: the next run resumes where the last one ended."""
-        self._has_failed, acknowledgements = False, self._parts.acknowledgements
-        running = nullcontext() if acknowledgements is None else acknowledgements.running(self._completion.start_task)
+        self._has_failed = False
         try:
-            async with running:
-                return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
+            return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
         except Exception:
             self._has_failed = True
             raise
@@ -130,7 +130,7 @@ class SubtaskFetcher:
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
-        return self._view.collect(self._dependencies.clock)
+        return self._view.collect(self._dependencies.clock, self._dependencies.sink.unfinished())
 
     def retention_ms(self, stream: str) -> int | None:
         """How long the stream keeps its records; None while that is not known."""
@@ -178,6 +178,7 @@ class SubtaskFetcher:
         checkpointing = start_task(self._scheduler.run(self._checkpointer.take_periodic))
         others = [
             start_task(self._heartbeat()),
+            start_task(self._check_owner()),
             start_task(view.suspension.run()),
             start_task(self._ownership.discover()),
             start_task(self._dependencies.streams.run(self._on_look)),
@@ -226,9 +227,16 @@ class SubtaskFetcher:
             await asyncio.sleep(self._dependencies.settings.sync_interval_ms / 1000)
             self._shards.on_heartbeat()
             self._parts.status_logger.check()
-            self._view.observe_load(self._dependencies.clock.now_ms())
+            self._view.observe_load(self._dependencies.clock.now_ms(), self._dependencies.sink.unfinished())
             self._shards.start_readers()
             self._view.intake.retry_pending_reads()
+
+    async def _check_owner(self) -> None:
+        """End the run soon after another start has taken the positions: both would read the same shards, and throttle each other."""
+        while (check_owner := self._dependencies.check_owner) is not None:
+            await asyncio.sleep(OWNER_SECONDS)
+            with suppress(StateError, RetriesExhaustedError):  # the checkpoints keep retrying through an outage
+                await check_owner()
 
     async def _on_look(self) -> None:
         await self._ownership.on_look()
@@ -247,6 +255,8 @@ class SubtaskFetcher:
         """
         self._emitter.stop()
         self._scheduler.stop()
+        if self._completion.error is not None:
+            self._shards.cancel_readers()  # the write that is awaited below may take long, and the shards may be another start's
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)

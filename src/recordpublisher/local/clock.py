@@ -28,15 +28,30 @@ class SteppingClock:
 
 
 class ManualClock:
-    """A clock that changes only by `advance`; owns the time and the listeners."""
+    """A clock that changes only by `advance`: for the endpoint, and for everything else that takes a clock, as sinks do.
+
+    Owns the time and the listeners. Waiting (of retries, of intervals) goes by the event loop: `run_virtual` makes that short.
+    """
 
     def __init__(self, now_ms: int = 1_600_000_000_000) -> None:
-        self._now_ms = now_ms
+        self._began_ms = self._now_ms = now_ms
         self._listeners: list[Callable[[], None]] = []
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since the epoch."""
         return self._now_ms
+
+    def monotonic(self) -> float:
+        """Return the seconds by which the clock was advanced."""
+        return (self._now_ms - self._began_ms) / 1000
+
+    def boottime(self) -> float:
+        """Return the seconds by which the clock was advanced."""
+        return self.monotonic()
+
+    def cpu_seconds(self) -> float:
+        """Return 0: no time passes while something works."""
+        return 0.0
 
     def advance(self, ms: int) -> None:
         """Move time forward by `ms` milliseconds, then call the listeners."""

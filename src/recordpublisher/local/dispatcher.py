@@ -67,7 +67,9 @@ class RequestDispatcher:
         """Repeat a call whose queue has nothing visible until it has, or until the wait is over."""
         request, clock, response = _decode_receive(body), self._account.clock, NOTHING_VISIBLE
         until_ms = clock.now_ms() + request.wait_time_seconds * 1000
-        while response == NOTHING_VISIBLE and clock.now_ms() < until_ms:
+        now = asyncio.get_running_loop().time  # the account's clock may stand still (`ManualClock`)
+        until = now() + request.wait_time_seconds
+        while response == NOTHING_VISIBLE and clock.now_ms() < until_ms and now() < until:
             await self._account.queues.find(request.queue_arn).wait_for_change(until_ms, clock)
             response = OPERATIONS[operation](self._account, body)
         return response

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from aiohttp import ClientPayloadError, ServerDisconnectedError
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
 from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENTS, RESPONSE_DECODERS
-from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translate_errors
+from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, error_for_code, translate_errors
 
 from .api_errors import ApiError
+from .clock import Clock, ManualClock
 from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
 from .event_writer import write_events
 from .streams.account import Account, Delays
@@ -26,12 +26,21 @@ BUFFER_BYTES = 1 << 16
 
 
 @contextmanager
-def in_memory(streams: Mapping[str, int], *, region: str = "us-east-1") -> Iterator[Account]:
-    """Have all that is started in the block read and write an account in this process, without a port: `streams` by name, with shards.
+def in_memory(
+    streams: Mapping[str, int], *, region: str = "us-east-1", clock: Clock | None = None
+) -> Iterator[Account]:
+    """Have all that is started in the block read and write an account in this process, without a port. For tests of a job, on any loop.
 
-    `account.find("orders").put(b"...", "key")` puts a record, its `split` and `merge` reshard it. For tests of a job, on any event loop.
+    `account.find("orders").put(b"...", "key")` puts a record, its `split` and `merge` reshard it.
+
+    Args:
+        streams: the number of shards of each stream, by its name.
+        region: the region in the ARNs.
+        clock: the account's time, also of arrivals and retention; None: the machine's clock. A `ManualClock` makes records old.
     """
-    account = Account(SystemClock(), region, Delays(), None)
+    account = Account(clock or SystemClock(), region, Delays(), None)
+    if isinstance(clock, ManualClock):
+        clock.on_advance(account.wake_all)
     for name, shard_count in streams.items():
         account.create_stream(name, shard_count)
     token = TRANSPORTS.set(lambda: MemoryTransport(account))
@@ -60,7 +69,7 @@ class MemoryTransport:
         """A call whose body the client has encoded."""
         with translate_errors(api):
             async with asyncio.timeout(self._deadline):
-                response = await _as_sdk_errors(api, self._dispatcher.call(api, body))
+                response = await _as_of_a_transport(api, self._dispatcher.call(api, body))
             decoder = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)
             decoded = decoder(response) if response else {}  # without output, as of DeregisterStreamConsumer
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
@@ -69,7 +78,7 @@ class MemoryTransport:
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call whose response stays open."""
         with translate_errors(api):
-            subscription = await _as_sdk_errors(api, self._dispatcher.subscribe(_body(parameters)))
+            subscription = await _as_of_a_transport(api, self._dispatcher.subscribe(_body(parameters)))
         response = MemoryResponse()
         self._open.add(response)
         response.serve(write_events(subscription, response, self._account)).add_done_callback(
@@ -132,7 +141,7 @@ class MemoryResponse:
         while not self._buffer and not self._has_ended and not self._is_broken:
             await self._wait_for_change()
         if not self._buffer and self._is_broken:
-            raise ClientPayloadError("Response payload is not completed")
+            raise StreamLostError("the response was not completed")
         data = bytes(self._buffer)
         self._buffer.clear()
         self._changed.set()
@@ -143,8 +152,8 @@ class MemoryResponse:
         await self._changed.wait()
 
 
-async def _as_sdk_errors(api: str, call: Any) -> Any:
-    """Raise what the SDK raises for an error response, an HTML page and a broken connection."""
+async def _as_of_a_transport(api: str, call: Any) -> Any:
+    """Raise what a transport raises for an error response, an HTML page and a broken connection."""
     try:
         return await call
     except ApiError as error:
@@ -152,7 +161,7 @@ async def _as_sdk_errors(api: str, call: Any) -> Any:
     except HtmlPageError as error:
         raise error_for_code(api, "503", HTML_PAGE.decode(), 503) from error
     except ConnectionAbortedError as error:
-        raise ServerDisconnectedError from error
+        raise ConnectionResetError("the server has closed the connection") from error
 
 
 def _body(parameters: dict[str, Any]) -> bytes:

@@ -1,7 +1,6 @@
 """The embedded Kinesis endpoint: one asyncio server on loopback, its data in memory, and in a folder if one is given."""
 
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,6 +18,7 @@ from .http.aiohttp_server import AiohttpServer
 from .http.api_requests import ApiRequests
 from .http.certificate import Certificate
 from .http.http2_server import Http2Server
+from .http.request_checks import is_loopback
 from .quotas import Quotas
 from .requests.streams import CreateStream
 from .streams.account import Account, Delays
@@ -27,14 +27,6 @@ from .streams.stream import Stream
 
 if TYPE_CHECKING:
     from .storage.account_storage import AccountStorage
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on that host."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _open_storage(account: Account, folder: Path) -> "AccountStorage":
@@ -86,7 +78,7 @@ class LocalKinesis:
         self._credentials = credentials
         self.clock = clock or SystemClock()
         self.account = Account(self.clock, region, delays or Delays(), quotas, consumer_limit)
-        requests = ApiRequests(self.account, credentials)
+        requests = ApiRequests(self.account, credentials, allow_remote)
         self._certificate = Certificate(host) if tls else None
         self._server = (Http2Server if http2 else AiohttpServer)(requests, self._certificate)
         self._storage = None if data is None else _open_storage(self.account, Path(data))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from pathlib import Path
+from typing import ParamSpec, TypedDict, TypeVar, Unpack
 
 import msgspec
 
+from .clock import Clock
+from .faults.kinds import FaultRule
+from .quotas import Quotas
 from .server import LocalKinesis
+from .streams.account import Delays
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,9 +97,26 @@ def _encode(payload: object) -> bytes:
     return payload.encode() if isinstance(payload, str) else msgspec.json.encode(payload)
 
 
+class ServerOptions(TypedDict, total=False):
+    """The settings of `LocalKinesis` that `serve_in_thread` takes."""
+
+    clock: Clock | None
+    quotas: Quotas | None
+    credentials: Mapping[str, str] | None
+    delays: Delays | None
+    region: str
+    consumer_limit: int
+    allow_remote: bool
+    faults: str | Sequence[FaultRule]
+    seed: int
+    http2: bool
+    tls: bool
+    data: Path | str | None
+
+
 @contextmanager
 def serve_in_thread(
-    host: str = "127.0.0.1", port: int = 0, streams: Mapping[str, int] | None = None, **options: Any
+    host: str = "127.0.0.1", port: int = 0, streams: Mapping[str, int] | None = None, **options: Unpack[ServerOptions]
 ) -> Iterator[LocalKinesisThread]:
     """Serve while the `with` block runs; the options are those of LocalKinesis."""
     endpoint = LocalKinesis(host, port, streams, **options)

@@ -1,4 +1,4 @@
-"""RecordPublisher and RecordPublisherFactory: what a plugin author implements. Read this file first.
+"""RecordPublisher and RecordPublisherFactory: what a plugin author implements. Read this file first. For queues: `queue/queue_source.py`.
 
 A publisher reads one shard. It hands each batch to a consumer and waits. It resumes only from the position that the consumer returned
 (FLIP-128's RecordPublisher in its final, merged form).
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .errors import PluginError, RecordPublisherError
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
-from .records import RecordBatch, UserRecord
+from .records import RecordBatch
 from .shard_metrics import ShardMetrics
 from .shards import Shard
 from .user_code import AsyncPort
@@ -77,20 +77,6 @@ class RecordPublisher(AsyncPort, ABC):
                 observer.on_completed()
         return result
 
-    async def acknowledge(self, records: Sequence[UserRecord]) -> None:
-        """Of a source without positions (`RecordPublisherFactory.visibility_seconds`): these records are safe, and done with.
-
-        Each comes once, in any order, without its data; one whose parts have the same sequence number comes once when all are done. One
-        that the source does not know any more is no error. Raises: TransientError, RetriesExhaustedError or a foreign error: counted, and
-        the records come again; any other RecordPublisherError ends the job.
-        """
-
-    async def prolong(self, records: Sequence[UserRecord]) -> None:
-        """These are still worked on: keep them from others for `visibility_seconds` from now. Raises: as `acknowledge`."""
-
-    async def release(self, records: Sequence[UserRecord]) -> None:
-        """These are given up: let others have them now. Raises: as `acknowledge`; what fails is visible again after its time."""
-
     def set_read_budget(self, held_bytes: int) -> None:
         """Set how many bytes, as held in memory, the next batch may bring (P6). A hint, given before each read. Default: ignored."""
 
@@ -111,21 +97,35 @@ class RecordPublisher(AsyncPort, ABC):
         return []
 
 
-class RecordPublisherFactory(AsyncPort, ABC):
-    """Makes the publishers of one job. Owns what they share: clients, registrations. Built as `Factory(properties)`."""
-
-    visibility_seconds: float | None = None
-    """Set, on the class, by a source without positions: a record that is not acknowledged comes again after so long. Its batches have no
-    `read_position`; all parts of a record come in one batch. `run` must not leave a call cut off that takes records."""
-    resumes_by_continuation: ClassVar[bool] = False
-    """Whether `create` may be given a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
+class RecordSource(AsyncPort, ABC):
+    """What a job reads, by `flink.stream.recordpublisher`: shards (`RecordPublisherFactory`) or a queue (`QueueSource`). Built as
+    `Source(properties)`; owns the clients and registrations of one job."""
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check the properties before anything runs (C2). Raises: ConfigurationError for what this publisher cannot work with."""
+        """Check the properties before anything runs (C2). Raises: ConfigurationError for what this source cannot work with."""
 
     def prepare(self, streams: Sequence[str]) -> None:
         """Called once when the job is constructed, outside any event loop. EAGER registers here (F8)."""
+
+    async def close(self) -> None:
+        """Release what the source has opened. Called once, after every reader has stopped."""
+
+    async def endpoint_url(self) -> str | None:
+        """Where the source calls, for `recordpublisher doctor`. Default: None, for a source that does not tell."""
+        return None
+
+    def checks(self, stream: str) -> Checks:
+        """What `recordpublisher doctor` asks of a stream that is not listed by Kinesis: whether it can be read. Nothing may be taken from
+        it, and the job may be running. Default: nothing."""
+        return {}
+
+
+class RecordPublisherFactory(RecordSource):
+    """Makes the publishers of one job. Owns what they share. Built as `Factory(properties)`."""
+
+    resumes_by_continuation: ClassVar[bool] = False
+    """Whether `create` may be given a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
 
     @abstractmethod
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
@@ -137,24 +137,12 @@ class RecordPublisherFactory(AsyncPort, ABC):
     def keep_shared(self) -> None:
         """The job reads on, in other processes or after a restart: `close` must leave what it needs, such as a registered consumer (F8)."""
 
-    async def close(self) -> None:
-        """Release what the publishers share. Called once, after every publisher has stopped."""
-
-    async def discover(self, stream: str, after: str | None) -> list[Shard] | None:
+    async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
         """List the shards of `stream` after the shard id `after` (None: all), for sources that are not Kinesis.
 
         A factory without it, by default, leaves that to the job, which lists the stream's shards from Kinesis.
         """
         return None
-
-    async def endpoint_url(self) -> str | None:
-        """Where the publishers call, for `recordpublisher doctor`. Default: None, for a source that does not tell."""
-        return None
-
-    def checks(self, stream: str) -> Checks:
-        """What `recordpublisher doctor` asks of a stream that `discover` lists: whether it can be read. Nothing may be taken from it, and
-        the job may be running. Default: nothing."""
-        return {}
 
     def order_of(self, sequence: str) -> Any:
         """A sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis."""

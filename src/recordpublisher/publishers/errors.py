@@ -23,15 +23,26 @@ RecordPublisherError
 └── ImpossibleStateError          a broken invariant: always raised (F11)
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import ClassVar
 
 from .password_masking import mask_passwords
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def without_colours(text: str) -> str:
+    """Return a text without the codes of a terminal's colours, which errors of other libraries have in logs, too."""
+    return _COLOURS.sub("", text)
+
 
 class RecordPublisherError(Exception):
     """The root of every error that this library raises on purpose."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_colours(each) if isinstance(each, str) else each for each in args))
 
     @property
     def help_page(self) -> str:
@@ -49,17 +60,25 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     def __init__(self, key: str, value: object = None, valid: str = "", *, reason: str = "") -> None:
         self.key = key
-        self.value = value = mask_passwords(value) if isinstance(value, str) else value
+        self.value = value = _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
         missing = "is not set" if valid else "is not accepted"
         kind = "option" if key.startswith("-") else "property" if "." in key else "setting"
         is_flag = kind == "option" and value is True
-        given = missing if value is None else "is given" if is_flag else f"has the value {value!r}"
+        shown = repr(value) if isinstance(value, str) else mask_passwords(repr(value))
+        given = missing if value is None else "is given" if is_flag else f"has the value {shown}"
         parts = [f"{kind} '{key}' {given}"]
         parts += [reason] if reason else []
         parts += [f"valid: {valid}"] if valid else []
         super().__init__("; ".join(parts))
+
+
+def _without_secrets(value: object) -> object:
+    """Return text with its passwords masked, and of a container its type: what it holds may be secrets without their names."""
+    if isinstance(value, str):
+        return mask_passwords(value)
+    return f"a {type(value).__name__}" if isinstance(value, Iterable) and not isinstance(value, type) else value
 
 
 class PluginError(RecordPublisherError):

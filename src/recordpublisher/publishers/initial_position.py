@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from .base import MAX_CLOCK_OFFSET_MS
 from .errors import ConfigurationError
@@ -31,12 +31,26 @@ _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
 def initial_position(properties: Properties) -> StartingPosition:
-    """Where a job without state starts. LATEST is pinned later (`StartingPosition.pinned`, P3). Raises: ConfigurationError."""
+    """Where a job without state starts. LATEST and an age are pinned later (`pinned_at`, P3). Raises: ConfigurationError."""
     position = properties.value(INITIAL_POSITION)
     if position in (PositionType.TRIM_HORIZON.value, PositionType.LATEST.value):
         return StartingPosition(PositionType(position))
+    if (ago_ms := parse_with_unit(position, "ms")) is not None:
+        return StartingPosition(PositionType.LATEST, ago_ms=ago_ms)
     is_apart = position == PositionType.AT_TIMESTAMP.value
     return StartingPosition.at_timestamp(initial_timestamp_ms(properties) if is_apart else epoch_ms(position))
+
+
+A_START = f"TRIM_HORIZON, LATEST, an age such as 1h, or a time: {A_TIME}"
+"""What `named_start` takes, for messages."""
+
+
+def named_start(name: str, given: datetime | timedelta | str | float, valid: str = A_START) -> StartingPosition:
+    """Return the start that an argument or option `name` gives, in the words of `flink.stream.initpos`. Raises: ConfigurationError."""
+    try:
+        return initial_position(Properties({INITIAL_POSITION.key: given}))
+    except ConfigurationError as error:
+        raise ConfigurationError(name, given, valid, reason=error.reason) from None
 
 
 def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosition:

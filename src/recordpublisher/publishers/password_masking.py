@@ -3,27 +3,61 @@
 import re
 
 MASK = "******"
-_NAMES = r"(?:pass|pwd|secret|token|sslkey|credential|private_?key|api_?key)"
-_QUOTED = r"'(?:[^'\\]|\\.)*(?:'|$)|\"[^\"]*(?:\"|$)|\{[^}]*(?:\}|$)"
-"""A value in quotes or braces. One that is not closed goes to the end: only invalid text is shown, and it may be that."""
-_PATTERNS = (
+_NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
+"""Words of names of secrets, in lower case and without separators. A provider of credentials is not a secret."""
+_SEPARATORS = re.compile(r"[\W_]+")
+_WORD = re.compile(r"\S+")
+_BEFORE_AN_AT = (
     # scheme://user:password@host
-    re.compile(r"(://[^:/?#\s]*:)[^\s]*(?=@)"),
+    re.compile(r"(://[^:/?#]*:).*(?=@)"),
     # the same without a scheme, or with its slashes missing
-    re.compile(r"((?:^|\s)(?!arn:)(?://)?[^:/?#\s@=]*:)(?!/)[^\s]*(?=@)"),
+    re.compile(r"(^(?!arn:)(?://)?[^:/?#@=]*:)(?!/).*(?=@)"),
     # anything else with a : before an @, unless that : follows a scheme or a drive, and a path comes after it
-    re.compile(r"((?:^|\s)(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:\s]*@[^@\s]*(?:\s|$)))\S*:)\S*(?=@)", re.IGNORECASE),
-    # a user and a password without a host; digits alone are a port
-    re.compile(r"(://[^:/?#\s@\[]*:)(?!\d*(?:[/?#\s]|$))[^/?#\s@]+(?=[/?#\s]|$)"),
+    re.compile(r"(^(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:]*@$)).*:).*(?=@)", re.IGNORECASE),
+)
+# a user and a password without a host; digits alone are a port
+_WITHOUT_A_HOST = re.compile(r"(://[^:/?#@\[]*:)(?!\d*(?:[/?#]|$))[^/?#@]+(?=[/?#]|$)")
+_PARAMETERS = (
     # a parameter of a URI
-    re.compile(rf"([?&][^=&\s]*{_NAMES}[^=&\s]*=)[^&\s]*", re.IGNORECASE),
-    # key=value of a connection string
-    re.compile(rf"((?:^|[;\s])[^=?&;\s]*{_NAMES}[^=?&;\s]*\s*=\s*)(?:{_QUOTED}|(?:\\.|[^\s])*)", re.IGNORECASE),
+    (re.compile(r"[?&]([^=&?\s]+)="), re.compile(r"()[^&\s]*")),
+    # key=value of a connection string. A value in quotes or braces that is not closed goes to the end: only invalid text has one.
+    (
+        re.compile(r"(?:^|[;\s])([^=?&;\s]+)\s*="),
+        re.compile(
+            r"(\s*)(?:'(?:[^'\\]|\\.)*(?:'|$)|\"[^\"]*(?:\"|$)|\{[^}]*(?:\}|$)|(?:\\.|[^\s])*)",
+            re.DOTALL,
+        ),
+    ),
 )
 
 
+def names_a_secret(name: str) -> bool:
+    """Return whether a name of a property or parameter is like that of a secret, however its words are separated."""
+    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
+
+
 def mask_passwords(text: str) -> str:
-    """The text with passwords of URIs and of `key=value` connection strings masked (C3)."""
-    for pattern in _PATTERNS:
-        text = pattern.sub(rf"\1{MASK}", text)
+    """Return the text with passwords of URIs and of `key=value` connection strings masked (C3), in time linear in its length."""
+    text = _WORD.sub(lambda word: _without_user_info(word.group()), text)
+    for name, value in _PARAMETERS:
+        text = _without_parameters(text, name, value)
     return text
+
+
+def _without_user_info(word: str) -> str:
+    # The part after the last @ has no password, and each pattern would scan it once for every possible start.
+    end = word.rfind("@") + 1
+    before = word[:end]
+    for pattern in _BEFORE_AN_AT if end else ():
+        before = pattern.sub(rf"\1{MASK}", before)
+    return _WITHOUT_A_HOST.sub(rf"\1{MASK}", before + word[end:])
+
+
+def _without_parameters(text: str, name: re.Pattern[str], value: re.Pattern[str]) -> str:
+    parts, done, start = [], 0, 0
+    while (found := name.search(text, start)) is not None:
+        start = found.end()
+        if names_a_secret(found[1]) and (hidden := value.match(text, start)) is not None:
+            parts += [text[done : hidden.end(1)], MASK]
+            done = start = hidden.end()
+    return "".join([*parts, text[done:]])

@@ -46,13 +46,15 @@ class StartingPosition:
     """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) where the type needs one.
 
     `skip_through` is the last sub-record already done when a read restarts inside an aggregated record (P2): the reader drops
-    records of that sequence number up to and including that sub-sequence number.
+    records of that sequence number up to and including that sub-sequence number. `ago_ms` is how long before the tip a start at LATEST is;
+    `pinned_at` makes a time of it.
     """
 
     type: PositionType
     sequence_number: str | None = None
     timestamp_ms: int | None = None
     skip_through: SequenceNumber | None = None
+    ago_ms: int = 0
 
     @classmethod
     def trim_horizon(cls) -> StartingPosition:
@@ -70,8 +72,13 @@ class StartingPosition:
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
-        """LATEST as the service's time; any other position as it is (P3)."""
-        return self.at_timestamp(service_time_ms) if self.type is PositionType.LATEST else self
+        """Return LATEST, or an age, as a time by the service's clock, and any other position as it is (P3)."""
+        return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
+
+    @property
+    def is_tip(self) -> bool:
+        """Whether it is LATEST itself, not an age."""
+        return self.type is PositionType.LATEST and not self.ago_ms
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:

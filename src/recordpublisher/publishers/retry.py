@@ -1,19 +1,20 @@
-"""Retries: RetryPolicy (full-jitter backoff) and `call_with_retries`, which everything here uses."""
+"""Retries: RetryPolicy (full-jitter backoff), Failures (when to try again), and `call_with_retries`, which everything here uses."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
+import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .errors import RetriesExhaustedError, StreamNotActiveError, TransientError
+from .errors import KinesisError, RetriesExhaustedError, StreamNotActiveError, TransientError
 
+log = logging.getLogger("recordpublisher.outages")
 T = TypeVar("T")
 
 CREATION_PAUSE_SECONDS = 2.0
@@ -24,18 +25,24 @@ FEW_RETRIES = 3
 """Enough for an error that a mistyped name explains better than an outage."""
 RISING_TRIES = 100
 """The exponent rises no further, so that a long outage cannot overflow a float."""
-_LOG_SECONDS = 10.0
-"""Between two log lines about one call that is tried again."""
+_SUSPENDED_SECONDS = 5.0
+"""A pause that ends this much late shows that the process was suspended."""
+_RESOLUTION_SECONDS = 0.001
 
-RetryListener = Callable[[TransientError, float, float], None]
+RetryListener = Callable[[Exception, float, float], None]
 """Gets the error, the seconds from the first failure of the call to its next try, and the seconds of back-off that are left at most."""
 retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
 """Hears of each retry in its context, whoever makes the call: a command tells the person who waits."""
+_enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)
+"""The failures of the call that this call is a part of: both belong to one outage, which is waited for only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How one operation is retried: `max_retries` failures in a row without progress, delays in ms.
+
+    - `max_outage_ms`: if set, the call is retried for this long, and `max_retries` does not count.
+    - `decided_by`: the key of the property that says when the retries end.
 
     The delay is `random(0, 1) * min(max_ms, base_ms * exponent ** attempt)`, Flink's FullJitterBackoff.
     """
@@ -44,25 +51,21 @@ class RetryPolicy:
     base_ms: int
     max_ms: int
     exponent: float
+    max_outage_ms: int | None = None
+    decided_by: str = ""
 
-    @classmethod
-    def lasting(cls, seconds: float) -> RetryPolicy:
-        """Pauses of up to ten seconds, which take so long in all, on average."""
-        tries = math.ceil(seconds / 5)
-        longest_ms = round(2_000 * seconds / tries)
-        return cls(tries, longest_ms, longest_ms, 1.0)
+    def is_used_up(self, failures: int, lasted: float) -> bool:
+        """Return whether an operation that failed this often before, and for `lasted` seconds, is not tried again."""
+        if self.max_outage_ms is None:
+            return failures >= self.max_retries
+        return lasted > self.max_outage_ms / 1000 - _RESOLUTION_SECONDS
 
     def delay_seconds(self, attempt: int, draw: Callable[[], float] = random.random) -> float:
         """Seconds to wait before try number `attempt` (from 0)."""
         return draw() * self._longest_delay_seconds(attempt)
 
-    @property
-    def average_seconds(self) -> float:
-        """What all waits of one call take together, on average."""
-        return self.longest_seconds(0) / 2
-
     def longest_seconds(self, attempt: int) -> float:
-        """The most that all waits from try number `attempt` on can take together."""
+        """The most that all waits from try number `attempt` on can take together, if retries are counted."""
         rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, RISING_TRIES))))
         rest = max(0, self.max_retries - max(attempt, RISING_TRIES))  # a task of Spark has two thousand million
         return rising + rest * self._longest_delay_seconds(RISING_TRIES)
@@ -74,6 +77,92 @@ class RetryPolicy:
             return self.max_ms / 1000
 
 
+def suspended_seconds(late: float) -> float:
+    """Return for how long the process was suspended, if it was, when a pause ended this late."""
+    return late if late > _SUSPENDED_SECONDS else 0.0
+
+
+class Failures:
+    """Failures of one operation in a row: decides whether it is tried again, and after which pause.
+
+    Time is that of the event loop. `service` is the name of the service in the log.
+    """
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        service: str = "Kinesis",
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.count = 0
+        self.began: float | None = None
+        self._policy = policy
+        self._service = service
+        self._clock = asyncio.get_running_loop().time
+        self._draw = draw
+        self._outer = _enclosing.get()
+
+    def backoff(self) -> float:
+        """Return the next pause (seconds), for a failure that does not count."""
+        return self._policy.delay_seconds(self.count, self._draw)
+
+    def pause_after(self, error: Exception, min_pause: float = 0.0, *, needs_few: bool = False) -> float:
+        """Count a failure, and return the pause before the next try (seconds).
+
+        - `needs_few`: whether `FEW_RETRIES` are enough.
+
+        Raises: RetriesExhaustedError if the operation was tried often, or for long enough.
+        """
+        policy, now = self._policy, self._clock()
+        if self.began is None:
+            outer = self._outer
+            is_timed = outer is not None and None not in (outer._policy.max_outage_ms, policy.max_outage_ms)
+            self.began = outer.began if outer is not None and is_timed and outer.began is not None else now
+        lasted = now - self.began
+        is_used_up = policy.is_used_up(self.count, lasted)
+        if is_used_up or (needs_few and self.count >= FEW_RETRIES):
+            exhausted = self._exhausted(error, lasted, is_few=not is_used_up)
+            self.end()
+            raise exhausted from error
+        pause = min_pause + self.backoff()
+        if policy.max_outage_ms is None:
+            left = policy.longest_seconds(self.count)
+        else:
+            left = policy.max_outage_ms / 1000 - lasted
+            pause = min(pause, max(left, min_pause))
+        if (listener := retry_listener.get()) is not None:
+            listener(error, lasted + pause, left)
+        OUTAGES.on_failure(self, self._service, error, lasted, left, policy.decided_by)
+        self.count += 1
+        return pause
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the next try. Time in which this process was suspended does not count as part of the outage."""
+        until = self._clock() + seconds
+        await asyncio.sleep(seconds)
+        if self.began is not None:
+            self.began += suspended_seconds(self._clock() - until)
+
+    def on_success(self) -> None:
+        """Begin to count again from zero."""
+        self.end(is_success=True)
+
+    def end(self, *, is_success: bool = False) -> None:
+        """Forget the failures. Without success the log does not say that the service is back."""
+        if self.began is not None:
+            OUTAGES.on_end(self, is_success=is_success)
+        self.count, self.began = 0, None
+
+    def _exhausted(self, error: Exception, lasted: float, *, is_few: bool) -> RetriesExhaustedError:
+        if not self.count:
+            return RetriesExhaustedError(str(error))
+        what = error.api if isinstance(error, KinesisError) else self._service
+        limit = "" if is_few or not self._policy.decided_by else f" ({self._policy.decided_by} decides)"
+        return RetriesExhaustedError(
+            f"{what} failed {self.count + 1} times in a row, for {duration_words(lasted)}{limit}; the last error: {error}"
+        )
+
+
 async def call_with_retries(
     call: Callable[[], Awaitable[T]],
     policy: RetryPolicy,
@@ -81,55 +170,126 @@ async def call_with_retries(
     on_retry: Callable[[TransientError], None] = lambda error: None,
     min_pause: Callable[[TransientError], float] = lambda error: 0.0,
     needs_few: Callable[[TransientError], bool] = lambda error: False,
+    service: str = "Kinesis",
 ) -> T:
     """Call until it succeeds, waiting between tries by `policy`, and return its result.
 
     Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one. Waiting
     for a stream that is being created uses none of it.
     `on_retry` gets each error that is retried. `min_pause` returns seconds to wait in addition to the jitter (the window of a quota).
-    `needs_few`: whether `FEW_RETRIES` are enough for an error, where the policy has more.
+    `needs_few`: whether `FEW_RETRIES` are enough for an error, where the policy has more. `service` is its name in the log.
 
-    Raises: RetriesExhaustedError after `policy.max_retries` retries, with the last error as its cause; every other error at once.
+    Raises: RetriesExhaustedError when the retries or the time of the policy are used up, with the last error as its cause; every other
+    error at once.
     """
-    first_failure: float | None = None
-    attempt = creation_tries = 0
-    while True:
-        try:
-            return await call()
-        except StreamNotActiveError as error:
-            creation_tries += 1
-            if creation_tries > CREATION_TRIES:
-                raise _exhausted(error, creation_tries) from error
-            pause = CREATION_PAUSE_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 (jitter)
-        except TransientError as error:
-            if attempt >= policy.max_retries or (attempt >= FEW_RETRIES and needs_few(error)):
-                raise _exhausted(error, attempt + 1) from error
-            on_retry(error)
-            pause = min_pause(error) + policy.delay_seconds(attempt)
-            listener = retry_listener.get()
-            if listener is not None:
-                now = asyncio.get_running_loop().time()
-                first_failure = now if first_failure is None else first_failure
-                listener(error, now + pause - first_failure, policy.longest_seconds(attempt))
-            attempt += 1
-        await asyncio.sleep(pause)
+    failures, creation_tries = Failures(policy, service), 0
+    enclosing = _enclosing.get()
+    _enclosing.set(failures)
+    try:
+        while True:
+            try:
+                result = await call()
+            except StreamNotActiveError as error:
+                creation_tries += 1
+                if creation_tries > CREATION_TRIES:
+                    words = f"{error.api} failed {creation_tries} times in a row; the last error: {error}"
+                    raise RetriesExhaustedError(words) from error
+                await asyncio.sleep(CREATION_PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
+            except TransientError as error:
+                pause = failures.pause_after(error, min_pause(error), needs_few=needs_few(error))
+                on_retry(error)
+                await failures.sleep(pause)
+            else:
+                failures.on_success()
+                return result
+    finally:
+        failures.end()
+        _enclosing.set(enclosing)  # not `reset`: a coroutine that is thrown away ends in another context
 
 
-def tries_logged(log: logging.Logger, policy: RetryPolicy, level: int = logging.WARNING) -> Callable[[Exception], None]:
-    """For `on_retry` of one call: logs the first error at once and later ones at most every ten seconds, with the number of the try."""
-    tries, log_at, clock = count(1), float("-inf"), asyncio.get_running_loop().time
+GRACE_SECONDS = 2.0
+"""A call that fails for a shorter time met a throttle or a lost connection, and the log does not mention it."""
+LINE_SECONDS = 60.0
+"""Between two lines about an outage that lasts; less where the caller waits for a short time only."""
 
-    def log_retry(error: Exception) -> None:
-        nonlocal log_at
-        number = next(tries)
-        if clock() >= log_at:
-            log.log(level, "%s; try %d of %d, trying again", error, number, policy.max_retries + 1)
-            log_at = clock() + _LOG_SECONDS
-
-    return log_retry
+DAY_SECONDS = 86_400.0
+"""What is retried for longer is retried without end, as in a task of Spark, and the log names no time."""
 
 
-def _exhausted(error: TransientError, attempts: int) -> RetriesExhaustedError:
-    if attempts == 1:
-        return RetriesExhaustedError(str(error))
-    return RetriesExhaustedError(f"{error.api} failed {attempts} times in a row; the last error: {error}")
+@dataclass(slots=True)
+class _Outage:
+    """An outage of one service: since when, the calls that fail, and when it was last logged, in time of the event loop."""
+
+    began: float
+    calls: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
+    logged_at: float | None = None
+
+
+class OutageLog:
+    """Logs the outages of this process. It owns which calls fail at present, by event loop and service.
+
+    Any thread may call. Calls of different jobs to the same service share its lines.
+    """
+
+    def __init__(self) -> None:
+        self._of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Outage]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+
+    def on_failure(
+        self, call: object, service: str, error: object, lasted: float, left: float, decided_by: str
+    ) -> None:
+        """Note that a call has failed for `lasted` seconds, and is retried for at most `left` more. Called in its event loop."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        with self._lock:
+            outages = self._of_loops.setdefault(loop, {})
+            outage = outages.get(service)
+            if outage is None or not outage.calls:  # those of a reader that was cancelled are gone
+                outage = outages[service] = _Outage(now - lasted)
+            outage.calls.add(call)
+            outage.began = min(outage.began, now - lasted)
+            has_failed = now - outage.began
+            is_due = outage.logged_at is None or now - outage.logged_at >= min(LINE_SECONDS, (lasted + left) / 3)
+            if has_failed < GRACE_SECONDS or not is_due:
+                return
+            outage.logged_at, calls = now, len(outage.calls)
+        log.warning(
+            "calls to %s have failed for %s; calls that are retried: %d%s%s: %s",
+            service,
+            duration_words(has_failed),
+            calls,
+            f", for {duration_words(left)} more" if left < DAY_SECONDS else "",
+            f" ({decided_by})" if decided_by else "",
+            error,
+        )
+
+    def on_end(self, call: object, *, is_success: bool) -> None:
+        """Note that a call is no longer retried. The service is back when a call has succeeded, and no other one fails."""
+        with self._lock:
+            found = [
+                (loop, outages, service)
+                for loop, outages in self._of_loops.items()
+                for service, outage in outages.items()
+                if call in outage.calls
+            ]
+            if not found:
+                return
+            ((loop, outages, service),) = found
+            outage = outages[service]
+            outage.calls.discard(call)
+            if outage.calls:
+                return
+            del outages[service]
+        if is_success and outage.logged_at is not None:
+            log.warning("calls to %s succeed again, after %s", service, duration_words(loop.time() - outage.began))
+
+
+OUTAGES = OutageLog()
+"""One for the process: a thousand shards that cannot be read are one outage."""
+
+
+def duration_words(seconds: float) -> str:
+    """Return a duration for people, as `42 s` or `3.5 min`."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{round(seconds / 60, 1):g} min"

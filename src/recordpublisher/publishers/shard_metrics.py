@@ -48,7 +48,7 @@ class ShardMetrics:
     )
     future_event_times: int = _counter("records", "with an event time too far ahead of their arrival")
     unacknowledged: int = _gauge(
-        "records", "received from a queue, and neither acknowledged nor given up; 0 where the source has positions"
+        "records", "received from a queue, and neither acknowledged nor given up; 0 for shards"
     )
     failed_acknowledgements: int = _counter("records", "not acknowledged, or not kept from others: they come again")
     duplicates: int = _counter("records", "received again from a queue, of those that are remembered")

@@ -26,6 +26,20 @@ def hash_key_from(text: str) -> int | None:
     return hash_key if hash_key <= MAX_HASH_KEY else None
 
 
+def written_hash_key(text: str | None) -> str | None:
+    """Return an explicit hash key that was read as the service takes it, or None if it is not one.
+
+    A producer can write any text as an explicit hash key into an aggregate; one that is no number below 2^128 has decided nothing.
+    """
+    number = None if text is None else hash_key_from(text)
+    return None if number is None else str(number)
+
+
+def stream_of(key: str) -> str:
+    """Return the stream of a `Shard.key`."""
+    return key.rpartition("/")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class HashRange:
     """Inclusive range of the 128-bit MD5 hash keys that a shard takes."""

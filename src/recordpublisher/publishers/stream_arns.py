@@ -7,7 +7,8 @@ different regions or accounts. Records, state and metrics carry that name.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from .errors import ConfigurationError
 
@@ -57,8 +58,7 @@ def _parts_of(arn: str) -> re.Match[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerArn:
+class ConsumerArn(msgspec.Struct, frozen=True):
     """A consumer's ARN: `<stream ARN>/consumer/<name>:<time of registration>`.
 
     The time tells a consumer from an earlier one with the same name. Some servers leave it out.

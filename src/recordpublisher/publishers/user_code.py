@@ -6,11 +6,12 @@ import inspect
 import itertools
 import logging
 import sysconfig
+import threading
 import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,20 @@ def refuse_never_run(results: Sequence[Any]) -> None:
 _NEVER_RUN_SET = frozenset(_NEVER_RUN)
 
 
+class ForeignExitError(RuntimeError):
+    """Foreign code called `sys.exit`, which would have ended the process as if its work were done."""
+
+
+@contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """Import or call foreign code, whose SystemExit becomes an error. Raises: ForeignExitError if the code calls `sys.exit`."""
+    try:
+        yield
+    except SystemExit as end:
+        reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
+        raise ForeignExitError(f"it called sys.exit({end.code!r:.200}); {reason}") from end
+
+
 class UserFunction:
     """A function of the user. An async one is awaited; a plain one runs in a thread, and what it returns is awaited if it can be, also a
     future of threads or processes."""
@@ -92,9 +107,11 @@ class UserFunction:
             if _can_be_examined(error):
                 raise
             raise RuntimeError(f"the function raised {type(error).__name__}, whose attributes cannot be read") from None
-        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:  # such as SystemExit: the event loop would end without a word
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise  # it may be Ctrl-C, which no other thread gets
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
     async def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:

@@ -1,32 +1,36 @@
-"""Helpers for tests of plugins and jobs. Start with a contract: subclass it, and pytest runs the contract of its kind of plugin.
+"""Helpers for tests of plugins and jobs: `record` and `batch_of` for handlers and sinks, a contract for each kind of plugin, which a
+subclass lets pytest run.
 
 `run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
 
-from .acknowledging_publisher_contract import AcknowledgingPublisherCase, AcknowledgingPublisherContract
 from .committing_sink_contract import CommittingSinkContract
 from .conditional_store_contract import ConditionalStoreCase, ConditionalStoreContract
 from .contract import Contract
 from .publisher_contract import PublisherCase, PublisherContract
+from .queue_source_contract import QueueSourceCase, QueueSourceContract
+from .records import batch_of, record
 from .sink_contract import SinkCase, SinkContract
 from .tracker_contract import TrackerCase, TrackerContract
 from .virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 
 __all__ = [
     "EPOCH_MS",
-    "AcknowledgingPublisherCase",
-    "AcknowledgingPublisherContract",
     "CommittingSinkContract",
     "ConditionalStoreCase",
     "ConditionalStoreContract",
     "Contract",
     "PublisherCase",
     "PublisherContract",
+    "QueueSourceCase",
+    "QueueSourceContract",
     "SinkCase",
     "SinkContract",
     "TrackerCase",
     "TrackerContract",
     "VirtualClock",
     "VirtualLoop",
+    "batch_of",
+    "record",
     "run_virtual",
 ]

@@ -43,7 +43,7 @@ class _Process:
         self.commits = Commits(
             self.sink, self.store, ENTRY, WRITER, version=None if stored is None else stored.version, number=number
         )
-        await self.commits.commit(self.value)
+        await self.commits.commit(self.value, None)
 
     async def write(self, shard_id: str, *numbers: int) -> None:
         await self.sink.write(batch_of(shard_id, *numbers))
@@ -51,7 +51,7 @@ class _Process:
     async def commit(self) -> None:
         """Stage, and write the entry."""
         await self.commits.stage()
-        await self.commits.commit(self.value)
+        await self.commits.commit(self.value, None)
 
     async def checkpoint(self) -> None:
         await self.commit()
@@ -88,7 +88,7 @@ class CommittingSinkContract(SinkContract):
         await process.commits.stage()
         assert list(await case.written()) == [], "rows are visible only when an entry has committed them"
         await process.write("a", 4)
-        await process.commits.commit(process.value)
+        await process.commits.commit(process.value, None)
         await process.commits.publish()
         assert sorted(await case.written()) == [b"1", b"2", b"3"], (
             "what is written after `stage` waits for the next one"

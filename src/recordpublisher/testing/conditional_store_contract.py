@@ -16,6 +16,8 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore, Conflict
 
 from .contract import Contract, on_case
 
+RACES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class ConditionalStoreCase:
@@ -83,6 +85,26 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         assert stored is not None
         assert known == {stored.value}
         await store.close()
+
+    @on_case
+    async def test_of_many_writers_with_one_version_one_wins(self, case: ConditionalStoreCase) -> None:
+        """A store that compares, and writes later, lets a replaced process write, too (S6)."""
+        stores = [case.open() for _ in range(8)]
+        version = await stores[0].put_if_absent("a/1", b"0")
+        for round_number in range(RACES):
+            races = (
+                store.compare_and_set("a/1", b"%d of %d" % (number, round_number), version)
+                for number, store in enumerate(stores)
+            )
+            results = await asyncio.gather(*races, return_exceptions=True)
+            won = [(number, result) for number, result in enumerate(results) if not isinstance(result, BaseException)]
+            others = [result for result in results if isinstance(result, BaseException)]
+            assert len(won) == 1, f"{len(won)} of 8 writers with the same version have written"
+            assert all(isinstance(error, ConflictError) for error in others), others
+            number, version = won[0]
+            assert await stores[0].get("a/1") == VersionedValue(b"%d of %d" % (number, round_number), version)
+        for store in stores:
+            await store.close()
 
     @on_case
     async def test_values_versions_and_names_are_listed_by_prefix_and_in_order(

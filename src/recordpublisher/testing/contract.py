@@ -49,8 +49,16 @@ def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
 
     def run(self: Contract[Case]) -> None:
         async def run_in_time() -> None:
-            async with self.open_case() as case, asyncio.timeout(self.deadline):
-                await test(self, case)
+            async with self.open_case() as case:
+                try:
+                    async with asyncio.timeout(self.deadline) as limit:
+                        await test(self, case)
+                except TimeoutError as error:
+                    if not limit.expired():
+                        raise
+                    raise AssertionError(
+                        f"the test has not ended after {self.deadline:g} s: a call that it awaits does not return"
+                    ) from error
 
         self.execute(run_in_time())
 

@@ -9,9 +9,12 @@ class TestLines(PublisherContract):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+import types
+from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil, floor
 from typing import Any
 
 from recordpublisher.publishers.base import (
@@ -30,6 +33,11 @@ from .contract import Contract, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Steps of the loop after which a run is cancelled, to interrupt it at different places."""
+MAX_EMPTY_RUNS = 100
+"""Runs in a row that may end INCOMPLETE without a batch."""
+MAX_STEP_SECONDS = 0.1
+"""How long a run may keep the loop. A busy machine stops a process for longer now and then, but not in each of `TIMED_RUNS`."""
+TIMED_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +48,13 @@ class PublisherCase:
     shard: Shard
     payloads: Sequence[bytes]
 
-    async def publisher(self, start: StartingPosition | None = None) -> RecordPublisher:
+    async def publisher(
+        self, start: StartingPosition | None = None, metrics: ShardMetrics | None = None
+    ) -> RecordPublisher:
         """A publisher of the shard, from its beginning or from `start`."""
-        return await self.factory.create(self.shard, start or StartingPosition.trim_horizon(), ShardMetrics())
+        return await self.factory.create(
+            self.shard, start or StartingPosition.trim_horizon(), metrics or ShardMetrics()
+        )
 
 
 class PublisherContract(Contract[PublisherCase]):
@@ -57,6 +69,10 @@ class PublisherContract(Contract[PublisherCase]):
         """With one batch the other tests prove little."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
+        count = len(consumer.payloads)
+        assert count >= len(case.payloads), (
+            f"{count} of {len(case.payloads)} records came: `run` ended, and the position of the last one is not that of the end"
+        )
         assert sum(len(batch) > 0 for batch in consumer.batches) > 1, "the case must need more than one batch"
 
     @on_case
@@ -116,6 +132,51 @@ class PublisherContract(Contract[PublisherCase]):
             assert rest.payloads == list(case.payloads[count:]), f"wrong rest after {position}"
 
     @on_case
+    async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
+        """A job starts at LATEST by default, and pins it to a time (P3): a publisher that ignores it reads all that is stored."""
+        whole = RecordingConsumer()
+        await _run_case_to_end(case, whole)
+        arrivals = [round(1000 * record.arrival, 2) for batch in whole.batches for record in batch.records]
+        for time_ms in sorted({*map(floor, arrivals), ceil(max(arrivals)) + 1}):
+            first = next((place for place, arrival in enumerate(arrivals) if arrival >= time_ms), len(arrivals))
+            rest = await _read_from(case, StartingPosition.at_timestamp(time_ms))
+            assert rest == list(case.payloads[first:]), f"wrong records from AT_TIMESTAMP {time_ms} on"
+
+    @on_case
+    async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
+        """LATEST is after the last record: of a shard that has ended nothing is read."""
+        if await _read_from(case, StartingPosition.latest()):
+            await asyncio.sleep(1.1)  # the time of a service, to which LATEST may be pinned, has whole seconds
+            assert not await _read_from(case, StartingPosition.latest()), "LATEST must read nothing of what is stored"
+
+    @on_case
+    async def test_reads_are_counted(self, case: PublisherCase) -> None:
+        """Metrics, progress and limits of bytes show what the publisher counts."""
+        consumer, metrics = RecordingConsumer(), ShardMetrics()
+        await _run_to_end(await case.publisher(metrics=metrics), consumer)
+        counted = metrics.number_of_deaggregated_records
+        assert metrics.reads, "no read was counted: call `metrics.count_read(batch)` for each batch"
+        assert counted == len(case.payloads), f"{counted} records were counted of {len(case.payloads)}"
+        assert sum(batch.raw_count for batch in consumer.batches), (
+            "no batch has a `raw_count`: how many records of the source it holds"
+        )
+        assert sum(batch.raw_bytes for batch in consumer.batches), (
+            "no batch has `raw_bytes`, by which the memory of a job is bounded"
+        )
+
+    @on_case
+    async def test_the_loop_is_not_blocked(self, case: PublisherCase) -> None:
+        """Shards share one event loop: what waits or computes for long belongs into a thread."""
+        longest = []
+        for _ in range(TIMED_RUNS):
+            steps = _Steps()
+            await steps.of(_run_to_end(await case.publisher(), RecordingConsumer()))
+            longest.append(steps.longest)
+        assert min(longest) < MAX_STEP_SECONDS, (
+            f"a run blocked the event loop for {min(longest):.1f} s: call what blocks with asyncio.to_thread"
+        )
+
+    @on_case
     async def test_a_slow_consumer_is_the_back_pressure(self, case: PublisherCase) -> None:
         """The next batch waits until the consumer has returned."""
         await _check_everything_is_delivered(case, SlowConsumer())
@@ -167,11 +228,27 @@ async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None
     await _run_to_end(await case.publisher(), consumer)
 
 
+async def _read_from(case: PublisherCase, start: StartingPosition) -> list[bytes]:
+    consumer = RecordingConsumer()
+    await _run_to_end(await case.publisher(start), consumer)
+    return consumer.payloads
+
+
 async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> None:
-    result = RunResult.INCOMPLETE
+    result, empty_runs = RunResult.INCOMPLETE, 0
+
+    async def counting(batch: RecordBatch) -> SequenceNumber | None:
+        nonlocal empty_runs
+        empty_runs = 0
+        return await consumer(batch)
+
     while result is RunResult.INCOMPLETE:
-        result = await publisher.run_observed(consumer)
+        empty_runs += 1
+        result = await publisher.run_observed(counting)
         assert isinstance(result, RunResult), f"`run` returned {result!r}, and not a RunResult"
+        assert empty_runs < MAX_EMPTY_RUNS, (
+            f"`run` returned INCOMPLETE {MAX_EMPTY_RUNS} times in a row without a batch: wait in `run` for records"
+        )
         await asyncio.sleep(0)
     assert result is RunResult.COMPLETE, f"a shard that was read to its end is COMPLETE, not {result.name}"
 
@@ -190,6 +267,30 @@ async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: SlowCo
     consumer.reset()
     if not running.cancelled() and (error := running.exception()):
         raise error
+
+
+class _Steps:
+    """How long a coroutine keeps the event loop, from one await to the next."""
+
+    longest = 0.0
+
+    @types.coroutine
+    def of(self, running: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+        """Run the coroutine and measure its steps."""
+        error: BaseException | None = None
+        while True:
+            began = time.perf_counter()
+            try:
+                waits_for = running.send(None) if error is None else running.throw(error)
+            except StopIteration:
+                return
+            finally:
+                self.longest = max(self.longest, time.perf_counter() - began)
+            error = None
+            try:
+                yield waits_for
+            except BaseException as thrown:  # CancelledError belongs to the coroutine
+                error = thrown
 
 
 class RecordingConsumer:

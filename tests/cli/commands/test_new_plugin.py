@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from processes.command_line import command, json_results, process_environment
+from processes.command_line import ROOT, command, json_results, process_environment
 
 KINDS = {"publisher": "my-lines", "sink": "my-file", "store": "my-database"}
 JOB = """
@@ -14,7 +14,7 @@ import asyncio, sys
 import recordpublisher as rp
 
 async def main(folder):
-    properties = {"my-lines.folder": folder, "my-file.file": f"{folder}/written.txt"}
+    properties = {"my-lines.folder": folder, "flink.sink.my-file.file": f"{folder}/written.txt"}
     names = {"publisher": "my-lines", "sink": "my-file", "state_uri": f"my-database://{folder}/state.db"}
     async with rp.DataFetcher("orders", properties, start="TRIM_HORIZON", **names) as fetcher:
         print((await fetcher.run()).records)
@@ -42,6 +42,15 @@ def site(packages, tmp_path_factory):
         [*line, *(packages / name for name in KINDS.values())], check=True, env={**os.environ, "PIP_NO_INPUT": "1"}
     )
     return target
+
+
+@pytest.mark.slow
+def test_the_packages_are_typed(packages):
+    modules = [packages / name / name.replace("-", "_") for name in KINDS.values()]
+    line = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *map(str, modules)]
+    ended = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
+
+    assert ended.stdout.startswith("Success"), ended.stdout
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from recordpublisher.cli.doctor.machine import (
     kinesis_endpoint,
     kinesis_endpoints,
     network_findings,
+    service_findings,
     version_findings,
 )
 from recordpublisher.publishers.properties.properties import Properties
@@ -54,6 +55,7 @@ async def test_the_python_of_sparks_workers_has_this_package(monkeypatch):
 @pytest.mark.parametrize(("is_given", "expected"), [(True, "PROBLEM"), (False, "not checked")])
 async def test_a_python_of_sparks_workers_without_this_package(monkeypatch, tmp_path, is_given, expected):
     venv.create(tmp_path, with_pip=False)
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # by which it could
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     if is_given:
@@ -84,7 +86,7 @@ async def test_missing_credentials_are_a_problem_that_says_where_was_looked(monk
     verdict, words = {each.name: (each.verdict.value, each.words) for each in findings}["credentials"]
 
     assert verdict == "PROBLEM"
-    assert "Unable to locate credentials" in words
+    assert "No AWS credentials found. Looked in: - the environment" in words
 
 
 async def test_without_pyspark_nothing_is_said_of_spark(monkeypatch):
@@ -179,3 +181,12 @@ async def test_streams_by_arn_are_reached_in_their_own_regions():
         "Kinesis in eu-west-1": "https://kinesis.eu-west-1.amazonaws.com",
     }
     assert [*kinesis_endpoints(Properties(LOCAL), ["orders", arn])] == ["Kinesis"]
+
+
+async def test_each_service_has_a_line_with_endpoint_region_and_whose_key(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2")
+    found = await service_findings(Properties(LOCAL), {"kinesis": LOCAL["aws.endpoint"], "s3": None})
+    assert [(each.name, each.words) for each in found] == [
+        ("calls of kinesis", "http://127.0.0.1:1, region eu-west-1, signed by me (found by explicit)"),
+        ("calls of s3", "http://127.0.0.1:2, region eu-west-1, signed by me (found by explicit)"),
+    ]

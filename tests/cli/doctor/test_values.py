@@ -176,7 +176,7 @@ async def test_a_type_without_the_field_of_event_times_is_told_since_its_json_ma
         ({"flink.deserializer": "avro"}, "flink.deserializer.avro.schema"),
         ({"flink.stream.initpos": "AT_TIMESTAMP"}, "flink.stream.initpos.timestamp"),
         ({"flink.stream.initpos": "2999-01-01T00:00:00Z"}, "a time that has passed"),
-        ({"flink.stream.initpos": "earliest"}, "Kinesis calls it TRIM_HORIZON"),
+        ({"flink.stream.initpos": "erliest"}, "an age such as 1h"),
     ],
 )
 async def test_what_a_job_refuses_when_it_is_made_is_a_problem(wrong, words):

@@ -1,12 +1,14 @@
 """`recordpublisher dead-letters`: what the commands print, and how they exit."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from recordpublisher.cli.job_commands.dead_letters import _kind_of_reason
 from recordpublisher.local import serve_in_thread
 
-from processes.command_line import several_commands
+from processes.command_line import command, several_commands
 
 HANDLER = """
 import pathlib
@@ -76,10 +78,20 @@ def results(folder):
     (folder / "unread/1.jsonl").write_text("[]\n")
     changed = given | {"flink.deadletter.jsonl.path": f"{folder}/unread"}
     unread_job.write_text("\n".join(f"{key}={value}" for key, value in changed.items()))
+    (folder / "mended").mkdir()
+    (folder / "mended/1.jsonl").write_text("\n".join([line("7", '{"price": null}'), line("8", '{"price": null}'), ""]))
+    mended_job = folder / "mended.properties"
+    changed = given | {"flink.deadletter.jsonl.path": f"{folder}/mended"}
+    mended_job.write_text("\n".join(f"{key}={value}" for key, value in changed.items()))
+    payload = {"shard": "orders/shardId-0", "sequenceNumber": "8", "error": "no price", "payload": '{"price": 70}'}
+    (folder / "mended_payloads.jsonl").write_text(json.dumps(payload) + "\n")
+    (folder / "bad_payloads.jsonl").write_text(json.dumps(payload) + "\n{}\n")
     job = folder / "job.properties"
     job.write_text("\n".join(f"{key}={value}" for key, value in given.items()))
     commands = {
         "list": ["list", str(job), "--limit", "2"],
+        "list all": ["list", str(job), "--limit", "2", "--all"],
+        "list json": ["list", str(job), "--json", "--limit", "2"],
         "show": ["show", str(job), "9"],
         "show nothing": ["show", str(job), "10"],
         "replay": ["replay", str(job)],
@@ -89,6 +101,10 @@ def results(folder):
         "replay unread": ["replay", str(unread_job)],
         "replay program": ["replay", "shop_program:job"],
         "replay other program": ["replay", "shop_program:other"],
+        "replay bad payloads": ["replay", str(mended_job), "--payloads", "bad_payloads.jsonl"],
+        "replay payloads": ["replay", str(mended_job), "--payloads", "mended_payloads.jsonl"],
+        "replay payloads of a queue": ["replay", str(job), "--queue", "--payloads", "mended_payloads.jsonl"],
+        "left after payloads": ["list", str(mended_job)],
         "drop": ["drop", str(job), "123", "8", "124"],
         "left after drop": ["list", str(job)],
         "drop nothing": ["drop", str(job)],
@@ -110,6 +126,31 @@ def test_letters_are_listed_up_to_the_limit(results):
     assert [row.split() for row in rows] == [
         ["orders/shardId-0", number, "2026-11-26T06:00:00Z", "no", "price"] for number in ("7", "8")
     ]
+
+
+def test_a_list_says_how_many_there_are_and_why(results):
+    told = results["list"].stderr
+    assert "3 dead letters, 2 are listed; --all lists every one." in told
+    assert "3 dead letters." in results["list all"].stderr
+    assert len(results["list all"].stdout.splitlines()) == 4
+
+
+def test_letters_are_listed_as_json_with_their_payloads(results):
+    found = [json.loads(line) for line in results["list json"].stdout.splitlines()]
+    assert [(each["sequenceNumber"], each["error"]) for each in found] == [("7", "no price"), ("8", "no price")]
+    assert all("payload" in each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("field 'price' of record 7 is 12", "field ... of record ... is ..."),
+        (None, "no reason is stored"),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_reasons_that_differ_in_values_alone_are_one_kind(reason, kind):
+    assert _kind_of_reason(SimpleNamespace(reason=reason)) == kind
 
 
 def test_a_letter_is_shown_with_its_payload(results):
@@ -137,7 +178,7 @@ def test_a_replay_names_what_failed_again_and_exits_with_1(results, folder):
     assert undecoded.startswith("9 of orders/shardId-0: ")
     assert failed == "8 of orders/shardId-0: 1 attempt: ValueError: no price"
     assert last == "Replayed: 1. Failed again and kept: 2."
-    assert (folder / "sold").read_text() == "5\n"
+    assert (folder / "sold").read_text().splitlines()[0] == "5"
     assert [row.split()[1] for row in results["left"].stdout.splitlines()[1:]] == ["8", "9"]
 
 
@@ -148,6 +189,22 @@ def test_one_letter_alone_is_replayed_or_dropped(results):
     assert (results["drop"].returncode, results["drop"].stdout) == (1, "")
     assert "no dead letter with the number 123, 124; of the others 1 is done" in results["drop"].stderr
     assert [row.split()[1] for row in results["left after drop"].stdout.splitlines()[1:]] == ["9"]
+
+
+def test_mended_payloads_are_replayed_to_the_job_alone(results, folder):
+    assert results["replay bad payloads"].returncode == 2
+    assert "line 2: Object missing required field" in results["replay bad payloads"].stderr
+    done = results["replay payloads"]
+    assert (done.returncode, done.stdout) == (0, "Replayed: 1. Failed again and kept: 0.\n")
+    assert (folder / "sold").read_text().splitlines() == ["5", "70"]
+    assert [row.split()[1] for row in results["left after payloads"].stdout.splitlines()[1:]] == ["7"]
+
+
+def test_payloads_for_letters_of_a_queue_are_refused(results):
+    done = results["replay payloads of a queue"]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "option '--payloads'" in done.stderr
+    assert "a queue takes its letters back as they are; valid: with --to job or --to stream" in done.stderr
 
 
 def test_all_letters_are_dropped_once_that_is_confirmed(results):
@@ -186,5 +243,34 @@ def test_a_program_has_its_letters_replayed_by_its_own_map_sink(results, folder)
 def test_a_program_without_a_handler_is_told_the_options_that_name_one(results):
     done = results["replay other program"]
     assert done.returncode == 2
-    assert "'MemorySink'" in done.stderr
+    assert "would be gone with this command" in done.stderr
     assert "-p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION" in done.stderr
+
+
+INTERRUPTED = """
+import asyncio, os, signal
+async def handle(record):
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(3600)
+"""
+
+
+def test_an_interrupted_replay_does_not_say_that_it_is_done(tmp_path):
+    (tmp_path / "shop_interrupted.py").write_text(INTERRUPTED)
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters/1.jsonl").write_text(line("7", '{"price": 5}') + "\n")
+    given = {
+        "aws.region": "eu-west-1",
+        "flink.streams": "orders",
+        "flink.deserializer.error": "DEAD_LETTER",
+        "flink.deadletter.sink": "jsonl",
+        "flink.deadletter.jsonl.path": tmp_path / "letters",
+        "flink.sink": "map",
+        "flink.sink.map.function": "shop_interrupted:handle",
+    }
+    (tmp_path / "job.properties").write_text("\n".join(f"{key}={value}" for key, value in given.items()))
+
+    done = command("dead-letters", "replay", "job.properties", folder=tmp_path)
+
+    assert (done.returncode, done.stdout) == (143, "")
+    assert [file.name for file in tmp_path.glob("letters/*")] == ["1.jsonl"]

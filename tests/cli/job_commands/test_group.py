@@ -14,6 +14,7 @@ from recordpublisher.plugins.stores.by_location import conditional_store_of
 
 from processes.command_line import several_commands
 
+WORKER_A = {"heartbeat": 5, "sentMs": 1, "host": "one", "pid": 7}
 SHARDS = ["orders/shardId-000000000000", "orders/shardId-000000000001"]
 
 
@@ -22,7 +23,11 @@ async def make_group(uri):
     store = conditional_store_of(uri, "uri", Properties({"flink.job.name": "orders"}))
     group = GroupStore(store, 30)
     await group.write_table(LeaseTable(3, "a", leases={shard: Lease("a", 2) for shard in SHARDS}), None)
-    for record in (WorkerRecord("a", beat=5), WorkerRecord("b", beat=2), WorkerRecord("gone", 1, is_sealed=True)):
+    for record in (
+        WorkerRecord("a", beat=5, host="one", pid=7, sent_ms=1),
+        WorkerRecord("b", beat=2),
+        WorkerRecord("gone", 1, is_sealed=True),
+    ):
         await group.own_record(record.worker).write(record)
     await store.close()
 
@@ -60,21 +65,23 @@ def rows(done):
 def test_workers_and_shards_are_shown_and_what_moves(results):
     done = results["show"]
     assert (done.returncode, done.stderr) == (0, "")
+    days = done.stdout.splitlines()[1].split("  ")[-1].strip()
+    assert days.endswith(" d ago")
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows(done)] == [
-        ["WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEATS"],
-        ["a", "active", "2", "100%", "5"],
-        ["b", "active", "0", "0%", "2"],
-        ["gone", "sealed", "0", "0%", "1"],
+        ["WORKER", "STATE", "HOST (PROCESS)", "SHARDS", "SHARE", "LAST HEARTBEAT"],
+        ["a", "active", "one (7)", "2", "100%", days],
+        ["b", "active", "-", "0", "0%", "-"],
+        ["gone", "sealed", "-", "0", "0%", "-"],
         [],
         ["SHARD", "WORKER", "STATE", "BYTES/S", "MOVES TO"],
-        [SHARDS[0], "a", "owned", "-", "b"],
-        [SHARDS[1], "a", "owned", "-", "-"],
+        [SHARDS[0], "a", "owned", "at most 1,000", "b"],
+        [SHARDS[1], "a", "owned", "at most 1,000", "-"],
     ]
 
 
 def test_as_json_each_worker_and_shard_is_a_line(results):
     lines = [json.loads(line) for line in results["show --json"].stdout.splitlines()]
-    assert lines[0] == {"worker": "a", "state": "active", "shards": 2, "share": 1.0, "heartbeat": 5}
+    assert lines[0] == {"worker": "a", "state": "active", "shards": 2, "share": 1.0} | WORKER_A
     assert lines[3] == {
         "shard": SHARDS[0],
         "stage": "owned",
@@ -102,7 +109,10 @@ def test_a_worker_that_is_not_there_is_an_error(results):
 
 def test_a_worker_is_asked_to_leave(results):
     assert results["drain"].returncode == 1
-    assert results["drain"].stdout == "worker b was asked to leave, and has not left yet\n"
+    told = results["drain"].stdout
+    assert told.startswith(
+        "worker b was asked to leave, and has not left yet: it was asked 0.1 s ago, and learns of it "
+    )
     assert ["b", "asked to leave"] in [
         [cell.strip() for cell in row if cell.strip()][:2] for row in rows(results["show after"])
     ]

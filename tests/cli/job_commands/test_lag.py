@@ -7,10 +7,12 @@ import time
 
 import pytest
 
+from recordpublisher.cli.job_commands.lag import silence_ms
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
@@ -180,3 +182,34 @@ def test_a_jobs_file_in_the_place_of_a_stream_is_told(tmp_path):
     assert done.returncode == 2
     assert "it is a job" in done.stderr
     assert "STREAM --properties job.properties" in done.stderr
+
+
+def shard_with(**fields):
+    return ShardSnapshot(stream="flights", shard=IDS[0], **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "interval_ms", "silent_ms"),
+    [
+        ({"unread": True, "checkpoint_age_ms": 200_000}, 10_000, 200_000),
+        ({"unread": True, "checkpoint_age_ms": 40_000}, 10_000, None),
+        ({"unread": False, "checkpoint_age_ms": 200_000}, 10_000, None),  # there was nothing to store
+        ({"unread": True}, 10_000, None),
+        ({"unread": True, "checkpoint_age_ms": 200_000}, -1, None),  # positions are only stored by a stop
+    ],
+)
+def test_whether_a_process_runs_is_known_by_the_last_checkpoint(fields, interval_ms, silent_ms):
+    assert silence_ms([shard_with(**fields)], interval_ms) == silent_ms
+
+
+def test_a_job_of_which_no_process_runs_is_told(endpoint, tmp_path):
+    one = {
+        f"flights/{IDS[1]}": ShardState(StartingPosition.trim_horizon(), SequenceNumber(endpoint.sequences[IDS[1]][0]))
+    }
+    asyncio.run(stored(tmp_path, snapshot_to_json(one, None, 1, 0, 1, taken_ms=now_ms() - 200_000)))
+
+    told = lag(endpoint, "--state", str(tmp_path)).stderr
+
+    assert re.search(
+        r"no process of this job has stored a checkpoint for [\d.]+ min, and records wait: none runs, or", told
+    )

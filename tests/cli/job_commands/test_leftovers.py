@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import time
 
 import boto3
@@ -100,17 +101,51 @@ def test_what_no_commit_names_is_listed_and_removed(name, tmp_path, moto):
     (_, young, _), (_, listed, _), (_, removed, _), (_, again, _) = leftovers(
         job_file(tmp_path, given), [], ALL, [*ALL, "--remove"], ALL
     )
+    young, listed, removed, again = map(without_unpublished, (young, listed, removed, again))
     assert young == "0 leftovers, 0 bytes.\n", "a running job may still commit it"
     head, row, total = listed.splitlines()
     hidden, kind, size, *_, unit = row.split()
     assert (head.split(), kind) == (["NAME", "BYTES", "AGE"], "staged")
     assert unit in ("ms", "s")
-    assert "job.0.1/" in hidden
+    assert re.search(r"/job\.0\.\w+\.1\.\w+/", hidden)
     assert total == f"1 leftover, {size} bytes. --remove deletes them."
     assert hidden in removed
     assert removed.endswith(f"1 leftover, {size} bytes, removed.\n")
     assert again == "0 leftovers, 0 bytes.\n"
     assert asyncio.run(published(given)) == [], "what is committed stayed, and is published"
+
+
+def without_unpublished(text):
+    """Without the line that tells of the commit that is not published, which tables have."""
+    return "".join(
+        line for line in text.splitlines(keepends=True) if not line.startswith("Not published: 1 commit from ")
+    )
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_commits_that_are_not_published_are_listed_and_taken_back(name, tmp_path):
+    given = {**JOBS[name](tmp_path, None), "flink.streams": "orders", "flink.job.name": "job"}
+    if name == "iceberg":
+        given["flink.state.uri"] = f"{tmp_path}/state"
+    asyncio.run(killed_job(given))
+    (_, listed, _), (_, taken, _), (_, again, _) = leftovers(
+        job_file(tmp_path, given), [], ["--take-back"], ["--take-back"]
+    )
+    assert "Not published: 1 commit from number 1 on of subtask-0 in " in listed
+    assert listed.endswith("--take-back if it cannot.\n")
+    assert taken.endswith("1 commit taken back.\n")
+    assert again == "Nothing was taken back.\n"
+    asyncio.run(published(given))
+    rows = DeltaTable(f"{tmp_path}/out").to_pyarrow_table() if name == "delta" else iceberg_rows(given)
+    assert rows.num_rows == 0
+
+
+def iceberg_rows(given):
+    from pyiceberg.catalog import load_catalog
+
+    start = "flink.sink.iceberg.catalog."
+    catalog = {key.removeprefix(start): value for key, value in given.items() if key.startswith(start)}
+    return load_catalog("default", **catalog).load_table("lake.orders").scan().to_arrow()
 
 
 async def published(given):
@@ -129,7 +164,7 @@ def test_an_unfinished_upload_is_listed_with_its_bytes_and_ended(name, tmp_path,
     asyncio.run(killed_job(given))
     asyncio.run(published(given))
     client = boto3.client("s3", endpoint_url=moto, **ACCESS)
-    folder = "data/job.0.1/2" if "delta" in name else ".recordpublisher/staged/job.0.1"
+    folder = "data/job.0.a.1.b/2" if "delta" in name else ".recordpublisher/staged/job.0.a.1.b"
     key = f"{tmp_path.name}/{folder}/9"
     upload = client.create_multipart_upload(Bucket="bucket", Key=key)["UploadId"]
     client.upload_part(Bucket="bucket", Key=key, UploadId=upload, PartNumber=1, Body=PART)

@@ -149,3 +149,16 @@ def test_without_a_terminal_each_reading_is_a_table_of_all_shards():
     table = seen.decode().split("\n\n")[0]
     assert "\x1b" not in table
     assert len(re.findall(r"(?m)^shardId", table)) == SHARDS
+
+
+def test_a_reader_that_has_gone_is_one_error_not_a_group():
+    async def run():
+        def show(snapshot, now_ms, error):
+            if source.count == 2:
+                raise BrokenPipeError
+
+        source = Source()
+        await SnapshotWatch(source, VirtualClock(), 1, show).run(1)
+
+    with pytest.raises(BrokenPipeError):
+        run_virtual(run())

@@ -77,6 +77,17 @@ def test_a_signal_ends_the_reading_and_what_was_read_is_put(endpoint):
         assert process.stderr.read().startswith("recordpublisher: put 1 record in ")
 
 
+def test_a_signal_while_a_file_is_put_does_not_say_that_it_is_done(endpoint, tmp_path):
+    (tmp_path / "lines").write_text("1\n2\n")
+    put = ("put", "flights", str(tmp_path / "lines"), "--key", "k", "--rate", "0.001", *options(endpoint))
+    with PipedCommand(*put, environment=process_environment()) as process:
+        wait_until_stored(endpoint)
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(timeout=60) == 130
+        assert process.stderr.read().startswith("recordpublisher: put 1 record in ")
+
+
 def wait_until_stored(endpoint):
     """Follow the stream until it has a record."""
     assert command("tail", "flights", "--from", "TRIM_HORIZON", "-n", "1", *options(endpoint)).returncode == 0

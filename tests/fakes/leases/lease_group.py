@@ -99,6 +99,9 @@ class HandReaders:
         for shard in shards:
             self.positions.pop(shard, None)
 
+    def drop_all(self) -> None:
+        self.positions.clear()
+
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
         await asyncio.sleep(FLUSH_SECONDS)

@@ -1,30 +1,27 @@
-"""A queue on virtual time and the publisher that a third party would write for it: visibility, receive counts, faults."""
+"""A queue on virtual time and the source that a third party would write for it: visibility, receive counts, faults."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.consumer.deserialization import JsonDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
-from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import HashRange, Shard
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 from recordpublisher.testing.virtual_time import VirtualClock
-
-from fakes.scripted_source import fetcher_dependencies
 
 
 class ReceivedRecord(UserRecord):
@@ -89,44 +86,41 @@ class FakeQueue:
                 message.visible_at = now + (self.visibility if name == "prolong" else 0.0)
 
 
-class QueuePublisher(RecordPublisher):
-    """One receiver. A receive that is under way is never cut off: what it takes is released."""
+class FakeSource(QueueSource):
+    """Receives from the queue. A receive that is under way is never cut off: what it takes is released."""
 
-    def __init__(self, queue: FakeQueue, shard: Shard, wait: float) -> None:
-        self._queue, self._shard, self._wait = queue, shard, wait
+    def __init__(self, queue: FakeQueue, receivers: int = 2, wait: float = 1.0) -> None:
+        self.queue, self._wait = queue, wait
+        self.visibility_seconds, self.most_receivers = queue.visibility, receivers
 
-    async def run(self, consumer: BatchConsumer) -> RunResult:
-        while True:
-            receiving = asyncio.ensure_future(self._receive())
-            try:
-                batch = await asyncio.shield(receiving)
-            except asyncio.CancelledError:
-                with suppress(Exception):  # they come again after their time
-                    await self.release((await receiving).records)
-                raise
-            await consumer(batch)
+    async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
+        receiving = asyncio.ensure_future(self._take())
+        try:
+            return await asyncio.shield(receiving)
+        except asyncio.CancelledError:
+            with suppress(Exception):  # they come again after their time
+                await self.release(await receiving)
+            raise
 
     async def acknowledge(self, records: Sequence[UserRecord]) -> None:
         await asyncio.sleep(0.01)
-        self._queue.call("acknowledge", records)
+        self.queue.call("acknowledge", records)
 
     async def prolong(self, records: Sequence[UserRecord]) -> None:
         await asyncio.sleep(0.01)
-        self._queue.call("prolong", records)
+        self.queue.call("prolong", records)
 
     async def release(self, records: Sequence[UserRecord]) -> None:
         await asyncio.sleep(0.01)
-        self._queue.call("release", records)
+        self.queue.call("release", records)
 
-    async def _receive(self) -> RecordBatch:
+    async def _take(self) -> list[UserRecord]:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._wait
-        while not (messages := self._queue.take(loop.time())) and loop.time() < until:  # noqa: ASYNC110 - a server that looks again and again
+        while not (messages := self.queue.take(loop.time())) and loop.time() < until:  # noqa: ASYNC110 - a server that looks again and again
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.05)  # the response travels
-        records = [record for message in messages for record in _records(message)]
-        size = sum(len(message.data) for message in messages)
-        return RecordBatch(self._shard, records, None if records else 0, raw_count=len(messages), raw_bytes=size)
+        return [record for message in messages for record in _records(message)]
 
 
 def _records(message: Message) -> Iterable[ReceivedRecord]:
@@ -136,50 +130,43 @@ def _records(message: Message) -> Iterable[ReceivedRecord]:
         yield ReceivedRecord(message.data, message.number, arrival, None, sub_sequence_number=sub, handle=handle)
 
 
-class QueueFactory(RecordPublisherFactory):
-    """Several receivers of one queue."""
-
-    visibility_seconds = 8.0
-
-    def __init__(self, queue: FakeQueue, receivers: int = 2, wait: float = 1.0) -> None:
-        self.queue, self._receivers, self._wait = queue, receivers, wait
-        self.visibility_seconds = queue.visibility
-
-    async def create(self, shard: Shard, starting_position: Any, metrics: ShardMetrics) -> RecordPublisher:
-        return QueuePublisher(self.queue, shard, self._wait)
-
-    async def discover(self, stream: str, after: str | None) -> list[Shard]:
-        ids = [f"receiver-{number}" for number in range(self._receivers)]
-        return [Shard(stream, each, hash_range=HashRange(0, 0)) for each in ids if after is None or each > after]
-
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        return await self.discover(stream, after)
-
-    def order_of(self, sequence: str) -> Any:
-        return sequence
-
-
-def queue_fetcher(
-    queue: FakeQueue, sink: Sink, on_poison: OnBadRecord = OnBadRecord.FAIL, **more: Any
-) -> SubtaskFetcher:
-    """A fetcher that receives from the queue; values are JSON."""
-    given = Properties({})
+def queue_job(
+    queue: FakeQueue,
+    sink: Sink,
+    on_poison: OnBadRecord = OnBadRecord.FAIL,
+    *,
+    receivers: int = 2,
+    properties: dict[str, Any] | None = None,
+    source: QueueSource | None = None,
+    **more: Any,
+) -> QueueJob:
+    """A job that receives from the queue, or from another source; values are JSON."""
+    given = Properties(properties or {})
 
     def decorator(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
         values, times, strategy = JsonDeserializer(given), ArrivalTimestamps(), BoundedOutOfOrderness(given)
         return BatchDecorator(values, times, strategy, metrics, on_poison=on_poison, future_limit_ms=-1)
 
-    factory = QueueFactory(queue, more.pop("receivers", 2))
-    return build_fetcher(fetcher_dependencies(factory, sink, decorator_for=decorator, **more))
+    return QueueJob(
+        QueueJobParts(
+            source=source or FakeSource(queue, receivers),
+            stream="s",
+            sink=sink,
+            decorator_for=decorator,
+            settings=replace(QueueSettings.of(given), on_poison=on_poison),
+            clock=VirtualClock(),
+            **more,
+        )
+    )
 
 
 async def work(
     queue: FakeQueue, sink: Sink, bounds: Bounds | None = None, on_poison: OnBadRecord = OnBadRecord.FAIL, **more: Any
-) -> tuple[SubtaskFetcher, BoundedResult]:
+) -> tuple[QueueJob, BoundedResult]:
     """One run, to the tip unless other bounds are given."""
-    fetcher = queue_fetcher(queue, sink, on_poison, **more)
-    await fetcher.open()
+    job = queue_job(queue, sink, on_poison, **more)
+    await job.open()
     try:
-        return fetcher, await fetcher.run_bounded(bounds or Bounds(stop_at_tip=True, max_time=600))
+        return job, await job.run_bounded(bounds or Bounds(stop_at_tip=True, max_time=600))
     finally:
-        await fetcher.close()
+        await job.close()

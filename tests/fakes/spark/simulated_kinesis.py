@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -14,6 +14,8 @@ from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.spark.service.listing_check import ListingCheck
+from recordpublisher.plugins.spark.service.new_data_watch import Look
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore, run_without_loop
 from recordpublisher.publishers.positions import PositionType, SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -97,8 +99,17 @@ class SimulatedKinesis:
     """What each of the next listings lacks."""
     does_not_tell: bool = False
     failure: Exception | None = None
+    late_looks: int = 0
+    """How many looks are still late."""
+    late_look: Look = Look.LATE
+    behind_latest: bool = False
+    """Whether responses before the tip tell how far they are behind it."""
+    before_look: Callable[[], None] = lambda: None
     tip_read_ms: int = 0
     """When a read was last at a tip."""
+
+    def __post_init__(self) -> None:
+        self.check = ListingCheck(self._shard_exists)
 
     def add(
         self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s", **described: Any
@@ -118,6 +129,9 @@ class SimulatedKinesis:
     # what planning calls of KinesisService
 
     def list_shards(self, stream: str) -> list[Shard]:
+        return run_virtual(self._list(stream))
+
+    async def _list(self, stream: str) -> list[Shard]:
         if self.failure is not None:
             raise self.failure
         unlisted = self.unlisted.pop(0) if self.unlisted else ()
@@ -126,7 +140,8 @@ class SimulatedKinesis:
             for each in self.shards.values()
             if each.shard.stream == stream and each.shard.key not in unlisted
         ]
-        self.discovered = [shard for shard in self.discovered if shard.stream != stream] + listed
+        if await self.check.is_complete(stream, listed):
+            self.discovered = [shard for shard in self.discovered if shard.stream != stream] + listed
         return listed
 
     def list_restored(
@@ -135,7 +150,7 @@ class SimulatedKinesis:
         missing = MissingShards(self._shard_exists)
 
         async def list_all() -> list[Shard]:
-            return [shard for stream in streams for shard in self.list_shards(stream)]
+            return [shard for stream in streams for shard in await self._list(stream)]
 
         listed = run_virtual(list_restored(list_all, streams, restored, missing))
         return listed, frozenset(filter(missing.is_expired, restored.shards))
@@ -158,8 +173,9 @@ class SimulatedKinesis:
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
         self.watched = self.watched or shards
 
-    def wait_for_new_data(self, seconds: float) -> bool:
-        self.clock.sleep(seconds)
+    def has_new_data(self) -> bool:
+        if self.late_looks:
+            return False  # only a look finds something
         if self.watched and self.failure is not None:
             return True
         watched = (self.watched or {}).items()
@@ -167,11 +183,17 @@ class SimulatedKinesis:
         self.watched_tips |= {key: self.clock.ms for key, is_new in found.items() if not is_new}
         return any(found.values())
 
+    def look(self, seconds: float, pause: float = 0.0) -> Look:
+        self.clock.sleep(0.05)
+        if self.late_looks:
+            self.late_looks -= 1
+            self.clock.sleep(seconds - 0.05)
+            return self.late_look
+        self.before_look()
+        return Look.FOUND if self.has_new_data() else Look.NOTHING
+
     def tip_ms(self, key: str) -> int | None:
         return self.watched_tips.get(key)
-
-    def finds_nothing(self, seconds: float) -> bool:
-        return not self.wait_for_new_data(0)
 
     def stop_watching(self) -> None:
         self.watched = None
@@ -187,7 +209,8 @@ class SimulatedKinesis:
     def consumer_arns(self) -> Mapping[str, str]:
         return {}
 
-    def discovered_shards(self) -> list[Shard]:
+    def discovered_shards(self, known: Collection[str]) -> list[Shard]:
+        self.check.require(known)
         return self.discovered
 
     # how tasks read
@@ -253,7 +276,7 @@ class SimulatedKinesis:
             tip_seen_ms=tip,
             past_event_time=head is not None,
             next_watermark=head,
-            behind_ms=0,
+            behind_ms=0 if at_tip or not self.behind_latest else self.clock.ms - (moved.arrival_ms or ARRIVED),
             children=children,
         )
         return ShardOutcome(shard, moved, len(taken), 0, seen)

@@ -3,8 +3,6 @@
 import asyncio
 
 from recordpublisher.fetcher.checkpoints.checkpoint_scheduler import CheckpointScheduler
-from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import run_virtual
 
 
@@ -20,8 +18,7 @@ def keep(interval_ms, *events, cost=0.0, seconds=10.0):
             await asyncio.sleep(cost)
             taken.append((began, loop.time()))
 
-        settings = FetcherSettings.of(Properties({"flink.state.checkpoint.interval": interval_ms}))
-        keeper = CheckpointScheduler(settings, has_positions=True)
+        keeper = CheckpointScheduler(interval_ms)
         for moment, name in [*events, (seconds, "stop")]:
             loop.call_later(moment, getattr(keeper, name))
         await keeper.run(take)

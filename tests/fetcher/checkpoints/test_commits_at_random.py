@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints import subtask_commits
+from recordpublisher.fetcher.checkpoints import snapshot_store
 from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.conditional_store import ConflictError
@@ -220,7 +220,7 @@ def give_up_the_undecided(monkeypatch):
             await decide(self, write)
         except FencedError as error:
             current = error.__cause__.current
-            if current is None or b'"generation": %d,' % (self._number >> 32) not in current.value:
+            if current is None or b'"generation": %s,' % self._writer.split(".")[-2].encode() not in current.value:
                 raise
             self._version, self._undecided = current.version, None
             raise StoreUnavailableError("an earlier one took effect") from error
@@ -259,8 +259,8 @@ def discard_what_is_named(monkeypatch):
     monkeypatch.setattr(SubtaskCommits, "open", careless)
 
 
-def begin_numbers_anew(monkeypatch):
-    monkeypatch.setattr(subtask_commits, "NUMBERS", 1)
+def take_the_name_of_the_life_before(monkeypatch):
+    monkeypatch.setattr(snapshot_store, "life_name", lambda *_: "a.0.b.1.c")
 
 
 def let_the_replaced_go_on(monkeypatch):
@@ -283,7 +283,7 @@ def let_the_replaced_go_on(monkeypatch):
         (forget_the_unpublished, RenamingSink),
         (forget_the_unpublished, NumberingSink),
         (discard_what_is_named, RenamingSink),
-        (begin_numbers_anew, NumberingSink),
+        (take_the_name_of_the_life_before, NumberingSink),
         (let_the_replaced_go_on, RenamingSink),
         (let_the_replaced_go_on, TransactionSink),
     ],

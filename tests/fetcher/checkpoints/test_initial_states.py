@@ -137,3 +137,18 @@ def test_a_child_begins_at_the_lowest_watermark_of_its_ended_parents():  # W5
     )
 
     assert states["s/a"].watermark == 20
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_child_that_was_never_read_began_after_its_parents_were_known_to_be_open(is_listed):  # S5
+    ended = {f"s/{name}": ShardState(START, ended=True, seen_ms=seen_ms) for name, seen_ms in (("a", 7), ("b", 5))}
+    listed = [shard("c", "a", "b"), *([shard("a"), shard("b")] if is_listed else [])]
+    states = initial_states(listed, RestoredState({**ended, "s/c": ShardState(START, waiting=True)}), Starts(PINNED))
+
+    assert states["s/c"].seen_ms == 7
+
+
+def test_a_shard_that_was_never_read_and_is_old_is_asked_about():
+    states = RestoredState({"s/a": ShardState(START, seen_ms=1), "s/b": ShardState(START)})
+
+    assert old_shards(states, 10**12) == {"s/a"}

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 
+from fakes.shard_entries import StoppedClock
+
 ACTIVE, IDLE, LEFT = SubtaskStatus.ACTIVE, SubtaskStatus.IDLE, SubtaskStatus.LEFT
 REPORTS = st.builds(
     SubtaskReport, st.integers(0, 2), st.sampled_from(SubtaskStatus), st.none() | st.integers(-100, 100)
@@ -90,6 +92,23 @@ async def test_a_late_start_does_not_change_the_global_watermark_of_a_running_jo
     tracker.start_at(40)
 
     assert tracker.current() == 7
+
+
+async def test_a_subtask_that_timed_out_when_another_one_joined_joins_again_with_the_same_report():  # W6
+    clock = StoppedClock()
+    tracker = InProcessTracker(parallelism=3, clock=clock)
+    for subtask in range(3):
+        await tracker.open(subtask, 3)
+    tracker.report(SubtaskReport(2, LEFT, None))
+    tracker.report(SubtaskReport(0, ACTIVE, 100))
+    for _ in range(29):
+        clock.seconds += 1
+        tracker.report(SubtaskReport(1, ACTIVE, 500))
+    clock.seconds += 1.5
+    await tracker.open(2, 3)  # here subtask 0 times out
+    tracker.report(SubtaskReport(0, ACTIVE, 100))
+
+    assert tracker.timed_out_subtasks() == ()
 
 
 async def test_the_callbacks_run_at_once_when_the_global_watermark_rises():  # W9a

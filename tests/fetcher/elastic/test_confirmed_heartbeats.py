@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+from fakes.scripted_source import RecordingSink
 
 
 def test_a_process_that_cannot_reach_the_store_any_more_ends_with_an_error():
@@ -51,3 +52,119 @@ def test_a_process_is_ready_when_a_heartbeat_is_confirmed():
         return reason
 
     assert "has not confirmed a heartbeat" in run_virtual(story())
+
+
+# --- errors of a process that others have replaced, or may have -----------------------------------------------------------------------
+
+
+class SinkOfADeletedFolder(RecordingSink):
+    """One call waits, as for a slow disk, until the test lets it fail."""
+
+    def __init__(self, fails_in):
+        super().__init__()
+        self.fails_in = fails_in
+        self.waits, self.may_fail = asyncio.Event(), asyncio.Event()
+
+    async def write(self, batch):
+        await self._fail_in("write")
+        await super().write(batch)
+
+    async def flush(self, checkpoint=None):
+        await self._fail_in("flush")
+        await super().flush(checkpoint)
+
+    async def _fail_in(self, call):
+        if call == self.fails_in and not self.waits.is_set():
+            self.waits.set()
+            await self.may_fail.wait()
+            raise SinkError("files cannot be written: no such folder")
+
+
+async def a_process_whose_sink_waits(group, sink):
+    process = await group.join(sink=sink)
+    await group.wait_until(lambda: bool(process.shards))
+    group.send()
+    await group.wait_until(sink.waits.is_set)
+    return process
+
+
+@pytest.mark.parametrize("fails_in", ["write", "flush"])
+@pytest.mark.parametrize("knows", [True, False], ids=["knows it", "does not know it yet"])
+def test_an_error_of_the_sink_ends_no_process_that_was_replaced(fails_in, knows):
+    async def story():
+        group, sink = ElasticProcesses(shards=2), SinkOfADeletedFolder(fails_in)
+        first = await a_process_whose_sink_waits(group, sink)
+        first.store.is_cut = True
+        second = await group.join(sink=(other := SinkOfADeletedFolder(fails_in=None)))
+        await group.wait_until(lambda: len(second.shards) == 2)
+        if knows:
+            first.store.is_cut = False
+            await group.wait_until(lambda: len(first.store.workers) == 2)
+        sink.may_fail.set()
+        await asyncio.sleep(1)
+        first.store.is_cut = False
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
+        group.send()
+        await group.wait_until(lambda: group.sent <= {*other.rows, *sink.rows})
+        await first.stop()
+        await second.stop()
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("fails_in", ["write", "flush"])
+def test_an_error_of_the_sink_in_an_outage_of_the_store_fails_the_job_when_nobody_has_replaced_it(fails_in):
+    """It stays in its sink, as in those that write nothing more after an error."""
+
+    class Broken(SinkOfADeletedFolder):
+        async def _fail_in(self, call):
+            if call == self.fails_in:
+                self.waits.set()
+                await self.may_fail.wait()
+                raise SinkError("the disk is full")
+
+    async def story():
+        group, sink = ElasticProcesses(shards=1), Broken(fails_in)
+        process = await a_process_whose_sink_waits(group, sink)
+        process.store.is_cut = True
+        await asyncio.sleep(15)  # without permission, and not yet silent for a lease
+        sink.may_fail.set()
+        await asyncio.sleep(1)
+        process.store.is_cut = False
+        with pytest.raises(SinkError, match="the disk is full"):
+            async with asyncio.timeout(60):
+                await process.running
+        await process.fetcher.close()
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("is_suspended", [True, False])
+def test_an_error_of_a_look_at_the_group_fails_the_job_only_while_heartbeats_are_confirmed(is_suspended):
+    """What a dead worker left is deleted by whoever comes first: one that was suspended comes late, and finds nothing."""
+
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await group.join()
+        await group.wait_until(lambda: bool(process.shards))
+        clean, has_failed = process.worker._upkeep.clean, asyncio.Event()
+
+        async def fail_once(view):
+            if has_failed.is_set():
+                return await clean(view)
+            if is_suspended:
+                asyncio.get_running_loop().suspend(2 * DURATION)
+            has_failed.set()
+            raise StateError("the mark of a commit is gone")
+
+        process.worker._upkeep.clean = fail_once
+        await group.wait_until(has_failed.is_set)
+        group.send()
+        try:
+            await group.wait_until_all_is_written()
+        except TimeoutError:
+            return process.running.exception()
+        await process.stop()
+
+    found = run_virtual(story())
+    assert found is None if is_suspended else isinstance(found, StateError)

@@ -1,4 +1,7 @@
-"""E8: records that are late because a worker was sealed are counted and written; those of a shard that moves in order are not late."""
+"""E8: records that are late because a worker was sealed are counted and written; those of a shard that moves in order are not late.
+
+W12: one that is too far behind the most advanced shard of the group is not waited for, whichever process has that one.
+"""
 
 import asyncio
 
@@ -71,3 +74,20 @@ def test_a_shard_that_was_idle_when_its_worker_died_is_late_after_idleness():
         return counted
 
     assert run_virtual(story()) == (0, 2)
+
+
+DAY = 86_400_000
+ALIGNED = {"flink.watermark.lookahead.millis": 5_000, "flink.watermark.alignment.max.lag": DAY}
+
+
+def test_a_shard_of_another_process_that_is_days_behind_holds_nobody():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        await group.join_two(**ALIGNED)
+        behind, ahead = group.source.shards.values()
+        behind.put(*range(1_000))
+        ahead.put(*range(3 * DAY, 3 * DAY + 10))
+        rows = {(ahead.shard.shard_id, time) for time in ahead.times}
+        await group.wait_until(lambda: rows <= set(group.rows), seconds=120)
+
+    run_virtual(story())

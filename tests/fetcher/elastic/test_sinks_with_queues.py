@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
@@ -178,3 +179,66 @@ def test_a_job_whose_worker_fails_does_not_wait_for_its_queue():
         return process.running.exception()
 
     assert isinstance(run_virtual(story()), StateError)
+
+
+class SinkWithQueue(RecordingSink):
+    """Writes from its queue when it is flushed, which waits until the test lets it, or until nothing is left."""
+
+    def __init__(self):
+        super().__init__()
+        self.queue = []
+        self.is_flushing, self.may_flush = asyncio.Event(), asyncio.Event()
+        self.may_flush.set()
+
+    async def write(self, batch):
+        self.queue.append(batch)
+
+    def revoked(self, shards):
+        self.queue = [batch for batch in self.queue if batch.shard.key not in shards]
+        self.may_flush.set()
+
+    async def flush(self, checkpoint=None):
+        self.is_flushing.set()
+        await self.may_flush.wait()
+        for batch in self.queue:
+            await super().write(batch)
+        self.queue = []
+
+
+async def seal_record_of(process):
+    """What a worker does that is killed before it seals the positions."""
+    documents = GroupStore(process.store)
+    await documents.seal_record((await documents.read_records(consistent=True))[process.worker.name])
+
+
+async def refuse_heartbeats_of(process):
+    """Waiting for the store does not help; the process ends, and the next one starts."""
+
+    async def refuse():
+        raise StateError("access is denied")
+
+    process.worker._heartbeat.write = refuse
+
+
+@pytest.mark.parametrize("end_life", [seal_record_of, refuse_heartbeats_of])
+def test_a_worker_that_ends_while_its_sink_is_flushed_stores_no_positions_of_what_is_dropped(end_life):
+    async def story():
+        group, sink = ElasticProcesses(shards=1), SinkWithQueue()
+        process = await group.join(sink=sink)
+        await group.wait_until(lambda: len(process.shards) == 1)
+        sink.is_flushing.clear()
+        sink.may_flush.clear()
+        group.send(3)
+        await group.wait_until(lambda: bool(sink.queue) and sink.is_flushing.is_set())
+        await asyncio.sleep(6)  # all is in the queue, and in the positions of the next checkpoint
+        checkpoint = asyncio.ensure_future(process.fetcher.checkpoint())
+        await end_life(process)
+        await sink.may_flush.wait()
+        await asyncio.gather(checkpoint, return_exceptions=True)
+        if end_life is refuse_heartbeats_of:
+            await asyncio.gather(process.running, return_exceptions=True)
+            process = await group.join(sink=sink)
+        await group.wait_until(lambda: set(sink.rows) == group.sent)
+        await process.stop()
+
+    run_virtual(story())

@@ -1,9 +1,13 @@
-"""S10, E12: in a group of processes, streams come into the list and leave it; the shards of one that left keep their positions."""
+"""S10, E12, S2, S5: in a group, streams come into the list and leave it with their positions kept, and shards end and expire."""
 
 import asyncio
 
+import pytest
+
 from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.testing import run_virtual
+from recordpublisher.testing.virtual_time import EPOCH_MS
 
 from fakes.leases.elastic_processes import ElasticProcesses
 
@@ -157,3 +161,166 @@ def test_a_stream_that_left_does_not_hide_new_shards_of_others():
         await process.stop()
 
     played(story, "s", "t")
+
+
+CONTINUE = {"flink.state.dataloss": "CONTINUE"}
+
+
+async def group_whose_parent_has_expired(*, is_child_in_the_table):
+    """A group read some of a shard, and was down while the shard was split and expired."""
+    group = ElasticProcesses(shards=1, cost=5)
+    process = await group.join()
+    group.send(100)
+    await group.wait_until(lambda: bool(group.rows))
+    if is_child_in_the_table:
+        group.source.split("shard-0", "left", "right")
+        await asyncio.sleep(15)
+    await process.stop()
+    if not is_child_in_the_table:
+        group.source.split("shard-0", "left", "right")
+    del group.source.shards["s/shard-0"]
+    for child in ("left", "right"):
+        group.source.shards[f"s/{child}"].put(1_000, 1_001)
+    return group
+
+
+@pytest.mark.parametrize("is_child_in_the_table", [True, False])
+def test_what_was_lost_with_an_expired_shard_ends_the_job(is_child_in_the_table):
+    async def story():
+        group = await group_whose_parent_has_expired(is_child_in_the_table=is_child_in_the_table)
+        process = await group.join(**{"flink.shard.discovery.intervalmillis": 1_000})
+        async with asyncio.timeout(300):
+            await process.running
+
+    with pytest.raises(DataLossError, match=r"s/shard-0 after \d+"):
+        run_virtual(story())
+
+
+@pytest.mark.parametrize("is_child_in_the_table", [True, False])
+def test_a_group_that_accepts_the_loss_reads_the_children_of_an_expired_shard(is_child_in_the_table, caplog):
+    async def story():
+        group = await group_whose_parent_has_expired(is_child_in_the_table=is_child_in_the_table)
+        process = await group.join(**CONTINUE, **{"flink.shard.discovery.intervalmillis": 1_000})
+        await group.wait_until(lambda: {("left", 1_001), ("right", 1_001)} <= set(group.rows))
+        await asyncio.sleep(60)
+        shards = process.shards
+        await process.stop()
+        return shards
+
+    assert run_virtual(story()) == {"left", "right"}, "the lease of the parent has gone"
+    assert [record for record in caplog.records if "s/shard-0" in record.message and "lost" in record.message]
+
+
+def test_a_shard_that_only_listings_lack_is_waited_for():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await group.join()
+        await group.wait_until(lambda: len(process.shards) == 1)
+        await process.stop()
+        group.source.unlisted.add("s/shard-0")
+        group.send(5)
+        process = await group.join()
+        await asyncio.sleep(60)
+        group.source.unlisted.clear()
+        await group.wait_until_all_is_written()
+        await process.stop()
+
+    run_virtual(story())
+
+
+def test_children_of_a_shard_whose_end_names_none_are_read_when_they_are_listed():
+    """As those of DynamoDB Streams, and of a plugin that lists its shards (S3)."""
+
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await group.join(**{"flink.shard.discovery.intervalmillis": 1_000})
+        group.send(5)
+        await group.wait_until_all_is_written()
+        group.source.close_shard("shard-0")
+        await group.wait_until(lambda: not process.shards)
+        group.source.add("child", 50, parents=("shard-0",))
+        group.sent.add(("child", 50))
+        await group.wait_until_all_is_written()
+        assert process.shards == {"child"}
+        await process.stop()
+
+    run_virtual(story())
+
+
+def test_a_deleted_stream_of_a_fixed_list_does_not_end_the_group():  # S8
+    async def run():
+        group = ElasticProcesses(4, streams=("s", "t"))
+        first, second = await group.join(("s", "t")), await group.join(("s", "t"))
+        group.send()
+        await group.wait_until_all_is_written()
+        group.source.deleted.add("t")
+        await asyncio.sleep(120)  # readers and listings find out, on both sides
+        await second.kill()  # its shards move: one of the deleted stream is no gap
+        before = len(group.rows)
+        group.source.shards["s/shard-0"].put(EPOCH_MS + 1_000)
+        group.source.shards["s/shard-2"].put(EPOCH_MS + 1_000)
+        await group.wait_until(lambda: len(group.rows) == before + 2)
+        assert not first.running.done()
+        await first.stop()
+        return group.rows[before:]
+
+    assert sorted(run_virtual(run())) == [("shard-0", EPOCH_MS + 1_000), ("shard-2", EPOCH_MS + 1_000)]
+
+
+def test_the_shards_of_a_deleted_stream_are_idle_and_not_looked_for_until_their_leases_are_gone():  # S8
+    async def run():
+        group = ElasticProcesses(2, streams=("s", "t"))
+        processes = [await group.join(("s", "t")) for _ in range(2)]
+        await group.wait_until(lambda: [keys(each) for each in processes] == [["s/shard-0"], ["t/shard-1"]])
+        leased = processes[1].fetcher._ownership.leased
+        group.source.deleted.add("t")
+        await group.wait_until(lambda: not keys(processes[1]))
+        assert [each.is_idle for each in leased.watermarks().values()] == [True]
+        assert not leased.unknown
+        for each in processes:
+            await each.stop()
+
+    run_virtual(run())
+
+
+def test_the_shards_of_a_stream_that_was_deleted_while_nobody_ran_are_no_gap():  # S5, S10
+    async def story(group, listed):
+        first = await group.join(listed.of_process())
+        group.send()
+        await group.wait_until_all_is_written()
+        await first.stop()
+        for key in ("t/shard-1", "t/shard-3"):
+            del group.source.shards[key]
+        group.source.deleted.add("t")
+        second = await group.join(listed.of_process())
+        group.send()
+        await group.wait_until_all_is_written()
+        await asyncio.sleep(60)
+        assert not second.running.done()
+        await second.stop()
+
+    played(story, "s", "t")
+
+
+@pytest.mark.parametrize("seconds", [2, 60])
+def test_a_stream_that_is_deleted_and_made_again_is_read_from_its_beginning(seconds):  # S8
+    """Its shards have the ids of the former ones, and listings may not show that it was away for some seconds."""
+
+    async def run():
+        group = ElasticProcesses(4, streams=("s", "t"))
+        processes = [await group.join(("s", "t")) for _ in range(2)]
+        group.send()
+        await group.wait_until_all_is_written()
+        await group.wait_until(lambda: all(len(each.fetcher.metrics()["shards"]) == 2 for each in processes))
+        group.source.deleted.add("t")
+        del group.source.shards["t/shard-3"]
+        await asyncio.sleep(seconds)
+        group.source.add("shard-1", 100, 200, stream="t")
+        group.source.deleted.clear()
+        await asyncio.sleep(60)
+        rows = [row for row in group.rows if row[1] >= 100]
+        for each in processes:
+            await each.stop()
+        return rows
+
+    assert run_virtual(run()) == [("shard-1", 100), ("shard-1", 200)]

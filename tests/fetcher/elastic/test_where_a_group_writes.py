@@ -61,6 +61,24 @@ def test_a_process_with_the_same_table_joins():
     run_virtual(story())
 
 
+def test_a_group_with_new_positions_is_told_whose_rows_are_there_already(caplog):
+    async def story():
+        table, group = committing_sink.Table(), ElasticProcesses(shards=1)
+        for _ in range(2):
+            first = await group.join(sink=UsedTable(table))
+            await group.wait_until(lambda first=first: first.shards)
+            await first.stop()
+
+    run_virtual(story())
+    (told,) = [each.getMessage() for each in caplog.records if "other positions belong to them" in each.getMessage()]
+    assert told.startswith("the positions in memory are new, but UsedTable has rows of another-job/0: ")
+
+
+class UsedTable(committing_sink.TableSink):
+    async def writers(self):
+        return ["another-job/0"]
+
+
 def test_a_job_is_described_without_secrets():
     streams = StreamList(("b", "a"))
     assert job_of(streams, RecordingSink()) == GroupJob("RecordingSink", ("a", "b"))

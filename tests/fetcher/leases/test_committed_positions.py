@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -137,6 +138,30 @@ def test_cleaning_waits_until_everything_is_published_and_leaves_nothing(places)
         assert (table.rows, await other.read(record("w1", life))) == ([b"1"], {})
 
     run_virtual(story())
+
+
+def test_the_record_of_a_worker_stays_until_the_sink_has_forgotten_it(places):
+    """A process that dies before its next commit would leave what the table remembers for ever."""
+
+    async def story():
+        dead, cleaner = Process(Table(), *places), Process(Table(), *places)
+        await dead.live("w1")
+        other = await cleaner.live("w2")
+        asked = []
+
+        async def forget(is_forgotten):
+            asked.append(is_forgotten("w1"))
+            return len(asked) > 2
+
+        cleaner.sink.forget = forget
+        cleaner.sink.discard = counted = AsyncMock()
+        group = GroupStore(places[0])
+        await group.own_record("w1").write(WorkerRecord("w1", 1, is_sealed=True))
+        answers = [await other.delete("w1") for _ in range(3)]
+        left = [name for store in places if store for name in store.values if "w1" in name]
+        return asked, answers, left, counted.await_count
+
+    assert run_virtual(story()) == ([True] * 3, [False, False, True], ["group/workers/w1"], 1)
 
 
 def test_what_is_prepared_is_stored_without_the_rows_that_are_staged(places):

@@ -4,12 +4,30 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.heartbeat import Heartbeat as RealHeartbeat
 from recordpublisher.fetcher.leases.heartbeat import LateJoinError, join_group
+from recordpublisher.fetcher.leases.write_permission import WritePermission
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock
 
+from fakes.memory_store import MemoryStore
+
 LEASE = 20.0
+
+
+class LosingStore(MemoryStore):
+    """Its writes take effect, also those that it does not answer."""
+
+    loses_answers = False
+
+    def _write(self, name, value, expected):
+        version = super()._write(name, value, expected)
+        if self.loses_answers:
+            raise StoreUnavailableError("no answer")
+        return version
 
 
 class Heartbeat:
@@ -67,3 +85,22 @@ def test_a_worker_that_was_sealed_before_it_joined_begins_anew_too():
 def test_time_in_which_only_the_wall_clock_went_on_counts():
     with pytest.raises(LateJoinError, match=r"confirmed after 61 s"):
         join(1, Heartbeat(), JumpingClock(), jump_ms=60_000)
+
+
+async def test_a_sealed_record_does_not_change():
+    """A second seal, as of a process that is cut off after its worker has left, would state that it has no shards (E3)."""
+    store = LosingStore()
+    group, counts = GroupStore(store), iter(range(100, 200))
+    permission = WritePermission(VirtualClock(), LEASE)
+    describe = lambda beat: WorkerRecord("me", beat, watermark=next(counts))  # noqa: E731
+    heartbeat = RealHeartbeat(group, "me", describe, permission)
+    await heartbeat.write()
+    store.loses_answers = True
+    with pytest.raises(StoreUnavailableError):
+        await heartbeat.seal()
+    store.loses_answers = False
+    sealed = (await group.read_records())["me"].document
+    await heartbeat.seal()
+    await heartbeat.seal()
+    assert (await group.read_records())["me"].document == sealed
+    assert sealed.is_sealed

@@ -33,7 +33,7 @@ def owned():
 
 def commit(leases, positions):
     leases.on_commit(positions)
-    leases.on_committed(positions)
+    leases.on_published(positions)
 
 
 def take_checkpoint(leases, **positions):
@@ -87,7 +87,7 @@ def test_a_stopped_shard_is_released_when_its_last_position_is_stored(owned):
     positions = owned.positions(owned.checkpoint_scope(), ReadPositions({"t/a": at(12)}))
     owned.on_commit(positions)
     assert owned.released == {}
-    owned.on_committed(positions)
+    owned.on_published(positions)
     assert owned.released == {"t/a": 5}
     assert owned.reading == set()
 
@@ -141,15 +141,19 @@ def test_nothing_older_is_stored_after_a_commit_whose_outcome_is_unknown(owned):
 
 
 def test_an_end_is_known_when_it_is_stored_with_its_children(owned):  # E7
-    take_checkpoint(owned, a=at(15, ended=True))
-    assert owned.ends == {}
     ended = at(15, ended=True, children=["t/b", "t/c"])
     positions = owned.positions(owned.checkpoint_scope(), ReadPositions({"t/a": ended}))
     owned.on_commit(positions)
     assert owned.ends == {}
-    owned.on_committed(positions)
+    owned.on_published(positions)
     assert owned.ends == {"t/a": ShardEnd(15, {"t/b": ("t/a",), "t/c": ("t/a",)})}
     assert owned.reading == set()
+
+
+def test_an_end_that_names_no_children_is_one_too(owned):
+    """The source lists its shards: its children are found there (S3)."""
+    take_checkpoint(owned, a=at(15, ended=True))
+    assert owned.ends == {"t/a": ShardEnd(15, {})}
 
 
 def test_a_stopped_shard_is_released_when_the_sink_is_done_with_it(owned):

@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
+
 from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
@@ -12,6 +14,7 @@ from recordpublisher.fetcher.leases.position_store import PositionStore
 from recordpublisher.fetcher.leases.shard_readers import ReadPositions
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 
@@ -116,3 +119,35 @@ async def test_a_shard_that_began_while_the_checkpoint_waited_for_the_sink_is_pa
     await checkpoints.store_prepared()
     await checkpoints.take_checkpoint(may_be_partial=False)
     assert positions.commits[-1] == ({A: at(7), B: at(7)}, True, True)
+
+
+async def test_a_checkpoint_whose_worker_has_ended_stores_no_positions():
+    """Its rows are dropped when the worker ends: the positions before them are kept (E1)."""
+    _, _, positions, checkpoints = worker()
+    positions.on_stage.clear()
+    checkpoint = asyncio.ensure_future(checkpoints.take_checkpoint(may_be_partial=False))
+    await positions.is_staging.wait()
+    checkpoints.end()
+    positions.on_stage.set()
+    with pytest.raises(FencedError):
+        await checkpoint
+    assert positions.commits == []
+
+
+async def test_a_shard_is_released_and_its_end_written_only_when_its_rows_are_published():
+    """Else a commit that is taken back has rows of shards that other workers have read on."""
+    owned, _, positions, checkpoints = worker()
+    owned.stop({"t/a": 2})
+    publish = positions.publish
+
+    async def away():
+        raise StoreUnavailableError("away")
+
+    positions.publish = away
+    with pytest.raises(StoreUnavailableError):
+        await checkpoints.take_checkpoint(may_be_partial=False)
+    await checkpoints.store_prepared()
+    assert owned.released == {}
+    positions.publish = publish
+    await checkpoints.take_checkpoint(may_be_partial=False)
+    assert owned.released == {"t/a": 2}

@@ -44,7 +44,7 @@ def test_the_progress_is_the_sum_of_the_metrics():
         held_shards=own["heldShards"],
         skipped=sum(shard["skippedRecords"] for shard in shards),
         dead_letters=sum(shard["deadLetters"] for shard in shards),
-        behind_ms=max(shard["millisBehindLatest"] for shard in shards),
+        lag_ms=max(shard["lagMs"] for shard in shards),
     )
 
 
@@ -53,7 +53,7 @@ def test_the_lag_is_not_known_before_the_first_read():
     source.add("a", EPOCH_MS)
     before, after, _ = progress_and_metrics(source)
 
-    assert (before.behind_ms, after.behind_ms) == (None, 0)
+    assert (before.lag_ms, after.lag_ms) == (None, 0)
 
 
 def test_each_shard_counts():
@@ -68,7 +68,7 @@ def test_each_shard_counts():
     )
 
     expected = SubtaskProgress(
-        3, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, behind_ms=540, unfinished=5
+        3, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, lag_ms=540, unfinished=5
     )
     assert progress_of(3, view, Unfinished(5, "words"), now_ms=1_500) == expected
 

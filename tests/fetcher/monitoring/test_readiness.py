@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
-from recordpublisher.publishers.errors import FatalKinesisError, FencedError
+from recordpublisher.publishers.errors import FatalKinesisError, FencedError, TransientError
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.commits.committing_sink import Table, TableSink
@@ -16,7 +16,7 @@ from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 from fakes.snapshots import Snapshots
 
 NOT_RUNNING = ["it does not run: it is starting, draining or has ended"]
-NOT_READING = ["no shard could be read for 60 s"]
+NOT_READ_YET = ["no shard was read yet"]
 
 
 class StuckSink(RecordingSink):
@@ -86,10 +86,10 @@ def test_it_is_not_ready_before_its_first_read():
             await asyncio.sleep(10)
             return before, fetcher.reasons_not_ready()
 
-    assert run_virtual(run()) == (NOT_READING, [])
+    assert run_virtual(run()) == (NOT_READ_YET, [])
 
 
-@pytest.mark.parametrize(("silent", "reasons"), [({"s/a"}, []), ({"s/a", "s/b"}, NOT_READING)])
+@pytest.mark.parametrize(("silent", "reasons"), [({"s/a"}, []), ({"s/a", "s/b"}, ["no shard was read for 65 s"])])
 def test_it_is_ready_until_no_shard_can_be_read_any_more(silent, reasons):
     async def run():
         source = source_of("a", "b")
@@ -99,6 +99,25 @@ def test_it_is_ready_until_no_shard_can_be_read_any_more(silent, reasons):
             return fetcher.reasons_not_ready()
 
     assert run_virtual(run()) == reasons
+
+
+def test_while_calls_fail_it_is_not_ready_after_ten_seconds_and_says_why():
+    async def run():
+        source = source_of("a")
+        async with running(source, RecordingSink()) as (fetcher, _):
+            source.silent = {"s/a"}
+            source.metrics["s/a"].count_retry(TransientError("GetRecords", "ConnectionError", "cannot connect"))
+            found = []
+            for _ in range(2):
+                await asyncio.sleep(8)
+                found.append(fetcher.reasons_not_ready())
+            return found
+
+    before, (reason,) = run_virtual(run())
+
+    assert before == []
+    assert reason.startswith("no shard was read for 16 s: ")
+    assert "cannot connect" in reason
 
 
 def test_it_is_not_ready_while_a_checkpoint_is_stuck():

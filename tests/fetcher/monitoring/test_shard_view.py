@@ -6,6 +6,8 @@ import pytest
 
 from recordpublisher.fetcher.monitoring.shard_view import ShardView
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.sink import UnfinishedShard
+from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.positions import StartingPosition
 
 from fakes.shard_entries import entry, in_stage, watermarked
@@ -38,7 +40,33 @@ def test_the_gauge_of_a_held_shard_grows_although_its_last_read_was_at_the_tip()
 
 
 def test_the_gauge_of_a_shard_that_is_not_read_for_long_grows_also_from_the_tip():
-    assert [behind(last_read(0), now) for now in (31_000, 31_001)] == [0, 30_001]
+    assert [behind(last_read(0), now) for now in (16_000, 16_001)] == [0, 15_001]
+
+
+def test_the_gauge_grows_from_the_first_failed_call():
+    made = last_read(0)
+    made.metrics.count_retry(TransientError("GetRecords", "InternalFailure", "no"))
+    assert behind(made, 3_000) == 2_000
+
+
+def unfinished(made, oldest_ms, now_ms):
+    return ShardView(made, now_ms, 0.0, DAY_MS, unfinished=UnfinishedShard(2, oldest_ms))
+
+
+def test_the_lag_is_the_age_of_the_oldest_record_wherever_it_waits():
+    made = last_read(0)
+    assert ShardView(made, 9_000, 9.0).lag_ms == 0
+    assert unfinished(made, 4_000, 9_000).lag_ms == 5_000
+    made.reading.queue.push(watermarked(5))
+    made.emission.begin_write(5, 2_000)
+    assert ShardView(made, 9_000, 9.0).lag_ms == 8_000
+    assert unfinished(made, 1_000, 9_000).lag_ms == 8_000
+
+
+def test_a_record_that_the_sink_has_not_finished_may_be_lost_like_one_that_was_not_read():
+    made = entry()
+    made.emission.state, made.reading.tip_ms = replace(made.state, arrival_ms=8_000), 9_000
+    assert unfinished(made, 4_000, 9_000).time_to_retention_loss_ms == DAY_MS - 5_000
 
 
 @pytest.mark.parametrize("made", [last_read(-1, None), entry()])
@@ -94,6 +122,12 @@ def test_time_to_retention_loss_is_unknown_without_a_retention_or_a_time_of_read
     assert left(made, 5) is None
     made.emission.state = replace(made.state, arrival_ms=1)
     assert left(made, 5, None) is None
+
+
+def test_a_child_that_was_never_read_may_lose_what_came_since_its_parents_were_open():  # S5
+    made = entry()
+    made.emission.start_after(5_000)
+    assert left(made, 9_000) == DAY_MS - 4_000
 
 
 def test_an_ended_shard_has_nothing_to_lose():

@@ -279,6 +279,83 @@ def test_bad_records_are_written_before_the_records_behind_them_and_move_the_pos
     assert not one.emission.is_writing
 
 
+def bad_and_good():
+    return replace(watermarked(1), poisoned=(PoisonedRecord(0, UserRecord(b"?", "0"), "why"),))
+
+
+def scene_of_slow_dead_letters(during):
+    """A worker's scene: `during(scene, permission)` happens while the bad records are written, which takes a second."""
+    permission = [True]
+    scene = Scene(may_write_now=lambda: bool(permission))
+
+    async def slow(batch):
+        during(scene, permission)
+        await asyncio.sleep(1)
+
+    scene.emitter._handle_undeserialized = slow
+    return scene, permission
+
+
+def test_the_permission_is_asked_for_again_after_bad_records_were_written():  # E4
+    async def story():
+        scene, permission = scene_of_slow_dead_letters(lambda scene, permission: permission.clear())
+        one = scene.queue(bad_and_good())
+        running = asyncio.create_task(scene.run_for(5))
+        await asyncio.sleep(3)
+        before = [*scene.sink.calls]
+        permission.append(True)
+        await running
+        return before, scene.sink.calls, one.state.position
+
+    before, after, position = run_virtual(story())
+    assert before == []
+    assert ("write", 1) in after
+    assert position is not None
+
+
+def test_records_of_a_shard_that_was_lost_while_its_bad_records_were_written_are_not_written():  # E1
+    async def story():
+        def lose(scene, permission):
+            scene.one.remove()
+            scene.emitter.on_removed(scene.one.key)
+
+        scene, _ = scene_of_slow_dead_letters(lose)
+        scene.one = scene.queue(bad_and_good())
+        await scene.run_for(3)
+        return scene.sink.calls
+
+    assert not [call for call in run_virtual(story()) if call[0] == "write"]
+
+
+def test_an_error_of_the_sink_counts_if_the_run_is_stopped_before_the_permission_is_known():  # E4
+    """The last checkpoint must not store positions of records that the sink has lost with the error."""
+
+    class Broken(Journal):
+        async def write(self, batch):
+            permission.clear()
+            raise OSError("disk full")
+
+    permission = [True]
+
+    async def story():
+        scene = Scene(Broken(), may_write_now=lambda: bool(permission))
+        scene.queue(watermarked(1))
+        await scene.run_for(1)
+
+    with pytest.raises(OSError, match="disk full"):
+        run_virtual(story())
+
+
+def test_a_hand_over_waits_for_records_whose_bad_ones_were_written():  # E5
+    async def story():
+        scene, _ = scene_of_slow_dead_letters(lambda scene, permission: scene.one.abandon())
+        scene.one = scene.queue(bad_and_good())
+        await scene.run_for(3)
+        return scene.sink.calls
+
+    assert ("write", 1) in run_virtual(story())
+
+
 def test_a_batch_that_waits_for_a_flush_holds_the_watermark_while_more_is_read():  # W1, W13
     async def story():
         scene = Scene()

@@ -110,10 +110,13 @@ async def test_the_tip_is_confirmed_only_with_nothing_queued():  # S5
     await scene.put(watermarked(1))
     await scene.put(watermarked())
     assert scene.entry.reading.tip_ms is None
-    scene.entry.take(1)
+    batch, _ = scene.entry.take(1)
+    await scene.put(watermarked())
+    assert scene.entry.reading.tip_ms is None, "it is being written"
+    scene.entry.advance(batch, None, 3_500)
     await scene.put(watermarked())
 
-    assert scene.entry.reading.tip_ms == 3_000
+    assert scene.entry.reading.tip_ms == 4_000
 
 
 async def test_reads_are_counted_by_publishers_only():  # A1

@@ -1,5 +1,6 @@
 """ReadTasks: what a reader logs names its shard; one that goes back ends the job."""
 
+import asyncio
 import json
 import logging
 
@@ -7,8 +8,9 @@ import pytest
 
 from recordpublisher.cli.logs import JsonLines
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.publishers.errors import DeserializationError, PluginError
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.errors import DataLossError, DeserializationError, PluginError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, read
@@ -123,3 +125,101 @@ def test_positions_are_compared_for_each_batch_and_not_for_each_record():
     source.per_read = 500
     run_virtual(read(source, RecordingSink()))
     assert 0 < source.orders <= 8
+
+
+class CancelledSource(ScriptedSource):
+    """A plugin whose first publisher ends as if it had been stopped, behind its first records."""
+
+    def __init__(self, raises):
+        super().__init__(per_read=2)
+        self.raises = raises
+
+    async def create(self, shard, starting_position, metrics):
+        made = await super().create(shard, starting_position, metrics)
+        run, source = made.run, self
+
+        async def run_once(consumer):
+            async def consume(batch):
+                await consumer(batch)
+                raise EndedError
+
+            try:
+                return await run(consume)
+            except EndedError:
+                if source.raises:
+                    raise asyncio.CancelledError from None
+                return RunResult.CANCELLED
+
+        made.run = run_once
+        return made
+
+
+class EndedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_publisher_that_ends_as_cancelled_although_nobody_stopped_it_ends_the_job(raises):  # P1
+    source, sink = CancelledSource(raises), RecordingSink(cost=3)
+    source.add("0", *range(EPOCH_MS, EPOCH_MS + 6))
+
+    with pytest.raises(PluginError, match="CancelledSource for s/0 ended as if it had been stopped"):
+        run_virtual(read(source, sink))
+    assert len(sink.rows) == len(set(sink.rows))
+    assert len(source.created) == 1
+
+
+class TrimmedSource(ScriptedSource):
+    """Its service says that a position is past retention: `kept` is the first record that is there, None: not even that."""
+
+    kept = 4
+
+    async def create(self, shard, starting_position, metrics):
+        made = await super().create(shard, starting_position, metrics)
+        is_oldest = starting_position.type is PositionType.TRIM_HORIZON
+        if self.kept is None or (not is_oldest and made._next < self.kept):
+
+            async def lost(consumer):
+                raise DataLossError("the position is past retention")
+
+            made.run = lost
+        elif is_oldest:
+            made._next = self.kept
+        return made
+
+
+def read_again(source, loss):
+    """Rows, gaps and stages of a job that is restarted behind its third record, when the source has dropped some."""
+
+    async def job():
+        first = TrimmedSource.kept, RecordingSink()
+        source.kept = 0
+        fetcher, _ = await read(source, first[1], Bounds(max_records=3))
+        source.kept, sink = first[0], RecordingSink()
+        given = {"flink.state.dataloss": loss}
+        again, _ = await read(source, sink, properties=given, restore=(fetcher.snapshot(),))
+        shards = again.metrics()["shards"]
+        return [row[1] - EPOCH_MS for row in sink.rows], shards["s/0"]["retentionGaps"], shards["s/0"]["stage"]
+
+    return run_virtual(job())
+
+
+@pytest.fixture
+def trimmed():
+    source = TrimmedSource(per_read=1)
+    source.add("0", *range(EPOCH_MS, EPOCH_MS + 6))
+    return source
+
+
+def test_where_the_publisher_finds_the_loss_the_job_goes_on_with_the_oldest_record_if_it_accepts_that(trimmed):  # S5
+    assert read_again(trimmed, "CONTINUE") == ([4, 5], 1, "READING")
+
+
+def test_a_shard_without_any_record_left_has_ended_if_the_job_accepts_the_loss(trimmed, monkeypatch):  # S5
+    monkeypatch.setattr(TrimmedSource, "kept", None)
+    assert read_again(trimmed, "CONTINUE") == ([], 2, "ENDED")
+
+
+def test_a_loss_that_the_publisher_finds_ends_a_job_that_does_not_accept_it(trimmed):  # S5
+    with pytest.raises(DataLossError, match="past retention"):
+        read_again(trimmed, "FAIL")

@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
+from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.shards.shard_entry import ShardEntry
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.errors import DataLossError
+from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.fetcher_over_transport import fetcher_over
 from fakes.scripted_source import RecordingSink
+from fakes.shard_entries import START, entry, shard
 
 HOUR = 3_600.0
 SHARD = "orders/shardId-000000000000"
@@ -201,6 +208,33 @@ def test_a_stream_that_keeps_its_records_longer_has_no_gap(publisher):
     assert (job.metrics["retentionGaps"], job.metrics["retentionNotChecked"]) == (0, 0)
 
 
+TIMES = ("arrivalMs", "tipMs", "seenMs", "watermark", "continuation")
+
+
+@PUBLISHERS
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_position_whose_time_nobody_knows_is_past_the_retention_if_its_record_is_gone(publisher, is_lost):
+    """The KCL stores none."""
+    job = Job(publisher)
+
+    async def stop_then_import_and_start() -> None:
+        await job.run(lambda: asyncio.sleep(10))
+        (snapshot,) = job.snapshots
+        state = snapshot["shards"][SHARD]
+        snapshot["shards"][SHARD] = {name: value for name, value in state.items() if name not in TIMES}
+        job.put(1)
+        await asyncio.sleep((50 if is_lost else 20) * HOUR)
+        job.put(2)
+        await job.run(lambda: asyncio.sleep(10))
+
+    if is_lost:
+        with pytest.raises(DataLossError, match=rf"{SHARD} after \d+"):
+            run_virtual(stop_then_import_and_start())
+    else:
+        run_virtual(stop_then_import_and_start())
+    assert job.numbers == ([0] if is_lost else [0, 1, 2])
+
+
 class TestWithoutDescribeStreamSummary:
     """A consumer ARN would be needed for EFO by name; polling needs no right but ListShards, GetShardIterator, GetRecords."""
 
@@ -243,3 +277,58 @@ class TestWithoutDescribeStreamSummary:
 
         run_virtual(job.run(script))
         assert (job.metrics["retentionGaps"], job.metrics["retentionNotChecked"]) == (0, 1)
+
+
+class TestChildren:
+    """A child was opened when its parent was closed, which may be long before the end of the parent is read."""
+
+    def setup_method(self):
+        self.clock = VirtualClock()
+        self.now_ms = self.clock.now_ms = lambda: self.time_ms  # type: ignore[assignment,method-assign]
+        self.time_ms = 10**12
+        suspension = SuspensionDetector(self.clock, lambda gap: None)
+        self.gaps = RetentionGaps(None, suspension, self.clock, False)
+        self.parent, self.child = entry("p"), ShardEntry(shard("c", "p"), ShardState(START))
+        self.gaps.start(self.parent, [])
+
+    def read(self, *arrivals_ms, behind_ms=0, ends=False):
+        records = [UserRecord(b"1", str(at), at / 1000) for at in arrivals_ms]
+        children = (self.child.shard,) if ends else ()
+        last = SequenceNumber(str(arrivals_ms[-1])) if arrivals_ms else None
+        self.gaps.on_read(self.parent, RecordBatch(self.parent.shard, records, behind_ms, last, children))
+
+    def seen_ms(self):
+        self.gaps.start(self.child, [self.parent])
+        return self.child.progress.seen_ms
+
+    def test_the_end_of_the_parent_may_be_read_long_after_its_last_record(self):
+        self.read(10**12 - 72_000_000, ends=True)
+        assert self.seen_ms() == 10**12 - 72_000_000
+
+    def test_an_end_that_names_no_children_is_no_read_of_an_open_shard_either(self):
+        self.read(10**12 - 72_000_000, behind_ms=1)
+        self.read()
+        assert self.seen_ms() == 10**12 - 72_000_000
+
+    def test_a_parent_that_was_read_at_its_tip_and_read_again_was_open_then(self):
+        self.read()
+        self.time_ms += 5_000
+        self.read(ends=True)
+        assert self.seen_ms() == 10**12
+
+    def test_a_gap_that_was_counted_says_nothing_of_the_child(self):
+        self.read(10**12 - 72_000_000)
+        self.time_ms += 5_000
+        self.parent.progress.on_gap(self.time_ms)
+        self.read(ends=True)
+        assert self.seen_ms() == 10**12  # the read at the tip before
+
+    def test_the_state_of_the_child_has_it_before_it_is_read(self):
+        """Otherwise nobody knows it in a later run, when the parent is not listed any longer."""
+        self.read(10**12 - 72_000_000, ends=True)
+        self.seen_ms()
+        assert self.child.snapshot_state.seen_ms == 10**12 - 72_000_000
+
+    def test_a_parent_without_records_was_opened_after_its_own_parents_were_open(self):
+        self.gaps.start(self.child, [ShardEntry(shard("p"), ShardState(START, ended=True, seen_ms=7))])
+        assert self.child.progress.seen_ms == 7

@@ -32,15 +32,18 @@ class Lister:
 
 
 def discover_for(seconds, lister, streams=("s",), interval_ms=1_000):
-    discovery, found = ShardDiscovery(lister, streams, interval_ms), []
+    discovery, found, closed = ShardDiscovery(lister, streams, interval_ms), [], []
 
     async def on_listing(stream, listed):
         found.append((stream, listed))
 
+    async def on_closed(stream):
+        closed.append(stream)
+
     async def job():
         try:
             async with asyncio.timeout(seconds):
-                await discovery.run(on_listing)
+                await discovery.run(on_listing, on_closed)
         except TimeoutError:
             return False
         return True

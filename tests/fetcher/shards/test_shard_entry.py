@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.records import PoisonedRecord, UserRecord
+from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 
 from fakes.shard_entries import Notices, entry, marker, watermarked
 
@@ -196,3 +197,25 @@ def test_dead_letters_without_other_records_are_kept_while_a_sink_stalls():  # S
     one.reading.queue.push(second)
 
     assert [one.take(0)[0] for _ in range(2)] == [first, second]
+
+
+def empty_read_at(ms):
+    return ReadMoment(ms, ms / 1000, 0.0, ms)
+
+
+def test_a_tip_is_not_seen_beside_a_record_that_is_being_written():  # S5
+    made = entry("a")
+    made.on_read(watermarked(5), empty_read_at(1_000))
+    made.take(1)
+    made.on_read(RecordBatch(made.shard, (), 0), empty_read_at(2_000))
+    assert made.snapshot_state.tip_ms is None
+
+
+def test_a_tip_is_not_seen_beside_a_dead_letter_that_waits():  # S5
+    made = entry("a")
+    poisoned = (PoisonedRecord(0, UserRecord(b"x", "1", 1.0), "no number"),)
+    made.on_read(
+        RecordBatch(made.shard, (), 0, SequenceNumber("1"), raw_count=1, poisoned=poisoned), empty_read_at(1_000)
+    )
+    made.on_read(RecordBatch(made.shard, (), 0), empty_read_at(2_000))
+    assert made.snapshot_state.tip_ms is None

@@ -28,6 +28,7 @@ STATES = st.builds(
     tip_ms=MILLIS,
     parents=st.lists(st.text(max_size=5), max_size=2).map(tuple),
     waiting=st.booleans(),
+    seen_ms=MILLIS,
 )
 
 

@@ -21,9 +21,10 @@ def test_a_job_reads_over_tls(monkeypatch, publisher, http):
     with serve_in_thread(streams={"orders": 1}, tls=True, http2=http == "HTTP2") as endpoint:
         monkeypatch.setenv("AWS_CA_BUNDLE", str(endpoint.endpoint.certificate_file))
         endpoint.stream("orders").put(b"0", b"1")
-        how = {"flink.stream.recordpublisher": publisher, "aws.http.protocol.version": http}
+        how = {"aws.http.protocol.version": http}
         start = {"flink.stream.initpos": "TRIM_HORIZON", "flink.stream.efo.consumername": "app"}
-        records = rp.consume(["orders"], {**endpoint.properties(), **how, **start}, stop_at_tip=True)
+        given = {**endpoint.properties(), **how, **start}
+        records = rp.consume(["orders"], given, publisher=publisher, stop_at_tip=True)
         assert [record.value for record in records] == [b"0", b"1"]
 
 

@@ -22,9 +22,9 @@ def test_a_job_reads_over_http2(serve, publisher):
     for number in range(3):
         kinesis.put_record(StreamName="orders", Data=b"%d" % number, PartitionKey="k")
     efo = {"flink.stream.efo.consumername": "app", "aws.http.protocol.version": "HTTP2"}
-    start = {"flink.stream.initpos": "TRIM_HORIZON", "flink.stream.recordpublisher": publisher}
-    properties = {**endpoint.endpoint.properties(), **efo, **start}
-    assert [record.value for record in rp.consume(["orders"], properties, stop_at_tip=True)] == [b"0", b"1", b"2"]
+    properties = {**endpoint.endpoint.properties(), **efo, "flink.stream.initpos": "TRIM_HORIZON"}
+    records = rp.consume(["orders"], properties, publisher=publisher, stop_at_tip=True)
+    assert [record.value for record in records] == [b"0", b"1", b"2"]
 
 
 def test_clients_without_http2_use_the_same_port(serve):
@@ -62,7 +62,14 @@ class Client:
         stream = self.h2.get_next_available_stream_id()
         target = ("x-amz-target", f"Kinesis_20131202.{operation}")
         json_type = ("content-type", "application/x-amz-json-1.1")
-        head = [(":method", "POST"), (":scheme", "http"), (":authority", "x"), (":path", "/"), target, json_type]
+        head = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", "localhost"),
+            (":path", "/"),
+            target,
+            json_type,
+        ]
         self.h2.send_headers(stream, head)
         self.h2.send_data(stream, msgspec.json.encode(fields), end_stream=True)
         body = b""

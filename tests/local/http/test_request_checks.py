@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import socket
 
 import cbor2
 import pytest
@@ -137,3 +138,54 @@ def test_an_endpoint_with_credentials_says_what_a_signature_lacks(send, path, he
 
 def test_an_endpoint_without_credentials_does_not_look_at_signatures(send):
     assert send("{}", content_type=JSON, target=LIST, Authorization="X")[0] == 200
+
+
+FOREIGN = {
+    "Host": "attacker.example:4567",
+    "Origin": "http://attacker.example",
+}
+
+
+@pytest.mark.parametrize("header", FOREIGN)
+def test_what_a_page_of_another_site_sends_is_refused(send, header):
+    status, kind, body = send("{}", JSON, LIST, **{header: FOREIGN[header]})
+
+    assert (status, kind, json.loads(body)["__type"]) == (403, JSON, "AccessDeniedException")
+
+
+@pytest.mark.parametrize("header", [{"Host": "localhost:1"}, {"Host": "[::1]:1"}, {"Origin": "http://localhost:3000"}])
+def test_what_this_machine_sends_is_answered(send, header):
+    assert send("{}", JSON, LIST, **header)[0] == 200
+
+
+def test_an_endpoint_for_other_machines_has_any_name_and_serves_no_page_of_another_site():
+    with serve_in_thread(allow_remote=True) as served:
+        answered = []
+        for headers in ({"Host": "kinesis:4567"}, FOREIGN):
+            connection = http.client.HTTPConnection("127.0.0.1", served.port)
+            connection.request("POST", "/", "{}", {"Content-Type": JSON, "X-Amz-Target": LIST, **headers})
+            answered.append(connection.getresponse().status)
+            connection.close()
+
+    assert answered == [200, 403]
+
+
+def test_a_malformed_request_is_one_line(caplog):
+    with serve_in_thread() as served, socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nno header\r\n\r\n")
+        assert b"400" in connection.recv(4096)
+
+    assert [entry.getMessage()[:18] for entry in caplog.records] == ["malformed request:"]
+    assert caplog.records[0].exc_info is None
+
+
+def test_a_body_that_cannot_be_decoded_is_one_line(caplog):
+    headers = {"Content-Type": JSON, "X-Amz-Target": LIST, "Content-Encoding": "gzip"}
+    with serve_in_thread() as served:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
+        connection.request("POST", "/", b"no gzip", headers)
+        assert connection.getresponse().status == 400
+        connection.close()
+
+    assert [entry.getMessage()[:18] for entry in caplog.records] == ["malformed request:"]
+    assert caplog.records[0].exc_info is None

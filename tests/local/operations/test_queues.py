@@ -73,7 +73,7 @@ def test_a_stream_with_a_queue_is_not_deleted(call):
     call("DeleteStream", StreamARN=ARN)
 
 
-def test_queues_and_consumers_share_a_limit_which_advantage_raises(call):
+def test_queues_and_consumers_share_a_limit(call):
     for number in range(10):
         create(call, f"q{number}")
         call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName=f"c{number}")
@@ -81,14 +81,6 @@ def test_queues_and_consumers_share_a_limit_which_advantage_raises(call):
         create(call, "one-more")
     with pytest.raises(ApiError, match=r"^LimitExceededException"):
         call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="one-more")
-
-    call("UpdateAccountSettings", MinimumThroughputBillingCommitment={"Status": "ENABLED"})
-    for number in range(30):
-        create(call, f"more{number}")
-    with pytest.raises(ApiError, match=r"^LimitExceededException"):
-        call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="one-more")
-    counts = call("DescribeStreamSummary", StreamARN=ARN)["StreamDescriptionSummary"]
-    assert (counts["QueueCount"], counts["ConsumerCount"]) == (40, 10)
 
 
 def test_queues_are_listed_by_name_page_by_page_and_by_stream(call):

@@ -57,16 +57,6 @@ def test_a_provisioned_stream_has_no_auto_distribution(call):
         call("PutRecord", StreamName="orders", Data="YQ==")
 
 
-def test_warm_throughput_is_for_on_demand_streams(call):
-    with pytest.raises(ApiError, match="InvalidArgumentException"):
-        call("UpdateStreamWarmThroughput", StreamName="orders", WarmThroughputMiBps=100)
-    assert "WarmThroughput" not in summary(call)
-    call("UpdateStreamMode", StreamARN=ARN, StreamModeDetails={"StreamMode": "ON_DEMAND"}, WarmThroughputMiBps=50)
-    assert summary(call)["WarmThroughput"] == {"TargetMiBps": 50, "CurrentMiBps": 50}
-    changed = call("UpdateStreamWarmThroughput", StreamARN=ARN, WarmThroughputMiBps=100)
-    assert changed["WarmThroughput"] == summary(call)["WarmThroughput"] == {"TargetMiBps": 100, "CurrentMiBps": 100}
-
-
 def test_settings_change_only_while_the_stream_is_active(clock):
     account = Account(clock, "us-east-1", Delays(create_stream=1000), None)
     account.create_stream("young", 1)
@@ -74,16 +64,10 @@ def test_settings_change_only_while_the_stream_is_active(clock):
         OPERATIONS["StartStreamEncryption"](account, b'{"StreamName":"young","EncryptionType":"KMS","KeyId":"k"}')
 
 
-def test_limits_and_settings_of_the_account(call):
+def test_limits_of_the_account(call):
     call("CreateStream", StreamName="demand", StreamModeDetails={"StreamMode": "ON_DEMAND"})
     limits = call("DescribeLimits")
     assert (limits["OpenShardCount"], limits["OnDemandStreamCount"]) == (2, 1)
-    assert call("DescribeAccountSettings") == {"MinimumThroughputBillingCommitment": {"Status": "DISABLED"}}
-    call("UpdateAccountSettings", MinimumThroughputBillingCommitment={"Status": "ENABLED"})
-    commitment = call("DescribeAccountSettings")["MinimumThroughputBillingCommitment"]
-    assert commitment["EarliestAllowedEndAt"] - commitment["StartedAt"] == 24 * 3600
-    ended = call("UpdateAccountSettings", MinimumThroughputBillingCommitment={"Status": "DISABLED"})
-    assert ended == {"MinimumThroughputBillingCommitment": {"Status": "DISABLED"}}
 
 
 def test_the_limit_of_consumers_is_an_option(clock):

@@ -178,3 +178,21 @@ def test_a_page_has_a_hundred_streams_at_most(call):
         call("CreateStream", StreamName=f"s{number:03}", ShardCount=1)
     page = call("ListStreams", Limit=1_000)
     assert (len(page["StreamNames"]), page["HasMoreStreams"]) == (100, True)
+
+
+def test_records_that_a_shorter_retention_removed_do_not_come_back(call, account, clock):
+    call("CreateStream", StreamName="orders", ShardCount=1)
+    call("IncreaseStreamRetentionPeriod", StreamName="orders", RetentionPeriodHours=72)
+    account.find("orders").put(b"old", "key")
+    clock.advance(30 * 3_600_000)
+
+    call("DecreaseStreamRetentionPeriod", StreamName="orders", RetentionPeriodHours=24)
+    call("IncreaseStreamRetentionPeriod", StreamName="orders", RetentionPeriodHours=72)
+
+    assert [len(shard.log) for shard in account.find("orders").shards.values()] == [0]
+
+
+def test_a_timestamp_beyond_the_range_of_a_double_is_an_invalid_argument(call):
+    call("CreateStream", StreamName="orders", ShardCount=1)
+    with pytest.raises(ApiError, match="InvalidArgumentException"):
+        call("ListShards", StreamName="orders", ShardFilter={"Type": "AT_TIMESTAMP", "Timestamp": 1e306})

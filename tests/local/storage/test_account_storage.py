@@ -182,3 +182,12 @@ def test_a_file_that_somebody_has_changed_is_refused_with_its_records_kept(serve
             serve(data=damaged)
     with closing(sqlite3.connect(damaged / FILE)) as database:
         assert database.execute("SELECT count(*) FROM records").fetchone() == (1,)
+
+
+async def test_a_killed_endpoint_keeps_the_records_of_children_that_were_split_in_the_process(folder, killed):
+    async with LocalKinesis(streams={"orders": 1}, data=folder) as endpoint:
+        endpoint.stream("orders").split(SHARD)
+        endpoint.stream("orders").put(b"after", "key")
+        copy = killed()
+    async with LocalKinesis(data=copy) as endpoint:
+        assert sum(len(shard.log) for shard in endpoint.stream("orders").shards.values()) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import TypedDict
 
 import pytest
 from protobuf_order import Item
@@ -11,6 +12,7 @@ from protobuf_order import Order as Message
 
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.publishers.errors import ConfigurationError
 
 from fakes.batches import batch
 
@@ -95,3 +97,27 @@ def test_a_value_without_a_form_in_json_is_rejected_in_a_sentence():
 
 def test_an_empty_batch_has_no_rows():
     assert sum(map(len, FileColumns().rows([batch()], []))) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "named", "why"),
+    [
+        (["id", "ID"], "'ID'", "its name differs from that of column 'id' in case only"),
+        (["é", "É"], "'É'", "its name differs from that of column 'é' in case only"),
+        (["SequenceNumber"], "'sequenceNumber'", "its name differs from that of column 'SequenceNumber' in case only"),
+        ([""], "''", "its name is empty"),
+        (["a\0"], r"'a\x00'", "its name has a NUL"),
+        (["a\ud800"], r"'a\ud800'", "its name has half a surrogate pair"),
+    ],
+)
+def test_a_name_that_readers_of_tables_do_not_take_is_refused(fields, named, why):
+    with pytest.raises(ConfigurationError) as raised:
+        FileColumns(TypedDict("Row", dict.fromkeys(fields, str)))
+    assert f"the field {named} cannot be a column: {why}" in str(raised.value)
+
+
+@pytest.mark.parametrize("within", [lambda of: of, lambda of: list[of], lambda of: dict[str, list[of]]])
+def test_such_a_name_inside_an_object_is_refused(within):
+    inner = within(TypedDict("Inner", {"id": str, "ID": str}))
+    with pytest.raises(ConfigurationError, match="the field 'ID' cannot be a column"):
+        FileColumns(TypedDict("Row", {"rows": inner}))

@@ -1,4 +1,4 @@
-"""`RecordBatch.to_arrow`: fields of typed values with the metadata, or the columns of Spark."""
+"""`rp.to_arrow`: fields of typed values with the metadata, or the columns of Spark."""
 
 from __future__ import annotations
 
@@ -28,19 +28,23 @@ def typed(*values):
 
 
 def test_a_payload_without_a_type_is_data_in_the_columns_of_spark():
-    shown = batch(b"a", b"b").to_arrow()
+    shown = rp.to_arrow(batch(b"a", b"b"))
 
     assert shown.schema == RECORD_SCHEMA
     assert shown["data"].to_pylist() == [b"a", b"b"]
     assert shown["sequenceNumber"].to_pylist() == ["1", "2"]
 
 
+def test_several_batches_are_one():
+    assert rp.to_arrow(batch(b"a"), batch(b"b", b"c"))["data"].to_pylist() == [b"a", b"b", b"c"]
+
+
 def test_plain_values_of_json_stay_bytes():
-    assert typed({"price": 1}).to_arrow().schema == RECORD_SCHEMA
+    assert rp.to_arrow(typed({"price": 1})).schema == RECORD_SCHEMA
 
 
 def test_the_fields_of_typed_values_come_first_and_hide_metadata_of_their_names():
-    shown = typed(Order(1.5), Order(2)).to_arrow()
+    shown = rp.to_arrow(typed(Order(1.5), Order(2)))
 
     assert shown.schema.names == [
         "price",
@@ -54,18 +58,18 @@ def test_the_fields_of_typed_values_come_first_and_hide_metadata_of_their_names(
 
 
 def test_an_empty_batch_has_the_columns_of_the_type_that_is_given():
-    assert batch().to_arrow(Order).schema == typed(Order(1)).to_arrow().schema
-    assert batch().to_arrow().schema == RECORD_SCHEMA
+    assert rp.to_arrow(batch(), into=Order).schema == rp.to_arrow(typed(Order(1))).schema
+    assert rp.to_arrow(batch()).schema == RECORD_SCHEMA
 
 
 def test_values_of_several_types_are_refused():
     with pytest.raises(rp.ConfigurationError, match="the values are of Order, Refund"):
-        typed(Order(1), Refund(2)).to_arrow()
+        rp.to_arrow(typed(Order(1), Refund(2)))
 
 
 def test_the_record_whose_value_has_no_place_is_named():
     with pytest.raises(
         rp.DeserializationError, match=r"record 2 of orders/shardId-0 .*field 'amount' of Refund"
     ) as raised:
-        typed(Refund(1), Refund(2**70), Refund(3)).to_arrow()
+        rp.to_arrow(typed(Refund(1), Refund(2**70), Refund(3)))
     assert raised.value.sequence_number == "2"

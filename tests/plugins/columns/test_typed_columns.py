@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from zoneinfo import ZoneInfo
 
 import attrs
 import msgspec
@@ -216,3 +217,65 @@ def test_a_value_that_does_not_fit_is_named_with_its_field():
 
     with pytest.raises(ValueError, match=r"field 'a' of ADataclass is no int64 of Arrow: .*too large"):
         columns.arrays([ADataclass(1), ADataclass(2**70)])
+
+
+@dataclass
+class Priced:
+    price: Decimal
+    prices: list[Decimal] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e-4000000",
+        "1e4000000",
+        "1e1000",
+        "1e20",
+        "1e-19",
+        "1.0000000000000000001",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "sNaN",
+    ],
+)
+@pytest.mark.parametrize("make", [Priced, lambda price: Priced(Decimal(0), [price])])
+def test_a_decimal_that_does_not_fit_is_refused_before_arrow_sees_it(text, make):
+    with pytest.raises(ValueError, match=r"field 'prices?' of Priced"):
+        TypedColumns(Priced).arrays([make(Decimal(text))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e-18", "99999999999999999999.999999999999999999", "1e19", "0e100", "0e-4000000", "1.50000000000000000000000"],
+)
+def test_a_decimal_that_fits_is_exact(text):
+    (row,) = rows(Priced, Priced(Decimal(text)))
+    assert row["price"] == Decimal(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (time(23, 30, tzinfo=timezone(timedelta(hours=2))), time(21, 30)),
+        (time(0, 30, tzinfo=timezone(timedelta(hours=2))), time(22, 30)),
+        (time(6, 30, tzinfo=UTC), time(6, 30)),
+        (time(6, 30), time(6, 30)),
+    ],
+)
+def test_a_time_of_day_is_in_utc(given, stored):
+    @dataclass
+    class Opening:
+        at: time
+
+    assert rows(Opening, Opening(given)) == [{"at": stored}]
+
+
+def test_a_time_of_day_whose_offset_depends_on_the_date_is_refused():
+    @dataclass
+    class Opening:
+        at: time
+
+    with pytest.raises(ValueError, match="depends on the date"):
+        TypedColumns(Opening).arrays([Opening(time(6, 30, tzinfo=ZoneInfo("Europe/Zurich")))])

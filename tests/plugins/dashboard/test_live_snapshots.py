@@ -35,9 +35,7 @@ def clock():
 
 
 async def test_a_shard_has_what_its_metrics_say(clock):
-    given = metrics(
-        watermark=7, silentMs=60_000, held=False, millisBehindLatest=40, timeToRetentionLossMs=9, stage="READING"
-    )
+    given = metrics(watermark=7, silentMs=60_000, held=False, lagMs=40, timeToRetentionLossMs=9, stage="READING")
     snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(3, given)]), clock, 60_000).snapshot()
 
     (shard,) = snapshot.shards
@@ -72,9 +70,7 @@ async def test_a_shard_has_the_parents_of_its_metric(clock, metric, parents):
 
 
 async def test_the_lag_before_the_first_read_is_not_known(clock):
-    snapshot = await LiveSnapshots(
-        FetchersHere([MeasuredFetcher(0, metrics(millisBehindLatest=-1))]), clock, 60_000
-    ).snapshot()
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, metrics(lagMs=None))]), clock, 60_000).snapshot()
 
     assert snapshot.shards[0].lag_ms is None
 

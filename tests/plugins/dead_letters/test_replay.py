@@ -1,17 +1,27 @@
 """Dead letters are replayed from each place once; what fails again stays."""
 
+import json
 import sys
+from dataclasses import dataclass
+from sqlite3 import connect
 
+import pyarrow.parquet as pq
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.dead_letters.replay import HandlerTarget, StreamTarget, replayed
-from recordpublisher.plugins.dead_letters.stored_letters import stored_letters_of
+from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
+from recordpublisher.plugins.dead_letters.queue import QueueLetters
+from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget, replayed
+from recordpublisher.publishers.queue.client import ReceivedRecord
 from recordpublisher.testing import run_virtual
 
+from servers.kpl_aggregates import aggregate
+
 HANDLER = """
-handled, failing = [], set()
+handled, failing, kept = [], set(), []
+def keep(record):
+    kept.append(record.data)
 def handle(record):
     if record.value["n"] in failing:
         raise ValueError(f"no {record.value['n']}")
@@ -88,11 +98,11 @@ async def letters_left(properties):
         await letters.close()
 
 
-async def replay(properties, target):
+async def replay(properties, target, mended=None):
     letters, done, failed = stored_letters_of(properties), 0, []
     try:
         async with target:
-            async for ended, again in replayed(letters, target):
+            async for ended, again in replayed(letters, target, (), mended):
                 done += len(ended)
                 failed += [(letter.record.data, reason) for letter, reason in again]
     finally:
@@ -104,18 +114,76 @@ async def test_what_succeeds_is_removed_and_what_fails_again_stays(job, shop):
     assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
     shop.failing = {2}
 
-    assert await replay(job, HandlerTarget(job)) == (2, [(b'{"n":2}', "1 attempt: ValueError: no 2")])
+    assert await replay(job, JobTarget(job)) == (2, [(b'{"n":2}', "1 attempt: ValueError: no 2")])
     assert shop.handled == [("k", 1), ("k", 3)]
     assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":2}']
 
 
+class QueueWithAFault:
+    """What `KinesisQueue` gives: two dead letters, of which the service does not put back the second."""
+
+    def __init__(self):
+        self.letters = [ReceivedRecord(name, name, b"x", 1.7e9, 7, "k") for name in ("one", "two")]
+        self.made_visible = []
+
+    async def queue_arn(self):
+        return "arn"
+
+    def client(self):
+        return self
+
+    async def receive(self, *_, are_dead):
+        found, self.letters = self.letters, []
+        return found
+
+    async def settle(self, api, arn, handles, visibility_seconds=None):
+        if not api.startswith("Restore"):
+            self.made_visible += handles
+        return {"two": "InternalFailureException"} if api.startswith("Restore") else {}
+
+
+async def test_a_letter_of_a_queue_that_is_not_put_back_has_failed_and_is_made_visible():
+    letters = QueueLetters.__new__(QueueLetters)
+    letters._queue, letters._stream, letters._api = QueueWithAFault(), "s", "RestoreDeadLetterQueueRecords"
+
+    ((ended, failed),) = [each async for each in replayed(letters, DropTarget())]
+
+    assert [letter.place for letter in ended] == ["one"]
+    assert [(letter.place, reason) for letter, reason in failed] == [
+        ("two", "RestoreDeadLetterQueueRecords: InternalFailureException")
+    ]
+    assert letters._queue.made_visible == ["two"]
+
+
+@pytest.mark.parametrize("properties", ["jsonl", "parquet"], indirect=True)
+async def test_letters_with_any_explicit_hash_key_go_to_their_stream(properties, service, shop):
+    stream = properties["flink.streams"]
+    keys = ["7", "007", "no number", "9" * 50]
+    service.stream(stream).put(aggregate(*(("k", b"{", key) for key in keys)))
+    async with rp.DataFetcher(stream, properties) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+
+    assert [letter.record.explicit_hash_key for letter in await letters_left(properties)] == keys
+    assert await replay(properties, StreamTarget(properties)) == (4, [])
+
+
+async def test_a_handler_may_take_the_dead_letters(properties, service, shop):
+    stream = properties["flink.streams"]
+    service.stream(stream).put(b"{", key="bad")
+    given = {**properties, "flink.deadletter.sink": "map", "flink.deadletter.map.function": "shop_of_letters:keep"}
+    async with rp.DataFetcher(stream, given) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+
+    assert shop.kept == [b"{"]
+
+
 async def test_a_second_replay_repeats_nothing(job, shop):
     shop.failing = {2}
-    await replay(job, HandlerTarget(job))
+    await replay(job, JobTarget(job))
     shop.failing = set()
 
-    assert await replay(job, HandlerTarget(job)) == (1, [])
-    assert await replay(job, HandlerTarget(job)) == (0, [])
+    assert await replay(job, JobTarget(job)) == (1, [])
+    assert await replay(job, JobTarget(job)) == (0, [])
     assert shop.handled == [("k", 1), ("k", 3), ("k", 2)]
     assert await letters_left(job) == []
 
@@ -124,7 +192,7 @@ async def test_a_letter_that_still_cannot_be_decoded_stays(job, shop):
     shop.failing = set()
     broken = job.merged({"flink.deserializer": "avro", "flink.deserializer.avro.schema": '"long"'})
 
-    done, failed = await replay(broken, HandlerTarget(broken))
+    done, failed = await replay(broken, JobTarget(broken))
 
     assert (done, len(failed)) == (0, 3)
     assert len(await letters_left(job)) == 3
@@ -135,7 +203,7 @@ async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, mo
     monkeypatch.setattr("recordpublisher.plugins.dead_letters.files.CHUNK", 1)
     monkeypatch.setattr("recordpublisher.plugins.dead_letters.table.CHUNK", 1)
     shop.failing = set()
-    letters, target = stored_letters_of(job), HandlerTarget(job)
+    letters, target = stored_letters_of(job), JobTarget(job)
     async with target:
         async for _ in (replaying := replayed(letters, target)):
             break
@@ -162,9 +230,55 @@ async def test_letters_go_to_the_tip_of_their_stream_with_their_keys(job, shop, 
     assert await letters_left(job) == []
 
 
-def test_a_job_without_a_map_sink_has_no_handler(properties):
-    with pytest.raises(rp.ConfigurationError, match="--to stream"):
-        HandlerTarget(properties.merged({"flink.sink": "sql"}))
+@dataclass
+class Priced:
+    n: int
+
+
+SINKS = {
+    "jsonl": lambda folder: [json.loads(line)["value"] for file in folder.rglob("*.jsonl") for line in file.open()],
+    "sql": lambda folder: [{"n": n} for (n,) in connect(folder / "rows.db").execute("SELECT n FROM rows")],
+    "parquet": lambda folder: [
+        {"n": n} for file in folder.rglob("*.parquet") for n in pq.read_table(file)["n"].to_pylist()
+    ],
+}
+
+
+@pytest.mark.parametrize("properties", ["jsonl"], indirect=True)
+@pytest.mark.parametrize("sink", SINKS)
+async def test_a_mended_payload_goes_to_the_sink_of_the_job_alone(properties, service, shop, tmp_path, sink):
+    shop.Priced = Priced
+    (out := tmp_path / "out").mkdir()
+    job = properties.merged(
+        {
+            "flink.deserializer": "shop_of_letters:Priced",
+            "flink.sink": sink,
+            "flink.sink.jsonl.path": str(out),
+            "flink.sink.parquet.path": str(out),
+            "flink.sink.sql.uri": f"sqlite:///{out}/rows.db",
+            "flink.sink.sql.table": "rows",
+            "flink.sink.sql.columns": "AUTO",
+        }
+    )
+    stream = job["flink.streams"]
+    service.stream(stream).put({"n": 0}, {"n": "one"}, {"n": "two"}, key="k")
+    async with rp.DataFetcher(stream, job) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+    one, two = await letters_left(job)
+    mended = {(one.shard.key, one.number): b'{"n":1}', (two.shard.key, two.number): b'{"n":"2"}'}
+
+    done, failed = await replay(job, JobTarget(job), mended)
+    assert (done, [data for data, _ in failed]) == (1, [b'{"n":"two"}'])
+    assert sorted(row["n"] for row in SINKS[sink](out)) == [0, 1]
+    assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":"two"}']  # with its own payload
+
+    assert await replay(job, JobTarget(job), {(two.shard.key, two.number): b'{"n":2}'}) == (1, [])
+    assert sorted(row["n"] for row in SINKS[sink](out)) == [0, 1, 2]
+
+
+def test_a_sink_that_keeps_nothing_takes_no_letters(properties):
+    with pytest.raises(rp.ConfigurationError, match="would be gone with this command"):
+        JobTarget(properties.merged({"flink.sink": "memory"}))
 
 
 def test_letters_of_another_sink_cannot_be_read(properties):

@@ -11,8 +11,8 @@ from pyarrow import parquet
 from sqlalchemy import create_engine
 
 import recordpublisher as rp
+from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
 from recordpublisher.plugins.dead_letters.replay import DropTarget, replayed
-from recordpublisher.plugins.dead_letters.stored_letters import stored_letters_of
 from recordpublisher.plugins.sinks.sql.rows import record_columns
 from recordpublisher.plugins.sinks.sql.table_definitions import create_table, new_table
 
@@ -23,7 +23,6 @@ WRONG = {
     "sequence_number": "1" * 300,
     "sub_sequence_number": -5,
     "partition_key": "k" * 300,
-    "explicit_hash_key": "12a",
     "value": '{"error": 5}',
 }
 
@@ -198,3 +197,26 @@ async def test_a_time_without_an_offset_is_in_utc(tmp_path):
     letters = letters_in(tmp_path, "jsonl")
     (chunk,) = [chunk async for chunk in letters.chunks(is_replay=False)]
     assert chunk[0].record.arrival == ARRIVAL.timestamp()
+
+
+async def test_two_replays_in_one_folder_keep_their_own_letters(tmp_path):
+    """What was left of one file took the place of the other."""
+    for name, numbers in (("a", (1, 2)), ("b", (3, 4))):
+        write_jsonl(tmp_path, [a_row(number) for number in numbers])
+        (tmp_path / "1.jsonl").rename(tmp_path / f"{name}.jsonl")
+    first, second = letters_in(tmp_path, "jsonl"), letters_in(tmp_path, "jsonl")
+    of_first, of_second = first.chunks(is_replay=True), second.chunks(is_replay=True)
+    (one, _) = await anext(of_first)
+    await anext(of_second)
+    (three, _) = await anext(of_second)
+    write = first._write
+
+    def write_beside_the_other(anew, left):
+        write(anew, left)
+        second._left -= {three.place}
+        second._keep_left()
+
+    first._write = write_beside_the_other
+    await first.finish([one], [])
+
+    assert (await listed(tmp_path, "jsonl"))[0] == ["2", "4"]

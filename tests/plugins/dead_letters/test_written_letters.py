@@ -5,7 +5,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.plugins.dead_letters.stored_letters import stored_letters_of
+from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.records import UserRecord

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.plugins.deserializers.avro import decode, parse_schema
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
 
@@ -73,6 +74,7 @@ PAIR = """{"type": "record", "name": "A", "fields": [{"name": "b", "type": ["nul
 DECIMAL = '{"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}'
 OPTIONAL = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}]}'
 ENUM = '{"type": "enum", "name": "E", "symbols": ["a", "b"]}'
+TWICE = '{"type": "record", "name": "T", "fields": [{"name": "a", "type": %s}, {"name": "b", "type": "%%s"}]}'
 IN_A_RECORD = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": %s}]}'
 
 
@@ -89,8 +91,13 @@ def test_a_recursive_schema_is_read():
         (IN_A_RECORD % DECIMAL, b"\x24" + b"\x7f" * 18, "a decimal of 38 digits has 18 bytes"),
         (OPTIONAL, b"\x01\x02", "index -1"),
         ('["null", "long"]', b"\x01\x02", "a negative index"),
-        (ENUM, b"\x01", "a negative index"),
+        (ENUM, b"\x01", "index -1"),
         (IN_A_RECORD % ENUM, b"\x01", "index -1"),
+        (TWICE % ENUM % "E", b"\x00\x01", "index -1"),
+        (TWICE % OPTIONAL % "R", b"\x00\x01\x02", "index -1"),
+        (TWICE % (IN_A_RECORD % DECIMAL) % "R", b"\x00\x24" + b"\x7f" * 18, "a decimal of 38 digits has 18 bytes"),
+        ('{"type": "array", "items": ["null", "long"]}', b"\x02\x01\x02\x00", "index -1"),
+        ('{"type": "map", "values": ' + OPTIONAL + "}", b"\x02\x02k\x01\x02\x00", "index -1"),
     ],
 )
 def test_bytes_that_would_end_the_process_or_be_taken_for_something_else_are_refused(schema, data, message):
@@ -109,6 +116,35 @@ def test_the_last_symbol_of_an_enum_is_read():
 
 
 @pytest.mark.parametrize(
+    ("schema", "data", "value"),
+    [
+        ('{"type": "array", "items": ' + ENUM + "}", b"\x02\x02\x00", ["b"]),
+        ('{"type": "map", "values": ' + ENUM + "}", b"\x02\x02k\x02\x00", {"k": "b"}),
+        ('["null", ' + ENUM + "]", b"\x02\x02", "b"),
+        (TWICE % ENUM % "E", b"\x00\x02", {"a": "a", "b": "b"}),
+    ],
+)
+def test_an_enum_is_read_wherever_it_is(schema, data, value):
+    assert values(data, schema=schema) == [value]
+    parsed = parse_schema(schema)
+    assert decode(data, parsed, parse_schema(schema)) == value
+
+
+def doubled(times):
+    """A schema of records that have the one before twice, from one without a field."""
+    schema = {"type": "record", "name": "A0", "fields": []}
+    for n in range(1, times + 1):
+        fields = [{"name": "l", "type": schema}, {"name": "r", "type": f"A{n - 1}"}]
+        schema = {"type": "record", "name": f"A{n}", "fields": fields}
+    return json.dumps(schema)
+
+
+def test_a_record_may_have_others_more_than_once():
+    (value,) = values(b"", schema=doubled(3))
+    assert value["l"] == value["r"] == {"l": {"l": {}, "r": {}}, "r": {"l": {}, "r": {}}}
+
+
+@pytest.mark.parametrize(
     ("schema", "message"),
     [
         ('{"type": "array", "items": "null"}', "any number of them"),
@@ -118,6 +154,7 @@ def test_the_last_symbol_of_an_enum_is_read():
         ),
         ('{"type": "array", "items":' * 200 + '"long"' + "}" * 200, "nested more than 100 deep"),
         ("[" * 20_000, "RecursionError"),
+        (doubled(17), "a record A16 has more than 100000 values, whatever its bytes"),
     ],
 )
 def test_schemas_whose_records_have_no_bounds_are_refused(schema, message):

@@ -48,11 +48,15 @@ def schemas(registry):
     return GlueSchemas(AwsService("glue", properties, None, open_client=registry.open), decoder_for)
 
 
+class Batch:
+    """Whatever may be referred to weakly."""
+
+
 def test_a_throttled_fetch_is_tried_again():
     registry = Registry(error("ThrottlingException"), error("InternalServiceException", 500))
     made = schemas(registry)
 
-    run_virtual(made.fetch(IDS[:1]))
+    run_virtual(made.fetch(IDS[:1], Batch()))
 
     assert made.decoder(IDS[0])(b"x") == ("definition", b"x")
     assert registry.asked == IDS[:1] * 3
@@ -60,7 +64,7 @@ def test_a_throttled_fetch_is_tried_again():
 
 def test_a_registry_that_does_not_recover_ends_the_job():
     with pytest.raises(RetriesExhaustedError, match="GetSchemaVersion failed 11 times in a row"):
-        run_virtual(schemas(Registry(*[error("InternalServiceException", 500)] * 99)).fetch(IDS[:1]))
+        run_virtual(schemas(Registry(*[error("InternalServiceException", 500)] * 99)).fetch(IDS[:1], Batch()))
 
 
 def test_throttling_is_waited_for_and_ends_no_job():
@@ -68,14 +72,14 @@ def test_throttling_is_waited_for_and_ends_no_job():
     registry = Registry(*[error("ThrottlingException")] * 99)
     made = schemas(registry)
 
-    run_virtual(made.fetch(IDS[:1]))
+    run_virtual(made.fetch(IDS[:1], Batch()))
 
     assert made.decoder(IDS[0])(b"x") == ("definition", b"x")
 
 
 def test_a_job_without_credentials_fails_and_takes_no_record_for_a_bad_one():
     with pytest.raises(ConfigurationError, match="credentials"):
-        run_virtual(schemas(Registry(NoCredentialsError())).fetch(IDS[:1]))
+        run_virtual(schemas(Registry(NoCredentialsError())).fetch(IDS[:1], Batch()))
 
 
 def test_shards_that_need_one_schema_at_once_fetch_it_once():
@@ -83,7 +87,7 @@ def test_shards_that_need_one_schema_at_once_fetch_it_once():
     made = schemas(registry)
 
     async def two_shards():
-        await asyncio.gather(made.fetch(IDS[:2]), made.fetch(IDS[1:3]))
+        await asyncio.gather(made.fetch(IDS[:2], Batch()), made.fetch(IDS[1:3], Batch()))
 
     run_virtual(two_shards())
 
@@ -97,7 +101,7 @@ def test_the_oldest_schemas_are_forgotten(monkeypatch):
 
     async def fetch():
         for each in (IDS[:2], IDS[2:3], IDS[1:2], IDS[:1]):
-            await made.fetch(each)
+            await made.fetch(each, Batch())
 
     run_virtual(fetch())
 
@@ -108,17 +112,34 @@ def test_all_schemas_of_one_batch_are_kept(monkeypatch):
     monkeypatch.setattr(glue_schemas, "MAX_SCHEMAS", 2)
     made = schemas(Registry())
 
-    run_virtual(made.fetch(IDS))
+    run_virtual(made.fetch(IDS, Batch()))
 
     assert [made.decoder(each)(b"") for each in IDS] == [("definition", b"")] * 5
+
+
+def test_the_schemas_of_a_batch_that_may_not_be_decoded_yet_are_kept_while_others_are_fetched(monkeypatch):
+    monkeypatch.setattr(glue_schemas, "MAX_SCHEMAS", 1)
+    made = schemas(Registry())
+    batches = [Batch()]
+
+    async def fetch():
+        await made.fetch(IDS[:1], batches[0])
+        await made.fetch(IDS[1:3], Batch())
+
+    run_virtual(fetch())
+    assert made.decoder(IDS[0])
+    batches.clear()
+    run_virtual(made.fetch(IDS[3:], Batch()))
+    with pytest.raises(KeyError):
+        made.decoder(IDS[0])
 
 
 def test_a_shard_does_not_wait_for_the_versions_that_another_one_names():
     async def job():
         made = schemas(Registry())
-        many = asyncio.ensure_future(made.fetch([UUID(int=number).bytes for number in range(100, 150)]))
+        many = asyncio.ensure_future(made.fetch([UUID(int=number).bytes for number in range(100, 150)], Batch()))
         await asyncio.sleep(0.5)
-        await made.fetch(IDS[:1])
+        await made.fetch(IDS[:1], Batch())
         seconds = asyncio.get_running_loop().time()
         await many
         return seconds
@@ -126,12 +147,31 @@ def test_a_shard_does_not_wait_for_the_versions_that_another_one_names():
     assert run_virtual(job()) == 1.5
 
 
+def test_a_version_that_the_registry_did_not_have_is_asked_for_again_after_a_minute():
+    """The answer may be older than the version: records that name it would be bad for as long as the process lives."""
+    registry = Registry(error("EntityNotFoundException"))
+    made = schemas(registry)
+
+    async def job():
+        await made.fetch(IDS[:1], Batch())
+        await asyncio.sleep(30)
+        await made.fetch(IDS[:1], Batch())
+        with pytest.raises(ValueError, match="not in the registry"):
+            made.decoder(IDS[0])(b"x")
+        await asyncio.sleep(31)
+        await made.fetch(IDS[:1], Batch())
+        return made.decoder(IDS[0])(b"x")
+
+    assert run_virtual(job()) == ("definition", b"x")
+    assert registry.asked == IDS[:1] * 2
+
+
 def test_after_many_versions_that_do_not_exist_the_registry_is_asked_slowly(caplog):
     async def job():
         unknown = Registry(*[error("EntityNotFoundException")] * 200)
         made = schemas(unknown)
         ids = [UUID(int=number).bytes for number in range(1, 151)]
-        await made.fetch(ids)
+        await made.fetch(ids, Batch())
         return asyncio.get_running_loop().time()
 
     assert run_virtual(job()) == 150 + 49  # a second for each call, and a pause before each above the limit

@@ -1,10 +1,12 @@
 """A worker that is asked to leave, or sealed, from outside the group: on virtual time, beside real workers (E11)."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.plugins.groups.draining import drain, seal, wait_until_left
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.testing import run_virtual
@@ -26,7 +28,7 @@ def test_a_worker_that_is_asked_to_leave_does_so_within_seconds_and_its_shards_g
         await asyncio.sleep(30)  # nobody reads the table for its age, which is a minute, in the next seconds
         await drain(documents, "b")
         await drain(documents, "b")  # again: nothing to do
-        assert await wait_until_left(documents, "b", seconds=10)
+        assert await wait_until_left(documents, "b", seconds=10) is None
         await group.tasks["b"]
         await asyncio.sleep(60)
         owned, left = group.owned(), [name for name in group.store.values if name.startswith(WORKERS)]
@@ -91,12 +93,44 @@ def test_a_worker_that_is_not_there_is_an_error_that_names_those_that_are(reques
     run_virtual(story())
 
 
-def test_waiting_for_a_worker_ends_after_the_given_time():
+def test_what_a_worker_that_does_not_leave_waits_for_is_told():
     async def story():
         group, documents = joined("a")
         await asyncio.sleep(30)
-        has_left = await wait_until_left(documents, "a", seconds=5)
+        running = await wait_until_left(documents, "a", seconds=20)
+        group.tasks["a"].cancel()  # as if its process were stopped: no heartbeat follows
+        await asyncio.sleep(1)
+        suspended = await wait_until_left(documents, "a", seconds=20)
         await group.close()
-        return has_left
+        return running, suspended
 
-    assert run_virtual(story()) is False
+    running, suspended = run_virtual(story())
+    assert "it sends heartbeats: it stores its last checkpoint" in running
+    assert "it has sent no heartbeat for 20 s: its process is suspended" in suspended
+
+
+def test_a_store_that_does_not_answer_the_command_says_nothing_of_the_worker():
+    class HungGroup:
+        looks = 0
+
+        async def read_records(self):
+            self.looks += 1
+            if self.looks > 10:
+                await asyncio.Event().wait()
+            return {"w": SimpleNamespace(document=WorkerRecord("w", self.looks, lease_ms=30_000))}
+
+    told = run_virtual(wait_until_left(HungGroup(), "w", 60))
+    assert told.startswith("the group's store has not answered this command for 5")
+
+
+def test_a_worker_that_others_have_sealed_has_not_left():
+    async def story():
+        group, documents = joined("a", "b")
+        await asyncio.sleep(30)
+        group.tasks["b"].cancel()  # as if its process were stopped
+        await asyncio.sleep(1)
+        waits_for = await wait_until_left(documents, "b", seconds=60)
+        await group.close()
+        return waits_for
+
+    assert "joins again as a new worker: end it" in run_virtual(story())

@@ -4,6 +4,7 @@ import importlib
 import logging
 import os
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -236,3 +237,34 @@ def test_what_the_properties_name_is_imported_so_that_its_own_properties_are_kno
     install("lazy-target", "import recordpublisher as rp\nclass Sink(rp.Sink):\n    async def write(self, batch): ...")
     registry.import_chosen(Properties({"flink.sink": "LAZY", "flink.streams": "broken"}))
     assert "lazy_target" in sys.modules
+
+
+def test_each_name_of_a_list_is_imported_so_that_its_own_properties_are_known(install):
+    lazy = """
+        import recordpublisher as rp
+
+        @rp.hookimpl
+        def recordpublisher_register_metrics_exporters(registry):
+            registry.add("listed", "listed_target:Exporter")
+    """
+    install("lazy-exporter", lazy)
+    registry = load_registry()
+    install("listed-target", "import recordpublisher as rp\nclass Exporter(rp.MetricsExporter): ...")
+    registry.import_chosen(Properties({"flink.metrics.exporters": "prometheus, Listed"}))
+    assert "listed_target" in sys.modules
+
+
+def test_a_plugin_that_exits_when_it_is_imported_is_listed_as_failed(install):
+    install("exiting", "import sys\nsys.exit(0)\n")
+
+    status = status_of(load_registry(), "exiting")
+
+    assert status.state == "failed"
+    assert "sys.exit(0)" in status.reason
+
+
+@pytest.mark.parametrize("place", [Path(), b"lib", None])
+def test_a_place_that_imports_skip_does_not_end_the_search(monkeypatch, place):
+    monkeypatch.setattr(sys, "path", [*sys.path, place])
+
+    assert status_of(load_registry(), "recordpublisher").state == "loaded"

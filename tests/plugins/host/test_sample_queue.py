@@ -11,7 +11,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Claim, Owner
 from recordpublisher.publishers.properties import declaration
-from recordpublisher.testing import AcknowledgingPublisherCase, AcknowledgingPublisherContract
+from recordpublisher.testing import QueueSourceCase, QueueSourceContract
 
 from processes.command_line import ROOT
 from servers.moto_server import serve_moto
@@ -56,10 +56,10 @@ def left(sqs, queue):
 
 
 def job(url, sink):
-    from sample_queue.sqs import SqsFactory
+    from sample_queue.sqs import SqsQueue
 
     registry = load_registry()
-    registry.publishers.claim(Claim("SQS", SqsFactory, Owner("sample-queue", "1.0.0")))
+    registry.publishers.claim(Claim("SQS", SqsQueue, Owner("sample-queue", "1.0.0")))
     given = {"flink.stream.recordpublisher": "SQS", "flink.sqs.endpoint": url}
     return rp.DataFetcher("work", given, sink=sink, registry=registry)
 
@@ -102,13 +102,18 @@ async def test_a_failing_job_releases_what_it_holds(url, sqs, queue):
     assert left(sqs, queue) == (40, 0)
 
 
-class TestTheContract(AcknowledgingPublisherContract):
+class TestTheContract(QueueSourceContract):
     @pytest.fixture(autouse=True)
     def _queue(self, url, queue):
         self.given = rp.Properties({"flink.sqs.endpoint": url, "flink.sqs.visibility.timeout": 5})
 
     @asynccontextmanager
     async def open_case(self):
-        from sample_queue.sqs import SqsFactory
+        from sample_queue.sqs import SqsQueue
 
-        yield AcknowledgingPublisherCase(lambda: SqsFactory(self.given), rp.Shard("work", "receiver-0"), MESSAGES)
+        def start():
+            source = SqsQueue(self.given)
+            source.prepare(["work"])
+            return source
+
+        yield QueueSourceCase(start, MESSAGES)

@@ -61,6 +61,11 @@ def test_a_burst_before_the_last_two_seconds_is_not_idle(ago, window):
     assert activity(Port(burst)) == ShardActivity(150 / window, 15_000 / window, str(burst[-1]), ago - 149)
 
 
+@pytest.mark.parametrize("ago", [4_000, 90_000])
+def test_a_burst_of_more_records_than_a_read_brings_is_not_the_rate_of_later(ago):
+    assert activity(Port([NOW - ago + number // 4 for number in range(3_000)])) == ShardActivity(0.0, 0.0)
+
+
 def test_a_shard_without_records_in_the_interval_has_the_rate_0():
     assert activity(Port([NOW - 3 * MINUTE])) == ShardActivity(0.0, 0.0)
 

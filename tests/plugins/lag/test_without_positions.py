@@ -10,7 +10,12 @@ PROPERTIES = {"flink.stream.initpos": "LATEST"}
 
 
 @pytest.mark.parametrize(
-    ("start", "words"), [("LATEST", "misses what came since the last one"), ("TRIM_HORIZON", "reads all records again")]
+    ("start", "words"),
+    [
+        ("LATEST", "misses what came since the last one"),
+        ("TRIM_HORIZON", "reads all records again"),
+        ("1h", "begins 1h before it"),
+    ],
 )
 def test_each_start_of_a_job_without_positions_is_told_with_the_key_that_helps(start, words):
     told = without_positions(rp.MapSink, rp.Properties({"flink.stream.initpos": start}))

@@ -26,7 +26,7 @@ FIRING = {
     "RecordPublisherNotReady": (f"recordpublisher_subtask_ready{{{SUBTASK}}}", "0"),
     "RecordPublisherLossNear": (f"recordpublisher_shard_time_to_retention_loss_seconds{{{SHARD}}}", "3600"),
     "RecordPublisherRecordsLost": (f"recordpublisher_shard_retention_gaps_total{{{SHARD}}}", "0+1"),
-    "RecordPublisherBehind": (f"recordpublisher_shard_behind_latest_seconds{{{SHARD}}}", "301"),
+    "RecordPublisherBehind": (f"recordpublisher_shard_lag_seconds{{{SHARD}}}", "301"),
     "RecordPublisherShardUnread": (f"recordpublisher_shard_alarm{{{SHARD}}}", "1"),
     "RecordPublisherWatermarkStalled": (f"recordpublisher_subtask_watermark_stalled_seconds{{{SUBTASK}}}", "301"),
     "RecordPublisherTrackerSilent": (f"recordpublisher_subtask_tracker_response_age_seconds{{{SUBTASK}}}", "61"),

@@ -116,6 +116,21 @@ async def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
     assert "metrics were not sent: FileNotFoundError" in caplog.text
 
 
+async def test_what_was_counted_while_the_file_could_not_be_written_is_in_the_next_line(tmp_path):
+    file = tmp_path / "later" / "metrics.log"
+    exporter = CloudWatchExporter(Properties({"flink.metrics.cloudwatch.file": str(file)}))
+    fetcher = MeasuredFetcher()
+    fetcher.given = with_records(4)
+    with pytest.raises(FileNotFoundError):
+        await exporter.send(await FetchersHere([fetcher]).metrics())
+
+    file.parent.mkdir()
+    fetcher.given = with_records(10)
+    await exporter.send(await FetchersHere([fetcher]).metrics())
+
+    assert json.loads(file.read_text())["records"] == 10
+
+
 def test_a_wrong_setting_is_named():
     with pytest.raises(ConfigurationError, match=r"flink.metrics.interval.*100.*at least 1000"):
         CloudWatchExporter(Properties({"flink.metrics.interval": 100}))

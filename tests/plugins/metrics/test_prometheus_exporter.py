@@ -1,6 +1,7 @@
 """`flink.metrics.exporters=prometheus`: the pages of metrics and of health."""
 
 import socket
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from recordpublisher.plugins.metrics.export import FetchersHere, export_metrics, exporters_opened
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.metrics import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.monitoring.measured_fetcher import MeasuredFetcher
@@ -53,7 +55,8 @@ async def test_one_page_has_every_subtask(served):
 async def test_a_job_that_runs_is_alive_and_ready(served):
     _, url = served
 
-    assert await get(f"{url}/healthz") == await get(f"{url}/readyz") == (200, "ok\n")
+    assert await get(f"{url}/healthz") == (200, "ok\n")
+    assert await get(f"{url}/readyz") == (200, "ok\n0.0 s behind\n")
 
 
 async def test_a_subtask_that_is_not_ready_is_alive(served):
@@ -84,6 +87,17 @@ async def test_a_port_in_use_is_an_error_that_says_so():
         with pytest.raises(ConfigurationError, match=f"(?s){ADDRESS}.*{address}.*in use.*free port"):
             async with export_metrics({**ANY_PORT, ADDRESS: address}, MeasuredFetcher()):
                 pass
+
+
+async def test_a_taken_port_that_was_not_set_is_replaced_by_the_next_free_one(caplog, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        default = replace(PROMETHEUS_ADDRESS, default=f"127.0.0.1:{port}")
+        monkeypatch.setattr("recordpublisher.plugins.metrics.prometheus.exporter.PROMETHEUS_ADDRESS", default)
+        async with export_metrics({"flink.metrics.exporters": "prometheus"}, MeasuredFetcher()):
+            pass
+    (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert f"another process has port {port}: metrics and health are at port" in warning.message
 
 
 async def test_an_unknown_exporter_is_an_error_that_lists_the_known_ones():

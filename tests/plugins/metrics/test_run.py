@@ -67,7 +67,7 @@ def test_one_page_has_the_metrics_of_every_subtask(job, tmp_path):
     url = wait_for(lambda: re.search(r"metrics are at (http://\S+)/metrics", log.read_text()), job)[1]
 
     wait_for(lambda: sum(records_of(get(f"{url}/metrics")[1]).values()) == COUNT, job)
-    wait_for(lambda: get(f"{url}/readyz") == (200, "ok\n"), job)
+    wait_for(lambda: get(f"{url}/readyz") == (200, "ok\n0.0 s behind\n"), job)
     assert records_of(get(f"{url}/metrics")[1]).keys() == {"0", "1"}
     assert get(f"{url}/healthz") == (200, "ok\n")
     assert end(job) == 0, log.read_text()

@@ -93,6 +93,21 @@ def test_several_streams_need_rows_that_name_them():
         exported({}, listed, streams=["orders", "clicks"])
 
 
+def test_a_stream_that_a_table_of_others_does_not_name_is_refused():
+    """Its rows would have keys without a stream, which the KCL does not read in such a table."""
+    state = ShardState(TRIM_HORIZON, SequenceNumber("17"))
+    with pytest.raises(StateError, match="of orders it has none"):
+        exported({"orders/shard-1": state}, rows=[KclLease("shard-1", "3", stream_id="1:clicks:2")])
+
+
+def test_a_lease_of_another_stream_is_not_replaced():
+    """The shards of two streams have the same ids: somebody else's positions would be gone."""
+    state = ShardState(TRIM_HORIZON, SequenceNumber("17"))
+    row = KclLease("shard-2", "3", hash_range=HashRange(0, 9))
+    with pytest.raises(StateError, match="has the hash keys 0 to 9, and the shard of orders 2 to 2: the table belongs"):
+        exported({"orders/shard-2": state}, CHILDREN, rows=[row])
+
+
 def test_a_start_that_the_kcl_does_not_know_is_refused():
     start = StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, "17")
     with pytest.raises(StateError, match="AFTER_SEQUENCE_NUMBER"):

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.plugins.positions.job_positions import job_and_service
 from recordpublisher.plugins.positions.reset import PositionsReset, place_named
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
@@ -204,6 +205,56 @@ async def test_positions_with_the_rows_of_a_sink_are_reset_there(job, put, tmp_p
         assert database.execute("select count(*) from t").fetchone() == (2,)
 
 
+class ListsOnly:
+    """The service when the other shards have expired."""
+
+    def __init__(self, service, shard):
+        self._service, self._shard = service, shard
+        self.server_time_ms = service.server_time_ms
+
+    async def list_shards(self, stream):
+        return [shard for shard in await self._service.list_shards(stream) if shard.shard_id == self._shard]
+
+
+async def test_a_reset_of_every_shard_forgets_those_that_have_expired(job, put):
+    """Their unread records are lost: with such a position each start would fail, however often the job is reset."""
+    put(b"1")
+    await read(job)
+    async with job_and_service(job) as (positions, service, streams):
+        only_second = ListsOnly(service, SECOND)
+        plan = await PositionsReset(positions, only_second, streams, job, place_named("TRIM_HORIZON")).plan()
+        assert [each.shard.rpartition("/")[2] for each in plan if each.is_stored] == [SECOND]
+        assert [each.note for each in plan] == ["it has expired, and is forgotten", "reset"]
+
+        plan = await PositionsReset(positions, only_second, streams, job, place_named("LATEST"), [SECOND]).plan()
+        assert [each.is_stored for each in plan] == [True, True]
+
+
+async def test_a_reset_replaces_the_positions_of_every_subtask(job, put):
+    """What only another subtask has stored would come back."""
+    put(b"1")
+    await read(job)
+    async with job_and_service(job) as (positions, service, streams):
+        stored = SnapshotStore(positions._opened_store())
+        (snapshot,) = await stored.load()
+        key = f"{job['flink.streams']}/{FIRST}"
+        generation = await stored.open_generation(1)
+        others = {**snapshot, "subtask": 1, "shards": {key: snapshot["shards"].pop(key)}}
+        await stored.store(1, generation, others)
+        await stored.store(0, 1, snapshot)
+        resetting = PositionsReset(positions, ListsOnly(service, SECOND), streams, job, place_named("TRIM_HORIZON"))
+        await resetting.apply(await resetting.plan())
+        assert [key.rpartition("/")[2] for key in (await positions.load()).merged.shards] == [SECOND]
+
+
+async def test_after_a_reset_to_the_tip_a_long_outage_is_a_gap(job, put):  # P3, S5
+    put(b"1")
+    await read(job)
+    at_tip, of_time = await reset(job, "LATEST", apply=False), await reset(job, "1795672800", apply=False)
+    assert {each.state.seen_ms - each.state.start.timestamp_ms for each in at_tip} == {0}
+    assert {each.state.seen_ms for each in of_time} == {None}
+
+
 async def test_an_unknown_shard_is_refused(job, put):
     put(b"1")
     await read(job)
@@ -220,6 +271,8 @@ async def test_an_unknown_shard_is_refused(job, put):
         ("TRIM_HORIZON", StartingPosition.trim_horizon()),
         ("2026-11-26T06:00:00Z", StartingPosition.at_timestamp(1_795_672_800_000)),
         ("1795672800", StartingPosition.at_timestamp(1_795_672_800_000)),
+        ("earliest", StartingPosition.trim_horizon()),
+        ("2d", StartingPosition(PositionType.LATEST, ago_ms=172_800_000)),
     ],
 )
 def test_places_are_named_as_in_properties(to, place):
@@ -228,7 +281,9 @@ def test_places_are_named_as_in_properties(to, place):
 
 @pytest.mark.parametrize("to", ["", "yesterday", "AT_TIMESTAMP", "-5"])
 def test_a_place_that_is_none_is_refused(to):
-    with pytest.raises(rp.ConfigurationError, match=r"option '--to'.*TRIM_HORIZON, LATEST, or a time: 2026"):
+    with pytest.raises(
+        rp.ConfigurationError, match=r"option '--to'.*TRIM_HORIZON, LATEST, an age such as 1h, or a time: 2026"
+    ):
         place_named(to)
 
 

@@ -1,12 +1,14 @@
 """BackgroundLoop: asynchronous work for callers that are not, and nothing left behind."""
 
 import asyncio
+import os
 import signal
 import threading
 
 import pytest
 
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop
+from recordpublisher.publishers.errors import RecordPublisherError
 
 
 async def _answer(what):
@@ -143,3 +145,66 @@ def test_an_interruption_before_the_work_has_begun_leaves_none(monkeypatch):
         assert loop.run(_answer(5)) == 5
 
     assert begun == []
+
+
+def test_a_forked_process_is_told_that_the_loop_is_its_parents():
+    with BackgroundLoop("rp.consume") as loop:
+        assert loop.run(_answer(5)) == 5
+        child = os.fork()
+        if not child:
+            signal.alarm(10)
+            try:
+                loop.run(_answer(5))
+            except RecordPublisherError as error:
+                loop.close(_answer(None))
+                loop.__exit__(None, None, None)
+                os._exit("rp.consume was begun before a fork" not in str(error))
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert loop.run(_answer(6)) == 6
+
+
+def test_a_loop_that_work_has_ended_ends_the_waiting():
+    async def end():
+        raise KeyboardInterrupt
+
+    with BackgroundLoop("test") as loop:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(end())
+        loop._thread.join(10)
+        with pytest.raises(RecordPublisherError, match="has ended"):
+            loop.run(_answer(5))
+
+
+def test_work_that_exceeds_its_timeout_is_cancelled_and_has_ended():
+    ended = []
+
+    async def long():
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ended.append(True)
+
+    with BackgroundLoop("test") as loop:
+        with pytest.raises(TimeoutError):
+            loop.run(long(), timeout=0.01)
+        assert ended == [True]
+
+
+def test_work_that_ends_well_in_spite_of_its_cancellation_has_its_result():
+    async def stubborn():
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            return 5
+
+    with BackgroundLoop("test") as loop:
+        assert loop.run(stubborn(), timeout=0) == 5
+
+
+def test_work_that_waits_for_its_own_loop_is_told_so():
+    async def wait():
+        loop.run(_answer(5))
+
+    with BackgroundLoop("test") as loop, pytest.raises(RecordPublisherError, match="cannot wait for itself"):
+        loop.run(wait())

@@ -28,7 +28,7 @@ def test_a_job_needs_no_mapping():
 def test_keywords_complete_a_mapping():
     async def orders():
         batches = rp.stream(["orders"], PROPERTIES, deserializer_error="SKIP", deserializer="json", stop_at_tip=True)
-        return [value["order"] async for batch in batches for value in batch.value_column]
+        return [value["order"] async for batch in batches for value in batch.values]
 
     assert asyncio.run(orders()) == [0, 1, 2, 3, 4]
 
@@ -49,10 +49,8 @@ def test_a_sink_is_given_by_its_name(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"publisher": "EFO"},
-            "'flink.stream.recordpublisher' has the value 'MEMORY'; the keyword argument 'publisher'",
-        ),
+        ({"publisher": "POLLING", "stream_recordpublisher": "EFO"}, "the keyword argument 'stream_recordpublisher'"),
+        ({"group_id": "shop"}, "did you mean 'job_name'"),
         ({"regoin": "eu-west-1"}, "did you mean 'region'"),
         ({"start": "NOW"}, "valid: TRIM_HORIZON, LATEST, AT_TIMESTAMP"),
     ],
@@ -93,3 +91,24 @@ def test_an_editor_sees_every_keyword(read):
 
     assert settings is rp.JobSettings
     assert not arguments & set(rp.JobSettings.__annotations__)
+
+
+@pytest.mark.parametrize(
+    ("sink", "words"),
+    [
+        (len, "it is a function; valid: rp.MapSink(len)"),
+        (rp.MemorySink, "it is a class; valid: MemorySink()"),
+        (5, "valid: an instance of recordpublisher.Sink"),
+    ],
+)
+def test_what_is_not_a_sink_is_an_error_that_says_what_is(sink, words):
+    with pytest.raises(rp.ConfigurationError) as raised:
+        rp.DataFetcher("orders", PROPERTIES, sink=sink)
+
+    assert words in str(raised.value)
+
+
+async def test_a_run_outside_async_with_says_what_is_missing(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]})
+    with pytest.raises(rp.StateError, match="use it inside 'async with fetcher:'"):
+        await rp.DataFetcher("orders", PROPERTIES, sink=rp.MemorySink()).run()

@@ -64,12 +64,17 @@ def test_what_led_to_the_error_is_logged_for_debug(caplog):
 
 
 @pytest.mark.parametrize(
-    "given", [{"aws.endpoint": "http://127.0.0.1:1"}, {"flink.state.uri": "/proc/none/state"}], ids=["service", "store"]
+    "given",
+    [{"endpoint": "http://127.0.0.1:1", "max_outage": "1s"}, {"state_uri": "/proc/none/state"}],
+    ids=["service", "store"],
 )
 def test_what_cannot_be_reached_is_told_without_the_calls_that_led_to_it(kinesis, given):
     kinesis.create_stream("orders", 1)
+    of_kinesis = {
+        key: value for key, value in kinesis.properties().items() if key != "aws.endpoint" or "endpoint" not in given
+    }
     with pytest.raises((rp.RetriesExhaustedError, rp.StateError)) as raised:
-        list(rp.consume("orders", {**kinesis.properties(), **given}, stop_at_tip=True))
+        list(rp.consume("orders", of_kinesis, stop_at_tip=True, **given))
 
     assert shown(raised.value).count("\n") <= LINES
 

@@ -127,7 +127,7 @@ def test_kinesis_is_called_by_arn_and_again_after_transient_errors():
 
 
 def test_a_region_of_an_arn_that_cannot_be_reached_is_named():
-    client = Client(*[TransientError("ListShards", "EndpointConnectionError", "no")] * 10)
+    client = Client(*[TransientError("ListShards", "EndpointConnectionError", "no")] * 1_000)
     made = StreamLister(Factory(), Properties({}), stream_names(ARN), VirtualClock())
     made._client = client
 
@@ -146,7 +146,7 @@ def test_a_listing_that_stays_empty_is_an_error():
 
 
 REFUSED = TransientError("ListShards", "EndpointConnectionError", "connection refused")
-OF_RUN = {"aws.region": "eu-west-1", "flink.shard.getrecords.maxretries": 200}
+OF_RUN = {"aws.region": "eu-west-1"}
 
 
 def started_with(client, properties):
@@ -159,7 +159,7 @@ def started_with(client, properties):
 
 def test_a_service_that_is_away_at_the_start_is_waited_for_as_in_the_run():
     assert started_with(Client(*[REFUSED] * 100), OF_RUN) == 101
-    assert started_with(Client(*[REFUSED] * 100), {"aws.region": "eu-west-1"}) == 4
+    assert started_with(Client(*[REFUSED] * 100), {**OF_RUN, "flink.list.shards.maxretries": 10}) == 4
 
 
 def test_retries_of_the_listing_that_are_set_are_those_of_the_start():
@@ -273,7 +273,7 @@ def test_the_retention_period_is_returned_if_known():  # A1
 
 
 def test_an_unknown_retention_period_is_no_error():  # A1
-    gone = Client(*[TransientError("DescribeStreamSummary", "Slow", "down")] * 50)
+    gone = Client(*[TransientError("DescribeStreamSummary", "Slow", "down")] * 1_000)
 
     assert run_virtual(lister(gone).retention_ms("orders")) is None
 

@@ -68,6 +68,53 @@ def test_consume_works_inside_a_running_event_loop(orders):
     assert asyncio.run(notebook()) == 10
 
 
+def test_an_error_in_async_for_leaves_nothing_for_the_loop_to_complain_of(orders):
+    complaints = []
+
+    async def program():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        records = consumed()
+        async for _ in records:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(program())
+    assert complaints == []
+
+
+def test_records_of_a_batch_that_was_begun_do_not_come_after_aclose(orders):
+    async def program():
+        records = consumed()
+        await anext(records)
+        await records.aclose()
+        return [record async for record in records]
+
+    assert asyncio.run(program()) == []
+
+
+def test_async_for_after_for_is_refused(orders):
+    records = consumed()
+    next(records)
+
+    async def go_on():
+        return [record async for record in records]
+
+    with pytest.raises(rp.RecordPublisherError, match="a loop has begun to read these records"):
+        asyncio.run(go_on())
+    records.close()
+
+
+def test_for_after_async_for_is_refused(orders):
+    async def program():
+        records = consumed()
+        await anext(aiter(records))
+        with pytest.raises(rp.RecordPublisherError, match="a loop has begun to read these records"):
+            next(records)
+        await records.aclose()
+
+    asyncio.run(program())
+
+
 def test_leaving_the_loop_ends_the_job_and_its_thread(orders):
     for record in consumed():
         if record.data == b"4":
@@ -217,3 +264,16 @@ async def test_an_error_of_the_body_of_a_stream_is_raised(orders):
 
     with pytest.raises(ZeroDivisionError):
         await body()
+
+
+async def test_consume_gives_its_records_to_async_for_too(orders):
+    assert [record.data async for record in consumed(max_records=3)] == [b"0", b"1", b"2"]
+
+
+async def test_an_async_iteration_over_records_can_be_left_early(orders):
+    async with aclosing(consumed()) as records:
+        async for record in records:
+            assert record.data == b"0"
+            break
+
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []

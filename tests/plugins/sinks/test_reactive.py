@@ -6,11 +6,13 @@ import threading
 import pytest
 
 from recordpublisher import SinkError
-from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.fetcher.sink import Checkpoint, SinkContext
+from recordpublisher.plugins.sinks import reactive
 from recordpublisher.plugins.sinks.reactive import ReactiveSink
 
 from fakes.batches import batch
 
+SHARD = batch(b"").shard
 PATIENCE = 0.05
 """Seconds of real time after which something that did not happen is taken not to happen."""
 
@@ -201,3 +203,114 @@ async def test_a_sink_that_is_not_open_raises():
 async def write_and_flush(sink: ReactiveSink) -> None:
     await sink.write(batch(b"a"))
     await sink.flush()
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError, SystemExit, KeyboardInterrupt])
+async def test_what_an_observer_raises_fails_the_sink_whatever_it_is(opened, raised):
+    sink = await opened()
+
+    def broken(_) -> None:
+        raise raised
+
+    sink.batches.subscribe(broken)
+    with pytest.raises(SinkError, match=f"an observer failed: {raised.__name__}"):
+        await write_and_flush(sink)
+
+
+async def test_close_raises_what_on_completed_raises():
+    sink = ReactiveSink()
+    await sink.open(SinkContext())
+
+    def broken() -> None:
+        raise KeyError("end")
+
+    sink.records.subscribe(lambda _: None, on_completed=broken)
+    with pytest.raises(SinkError, match="KeyError: 'end'"):
+        await sink.close()
+
+
+class Lease:
+    """Whether the job may write; a sink that asks is noticed."""
+
+    def __init__(self) -> None:
+        self.is_given, self.asked = False, asyncio.Event()
+
+    def __call__(self) -> bool:
+        self.asked.set()
+        return self.is_given
+
+
+@pytest.fixture
+async def leased():
+    lease, seen = Lease(), []
+    sink = ReactiveSink(buffer=1)
+    await sink.open(SinkContext(may_write=lease))
+    sink.batches.subscribe(lambda taken: seen.extend(taken.data))
+    yield sink, lease, seen
+    await sink.close()
+
+
+async def test_e4_observers_get_nothing_while_the_job_may_not_write(leased):
+    sink, lease, seen = leased
+    await sink.write(batch(b"a"))
+    lease.asked.clear()
+    await lease.asked.wait()
+    assert seen == []
+    lease.is_given = True
+    await sink.flush()
+    assert seen == [b"a"]
+
+
+async def test_e4_what_is_queued_of_a_revoked_shard_is_dropped(leased):
+    sink, lease, seen = leased
+    await sink.write(batch(b"a"))
+    sink.revoked([SHARD.key])
+    lease.is_given = True
+    await sink.write(batch(b"b"))
+    await sink.flush()
+    assert seen == [b"b"]
+
+
+async def test_e4_no_position_of_a_revoked_shard_is_stored(leased, monkeypatch):
+    monkeypatch.setattr(reactive, "PARTIAL_FLUSH_SECONDS", PATIENCE)
+    sink, _, _ = leased
+    await sink.write(batch(b"a"))
+    of_shard = Checkpoint({"shards": {SHARD.key: {}}}, may_be_partial=True)
+    assert await sink.flush(of_shard) == {"shards": {}}
+    sink.revoked([SHARD.key])
+    await sink.flush()
+    assert await sink.flush(Checkpoint({"shards": {}}, may_be_partial=True)) == {"shards": {}}
+
+
+async def test_e4_writes_do_not_wait_for_a_permission_and_close_drops_what_has_none(leased):
+    sink, _, seen = leased
+    await sink.write(batch(b"a", b"b"))
+    assert not sink.has_room()
+    await sink.close()
+    assert seen == []
+
+
+async def test_a_partial_checkpoint_gets_the_newest_state_that_the_observers_have_finished(opened, monkeypatch):
+    monkeypatch.setattr(reactive, "PARTIAL_FLUSH_SECONDS", PATIENCE)
+    sink, observer = await opened(), SlowObserver()
+    sink.batches.subscribe(observer)
+    first = {"shards": {"s": {"number": 1}}}
+    await sink.flush(Checkpoint(first))
+    await sink.write(batch(b"a"))
+
+    second = {"shards": {"s": {"number": 2}}}
+    assert await sink.flush(Checkpoint(second, may_be_partial=True)) == first
+    assert sink.unfinished().records == sink.unfinished().calls == 1
+    assert sink.unfinished().shards[SHARD.key].records == 1
+    observer.go_on()
+    assert await sink.flush(Checkpoint(second)) == second
+
+
+async def test_the_job_is_asked_to_write_again_when_there_is_room():
+    resumed = asyncio.Event()
+    sink = ReactiveSink(buffer=0)
+    await sink.open(SinkContext(resume_writing=resumed.set))
+    await sink.write(batch(b"a"))
+    await resumed.wait()
+    assert sink.has_room()
+    await sink.close()

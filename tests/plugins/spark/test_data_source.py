@@ -111,7 +111,7 @@ def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_pause(spark, kines
     query.stop()
     assert numbers(spark, tmp_path) == list(range(101))
     batches = [progress["numInputRows"] for progress in query.recentProgress if "addBatch" in progress["durationMs"]]
-    assert all(batches), batches  # no empty one after a burst
+    assert batches.count(0) == 1, batches  # the one that shows the figures
 
 
 def test_available_now_stops_at_the_tip_and_the_next_run_continues_there(spark, kinesis, tmp_path):

@@ -6,6 +6,7 @@ import functools
 
 import pytest
 
+from recordpublisher.plugins.spark.outages import UNANSWERED_MS
 from recordpublisher.plugins.spark.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS, QueryPlanner
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -17,13 +18,13 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 
-from fakes.spark.queries import FAN_OUT, options, two_shards
-from fakes.spark.simulated_kinesis import MemoryClaims, SimulatedKinesis
-from fakes.spark.simulated_query import NoAnswer, SimulatedQuery
+from fakes.spark.queries import FAN_OUT, FROM_LATEST, options, two_shards
+from fakes.spark.simulated_kinesis import ARRIVED, MemoryClaims, SimulatedKinesis
+from fakes.spark.simulated_query import InlineCalls, NoAnswer, SimulatedQuery
 
 REFUSED = TransientError("ListShards", "ConnectionError", "refused")
 STORE_AWAY = StoreUnavailableError("PutObject at s3://b failed")
-MAX_MS = 600_000
+MAX_MS = 900_000
 
 
 @pytest.fixture
@@ -63,6 +64,12 @@ def never_reached() -> ConfigurationError:
     return error
 
 
+def caused_by(cause: Exception) -> TransientError:
+    error = TransientError("ListShards", type(cause).__name__, "no")
+    error.__cause__ = cause
+    return error
+
+
 def away(caplog) -> list[str]:
     return [line for line in caplog.messages if " is away " in line or " is back " in line]
 
@@ -90,7 +97,7 @@ def test_past_the_longest_outage_the_query_fails_and_names_it(job):
     job.store.failure = STORE_AWAY
     let_pass(job, MAX_MS - 20_000)
     with pytest.raises(
-        OutageError, match=r"^the store of claims is away since 2027-.*maxOutage \(600 s\): PutObject at s3"
+        OutageError, match=r"^the store of claims is away since 2027-.*maxOutage \(900 s\): PutObject at s3"
     ):
         let_pass(job, 60_000)
 
@@ -110,6 +117,39 @@ def test_a_query_that_starts_while_kinesis_is_away_begins_later(job, kinesis):
     kinesis.failure = None
     run_on(job)
     assert sorted(job.delivered()) == sorted(job.expected())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_p3_latest_of_a_query_that_starts_while_kinesis_is_away_is_the_time_of_the_start(kinesis, tmp_path, restarts):
+    job = SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path, **FROM_LATEST))
+    kinesis.clock.ms = ARRIVED + 2
+    kinesis.failure = REFUSED
+    let_pass(job, 30_000)
+    if restarts:
+        job.restart()
+    let_pass(job, 30_000)
+    kinesis.failure = None
+    run_on(job)
+    assert sorted(job.delivered()) == [("s/a", "3")]
+    assert job.last.initial_start.timestamp_ms == ARRIVED + 2
+
+
+def test_p3_latest_of_a_query_whose_first_call_has_no_answer_is_the_time_of_that_call(kinesis, tmp_path):
+    job = SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path, **FROM_LATEST))
+    kinesis.clock.ms = ARRIVED + 2
+    job.planner = QueryPlanner(job.planner.planner, NoAnswer(kinesis.clock), kinesis.clock.sleep)
+    job.log.append(job.planner.initial_offset().to_json())
+    assert kinesis.clock.ms > ARRIVED + 2
+    job.restart()
+    run_on(job)
+    assert sorted(job.delivered()) == [("s/a", "3")]
+
+
+def test_s5_a_shard_knows_the_time_that_latest_stands_for(kinesis, tmp_path):
+    """So that records which came later, and pass retention before the first read, are not lost silently."""
+    job = SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path, **FROM_LATEST))
+    began_ms = kinesis.clock.ms
+    assert {entry.state.seen_ms for entry in job.planner.initial_offset().shards.values()} == {began_ms}
 
 
 def test_a_first_plan_that_fails_is_a_batch_without_tasks(job, kinesis):
@@ -136,6 +176,45 @@ def test_an_endpoint_that_is_never_reached_ends_the_query_after_the_longest_outa
     kinesis.failure = never_reached()
     with pytest.raises(OutageError, match=r"Kinesis is away since .*'aws.endpoint' has the value 'http://wrong'"):
         let_pass(job, MAX_MS + 20_000)
+
+
+@pytest.mark.parametrize("cause", [ConnectionRefusedError(111, "refused"), TimeoutError()], ids=repr)
+def test_a_service_that_has_never_answered_ends_a_query_without_a_checkpoint_after_half_a_minute(job, kinesis, cause):
+    kinesis.failure = never_reached()
+    kinesis.failure.__cause__.__cause__ = caused_by(cause)
+    before = kinesis.clock.ms
+    with pytest.raises(OutageError, match=r"Kinesis was not reached since .*: tried \d+ times; .*'http://wrong'"):
+        let_pass(job, 40_000)
+    assert UNANSWERED_MS <= kinesis.clock.ms - before < UNANSWERED_MS + 5_000
+
+
+def test_a_slow_first_call_is_waited_for_since_it_may_have_an_answer_in_the_end(job, kinesis):
+    slow = job.planner.planner
+    job.planner = QueryPlanner(slow, NoAnswer(kinesis.clock), kinesis.clock.sleep)
+    let_pass(job, 2 * UNANSWERED_MS)
+    job.planner = QueryPlanner(slow, InlineCalls(), kinesis.clock.sleep)
+    run_on(job)
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_a_slow_first_call_that_ends_without_an_answer_ends_a_query_without_a_checkpoint(job, kinesis):
+    slow = job.planner.planner
+    job.planner = QueryPlanner(slow, NoAnswer(kinesis.clock), kinesis.clock.sleep)
+    let_pass(job, NO_ANSWER_SECONDS * 1000 + UNANSWERED_MS + 10_000)
+    job.planner = QueryPlanner(slow, InlineCalls(), kinesis.clock.sleep)
+    kinesis.failure = caused_by(TimeoutError())
+    with pytest.raises(OutageError, match="Kinesis was not reached since"):
+        run_on(job)
+
+
+def test_a_query_with_a_checkpoint_waits_for_a_service_that_has_not_answered_since_its_start(job, kinesis):
+    job.batch()
+    job.restart()
+    kinesis.failure = caused_by(ConnectionRefusedError(111, "refused"))
+    let_pass(job, 300_000)
+    kinesis.failure = None
+    run_on(job)
+    assert sorted(job.delivered()) == sorted(job.expected())
 
 
 def test_a_wrong_setting_ends_a_new_query_at_once(job, kinesis):

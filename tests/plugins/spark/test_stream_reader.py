@@ -58,6 +58,17 @@ def test_every_row_once_wherever_the_driver_is_killed(kinesis, limit, tasks, liv
     check_exactly_once(query.delivered(), kinesis)
 
 
+def test_p3_latest_is_the_time_of_the_start_also_if_kinesis_was_away_then(tmp_path):
+    query = LegacyQuery(two_shards(), MemoryClaims(), options(tmp_path, **FROM_LATEST))
+    query.kinesis.clock.ms = ARRIVED + 2
+    query.kinesis.failure = TransientError("ListShards", "ConnectionError", "refused")
+    query.run(1)
+    query.kinesis.clock.ms += 30_000
+    query.kinesis.failure = None
+    query.run(3)
+    assert query.delivered() == [("s/a", "3")]
+
+
 def put_into_open_shards(kinesis) -> None:
     for simulated in kinesis.shards.values():
         if not simulated.closed:

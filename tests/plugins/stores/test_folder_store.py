@@ -31,6 +31,27 @@ async def test_a_name_deleted_right_after_a_failed_rename_is_put(tmp_path, monke
     assert (await store.get("name")).value == b"later"
 
 
+async def test_a_rename_that_a_network_file_system_sends_twice_is_no_conflict_and_leaves_nothing(tmp_path, monkeypatch):
+    rename, sent = Path.rename, []
+
+    def sent_twice(source, target):
+        renamed = rename(source, target)
+        if (source.name.startswith("."), target.name.startswith(".")) not in sent:
+            sent.append((source.name.startswith("."), target.name.startswith(".")))
+            raise FileNotFoundError(errno.ENOENT, "the second request finds nothing", str(source))
+        return renamed
+
+    monkeypatch.setattr(Path, "rename", sent_twice)
+    store = FolderStore(tmp_path)
+
+    version = await store.put_if_absent("name", b"first")
+    assert (await store.get("name")).version == version
+    version = await store.compare_and_set("name", b"second", version)
+    assert (await store.get("name")).version == version
+    await store.delete("name")
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_a_relative_folder_stays_where_it_is_when_the_current_folder_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = FolderStore("state")

@@ -4,8 +4,10 @@ import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.databases.database import Database
+from recordpublisher.plugins.stores import s3_store
 from recordpublisher.plugins.stores.aws_store_service import ConditionFailedError, StoreService
 from recordpublisher.plugins.stores.s3_store import S3Store
+from recordpublisher.publishers.errors import StoreUnavailableError
 
 WRITES = ("PutObject", "UpdateItem")
 
@@ -60,4 +62,24 @@ async def test_s3_a_refused_write_is_retried_when_nothing_has_changed(aws, tmp_p
     refusals += [1]
     await store.compare_and_set("a/1", b"2", version)
     assert (await store.get("a/1")).value == b"2"
+    await store.close()
+
+
+async def test_s3_writes_that_are_refused_as_long_as_nothing_changes_may_be_tried_later(aws, tmp_path, monkeypatch):
+    """A job outlasts it by its retries for stores: nobody else has written."""
+    call = StoreService.call
+
+    async def refuse(self, api, parse, **parameters):
+        if api == "PutObject":
+            raise ConditionFailedError("ConditionalRequestConflict")
+        return await call(self, api, parse, **parameters)
+
+    async def no_pause(attempt):
+        """The real one waits for seconds."""
+
+    monkeypatch.setattr(StoreService, "call", refuse)
+    monkeypatch.setattr(s3_store, "pause", no_pause)
+    store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
+    with pytest.raises(StoreUnavailableError, match="each of 10 attempts met another write"):
+        await store.put_if_absent("a/1", b"1")
     await store.close()

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
+from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.spark.process.python_worker import worker_loop
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
-from recordpublisher.plugins.stores.read_claim_store import BatchId, StoredClaims, run_without_loop
+from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore, StoredClaims, run_without_loop
+
+from fakes.memory_store import MemoryStore
 
 LOCATIONS = {
     "folder": "{folder}/claims",
@@ -105,3 +108,14 @@ def test_a_folder_without_renames_is_a_configuration_error(tmp_path, monkeypatch
     monkeypatch.setattr(Path, "rename", no_rename)
     with pytest.raises(ConfigurationError, match=r"claims cannot be stored there: .*Operation not permitted"):
         read_claim_store_of(str(tmp_path), Properties(), run_without_loop).write_marker("query", "token")
+
+
+def test_a_claim_that_is_not_stored_is_not_returned_as_stored():
+    """The store found another claim, which was deleted before it could be read."""
+
+    class Store(MemoryStore):
+        async def put_if_absent(self, name, value):
+            raise ConflictError(self.place, name, None)
+
+    with pytest.raises(ConflictError, match="nothing is stored there"):
+        ReadClaimStore(Store(), run_without_loop).put_if_absent(BATCH, "g", b"mine")

@@ -8,6 +8,7 @@ import pytest
 from opentelemetry import trace
 
 import recordpublisher as rp
+from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.tracing.payload_context import ContextField, carrier_reader
 from recordpublisher.plugins.tracing.provider import payload_with_context
 
@@ -63,6 +64,19 @@ def test_a_payload_is_put_as_it_is_outside_of_a_trace(spans):
     assert put.split("-")[1:3] == list(ids)
 
 
+def test_a_producer_puts_the_context_of_the_calling_thread(spans, monkeypatch):
+    provider = trace.get_tracer_provider()
+    with serve_in_thread(streams={"orders": 1}) as served:
+        given = {**served.properties(), "flink.tracing.context.field": "traceparent"}
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+        producer = rp.Producer("orders", given)
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)  # as a server sets it after it has forked
+        with producer, trace.get_tracer("shop").start_as_current_span("put") as span:
+            producer.put(b"{}", "k")
+        (record,) = rp.consume("orders", given, start="TRIM_HORIZON", stop_at_tip=True)
+    assert json.loads(record.data)["traceparent"].split("-")[1] == trace.format_trace_id(span.context.trace_id)
+
+
 def test_payloads_are_not_touched_without_a_provider_or_without_a_field(spans, monkeypatch):
     assert payload_with_context(rp.Properties()) is None
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
@@ -87,3 +101,8 @@ def test_what_a_function_returns_that_is_no_mapping_of_texts_ends_no_job_and_is_
 
     assert carrier_reader(rp.Properties({"flink.tracing.context.function": "contexts:of"}))(record(b"x")) is None
     assert "no trace context of record 1 of orders/a: the function returned" in caplog.text
+
+
+def test_a_payload_that_has_the_field_as_null_stays_as_it_is():
+    payload = b'{"traceparent":null,"order":1}'
+    assert ContextField("traceparent").add(payload, "00-1-2-01") == payload

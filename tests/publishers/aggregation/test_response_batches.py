@@ -81,6 +81,19 @@ async def test_p2_a_batch_may_end_with_a_whole_record():
     assert batches[1].data == [b"plain"]
 
 
+async def test_p2_a_batch_that_plain_records_fill_ends_before_a_long_aggregate():
+    large = UserRecord(bytes(MAX_BATCH_BYTES), "1", 1.5, "k")
+    batches = await read(large, long_record("2", STEP + 1))
+    assert [len(batch) for batch in batches] == [1, STEP + 1]
+    assert [batch.read_position for batch in batches] == [SequenceNumber("1"), SequenceNumber("2")]
+
+
+async def test_p6_plain_records_fill_a_batch_as_aggregates_do():
+    large = [UserRecord(bytes(MAX_BATCH_BYTES), str(number), 1.5, "k") for number in (1, 2)]
+    batches = await read(*large, record("3", KEY + PART))
+    assert [len(batch) for batch in batches] == [1, 1, 1]
+
+
 async def test_p2_a_restart_after_any_batch_reads_exactly_the_rest():
     records = long_record("1"), long_record("2", 10)
     batches = await read(*records)

@@ -26,9 +26,9 @@ async def read_numbers(endpoint, stream, publisher, until, between=lambda: None)
     """Read until `until(numbers)` is true; `between` runs once, after the first batch."""
     properties = rp.Properties({**endpoint.properties(), **QUIETLY, **PUBLISHERS[publisher]})
     numbers, is_first = [], True
-    async with asyncio.timeout(60), aclosing(rp.stream([stream], properties)) as batches:
+    async with asyncio.timeout(60), aclosing(rp.stream([stream], properties, publisher=publisher)) as batches:
         async for batch in batches:
-            numbers += [int(value) for value in batch.value_column]
+            numbers += [int(value) for value in batch.values]
             if is_first:
                 between()
                 is_first = False

@@ -113,3 +113,65 @@ async def test_a_listing_that_never_ends_is_an_error():
     service, _ = a_service(describe_stream=[described("a", last="a")] * 3)
     with pytest.raises(TransientError, match="the same page comes again and again"):
         await service.list_shards("orders")
+
+
+class TableWithStreams:
+    """A table whose stream was disabled and enabled again, as another one. The newest is enabled. `gone`: no longer described."""
+
+    def __init__(self):
+        self.arns, self.gone, self.asked = ["arn-1"], set(), []
+
+    async def list_streams(self, **fields):
+        return {"Streams": [{"StreamLabel": f"2026-01-0{n}", "StreamArn": arn} for n, arn in enumerate(self.arns, 1)]}
+
+    async def describe_stream(self, StreamArn, **fields):  # noqa: N803
+        if StreamArn in self.gone:
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "DescribeStream")
+        is_newest = StreamArn == self.arns[-1]
+        described_shard = described(f"shard-of-{StreamArn}", closed=not is_newest)
+        described_shard["StreamDescription"]["StreamStatus"] = "ENABLED" if is_newest else "DISABLED"
+        return described_shard
+
+    async def get_shard_iterator(self, **fields):
+        self.asked.append((fields["StreamArn"], fields["ShardId"]))
+        return {"ShardIterator": "own"}
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_stream_that_was_disabled_and_enabled_again_is_found_and_the_former_is_read_to_its_end(is_gone):
+    table = TableWithStreams()
+    service = DynamoDbStreams(rp.Properties({"aws.region": "us-east-1"}), open_client=lambda: nullcontext(table))
+    await service.list_shards("orders")
+    table.arns.append("arn-2")
+    table.gone = {"arn-1"} if is_gone else set()
+
+    for _ in range(2):
+        listed = await service.list_shards("orders")
+    for shard in listed:
+        await service.get_shard_iterator(shard, rp.StartingPosition.trim_horizon())
+
+    former = [] if is_gone else [("arn-1", "shard-of-arn-1")]
+    assert sorted(table.asked) == [*former, ("arn-2", "shard-of-arn-2")]
+
+
+async def test_a_job_that_is_started_again_still_finds_the_former_stream():
+    """Otherwise its positions there were taken for expired, and changes were lost that the service still has."""
+    table = TableWithStreams()
+    table.arns.append("arn-2")
+    service = DynamoDbStreams(rp.Properties({"aws.region": "us-east-1"}), open_client=lambda: nullcontext(table))
+
+    listed = await service.list_shards("orders")
+    for shard in listed:
+        await service.get_shard_iterator(shard, rp.StartingPosition.trim_horizon())
+
+    assert table.asked == [("arn-1", "shard-of-arn-1"), ("arn-2", "shard-of-arn-2")]
+
+
+async def test_a_table_whose_stream_is_gone_is_not_found():
+    table = TableWithStreams()
+    service = DynamoDbStreams(rp.Properties({"aws.region": "us-east-1"}), open_client=lambda: nullcontext(table))
+    await service.list_shards("orders")
+    table.gone, table.arns = {"arn-1"}, []
+
+    with pytest.raises(rp.StreamNotFoundError):
+        await service.list_shards("orders")

@@ -32,7 +32,7 @@ def test_defaults():
     assert (made.registration, made.consumer_name, made.deregisters) == (RegistrationType.LAZY, "app", True)
     assert (made.subscribe_timeout, made.inactivity_timeout, made.unread_timeout) == (60, 20, 60)
     assert (made.register_timeout, made.deregister_timeout) == (60, 60)
-    assert (made.retries.subscribe.max_retries, made.retries.subscribe.base_ms) == (5, 1_000)
+    assert (made.retries.subscribe.max_outage_ms, made.retries.subscribe.base_ms) == (900_000, 1_000)
 
 
 def test_each_property_is_parsed():

@@ -44,7 +44,7 @@ def test_f3_backoff_grows_with_each_failure_in_a_row():
 def test_f3_an_exhausted_budget_ends_the_run_with_the_last_failure_as_cause():
     last = network("TheLast")
     harness = FanOutHarness(*[network()] * 3, last, **{"flink.shard.subscribetoshard.maxretries": 3})
-    with pytest.raises(RetriesExhaustedError, match="SubscribeToShard of orders/shardId-000000000000: 4 failures") as e:
+    with pytest.raises(RetriesExhaustedError, match=r"SubscribeToShard of orders/shardId-000000000000.* 4 times") as e:
         harness.read_all()
     assert e.value.__cause__ is last
 

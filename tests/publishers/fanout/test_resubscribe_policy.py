@@ -1,5 +1,7 @@
 """ResubscribePolicy: when the next call is made after a failure (F3, F5, F10). test_publisher_errors.py tests the whole publisher."""
 
+import asyncio
+
 import pytest
 
 from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
@@ -40,7 +42,7 @@ def test_backoff_is_capped():
         for _ in range(4):
             policy.on_subscribe_error(network(), ARN)
 
-    assert recovered(fail_four_times)[0] == 2
+    assert recovered(fail_four_times, **{"flink.shard.subscribetoshard.backoff.max": 2_000})[0] == 2
 
 
 def test_throttles_are_also_counted_as_retries():
@@ -73,7 +75,7 @@ def test_progress_resets_the_budget():
         with pytest.raises(RetriesExhaustedError):
             policy.on_subscribe_error(network(), ARN)
 
-    recovered(act)
+    recovered(act, **{"flink.shard.subscribetoshard.maxretries": 5})
 
 
 def test_a_retriable_error_after_back_pressure_is_not_counted():
@@ -148,3 +150,18 @@ def test_f10_what_will_end_the_job_is_a_warning_once_before(call, most, caplog):
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"{most // 2 + 1} times in a row" in warning
     assert f"; {most - most // 2 - 1} more end this one" in warning
+
+
+def test_time_in_which_the_process_was_suspended_uses_no_retries():
+    async def main():
+        config = FanOutConfig.of(Properties(EFO))
+        policy = ResubscribePolicy(SHARD, config, ShardMetrics(), VirtualClock(), lambda: 1.0)
+        policy.on_subscribe_error(network(), ARN)
+        waiting = asyncio.create_task(policy.wait())
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().suspend(3_600)
+        await waiting
+        policy.on_subscribe_error(network(), ARN)
+        return policy.pacing.seconds_to_wait
+
+    assert run_virtual(main()) > 0

@@ -1,7 +1,9 @@
+from urllib.parse import urlsplit
+
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.endpoint import endpoint_of, region_of
+from recordpublisher.publishers.kinesis.endpoint import endpoint_of, region_of, tls_name
 from recordpublisher.publishers.properties.properties import Properties
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -131,3 +133,10 @@ def test_a_missing_profile_is_reported_before_a_missing_region(tmp_path, monkeyp
     two_profiles(tmp_path, monkeypatch)
     with pytest.raises(ConfigurationError, match=PROFILE):
         region_of(Properties({PROFILE: "missing"}))
+
+
+@pytest.mark.parametrize(
+    ("url", "name"), [("https://host.:443/", "host"), ("https://host", "host"), ("https://[::1]", "::1")]
+)
+def test_certificates_name_hosts_without_the_final_dot_of_dns(url, name):
+    assert tls_name(urlsplit(url)) == name

@@ -123,6 +123,13 @@ async def test_f3_a_wrong_length_is_an_error_before_that_many_bytes_are_awaited(
                 await anext(events)
 
 
+async def test_an_error_frame_with_an_unknown_code_is_transient():
+    """The API documents no error frames, and the subscription was accepted: the server has failed, so another one may succeed."""
+    async with subscribed(initial_response(), error("Novelty", "oh")) as events:
+        with pytest.raises(TransientError, match="failed with Novelty: oh"):
+            await anext(events)
+
+
 async def test_f2_a_body_that_ends_inside_a_frame_is_an_error():
     async with subscribed(initial_response(), an_event()[:-7]) as events:
         with pytest.raises(TransientError, match="ended inside a frame"):

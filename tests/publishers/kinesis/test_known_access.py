@@ -127,8 +127,7 @@ def test_a_role_is_assumed_by_the_sdk():
 @pytest.mark.parametrize(
     "variable",
     [
-        "AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_KINESIS",
+        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
         "AWS_USE_FIPS_ENDPOINT",
         "AWS_A_NEW_VARIABLE",
         "HTTPS_PROXY",
@@ -141,11 +140,30 @@ def test_a_variable_that_may_change_where_calls_go_needs_the_sdk(variable, monke
     assert access() is None
 
 
-@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_EC2_METADATA_DISABLED", "NO_PROXY"])
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "AWS_ENDPOINT_URL_DYNAMODB",
+        "AWS_EC2_METADATA_DISABLED",
+        "NO_PROXY",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    ],
+)
 def test_other_variables_do_not(variable, monkeypatch):
     monkeypatch.setenv(variable, "x")
 
     assert access() is not None
+
+
+def test_the_endpoint_of_the_environment_is_known(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
+    assert access().endpoint == "http://localhost:1"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", "http://localhost:2")
+    assert access().endpoint == "http://localhost:2"
+    assert access({**PROPERTIES, "aws.endpoint": "http://localhost:3"}).endpoint == "http://localhost:3"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", "localhost")  # the SDK's error says what is wrong
+    assert access() is None
 
 
 def test_models_of_the_user_are_read_by_the_sdk(aws_files):

@@ -58,7 +58,7 @@ def test_the_environment_names_a_profile(files, monkeypatch):
     [
         "role_arn=x",
         "credential_process=x",
-        "endpoint_url=x",
+        "use_fips_endpoint=true",
         "sso_session=x",
         "ca_bundle=x",
         "s3 =\n  max_queue_size=9",
@@ -79,5 +79,37 @@ def test_a_profile_that_is_missing_is_the_sdks_error(files):
 @pytest.mark.parametrize("text", ["no section", "[default]\nregion=a\nregion=b\n", "[default]\nregion=\udcff\n"])
 def test_a_file_that_cannot_be_read_is_the_sdks_error(tmp_path, text):
     (tmp_path / "config").write_bytes(text.encode(errors="surrogateescape"))
+
+    assert profile() is None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[DEFAULT]\nregion=x\n[default]\nregion=y\n",
+        "[default]\nregion=x\n[profile default]\nregion=y\n",
+        "[profile 'other one']\nregion=x\n",
+        "[profile  x]\nregion=x\n",
+        "[profile x]\noutput =\n  json\n",
+        "[default]\nregion =\n  a=b\n",
+    ],
+)
+def test_a_file_that_the_sdk_may_read_otherwise_decides_nothing(files, config):
+    files(f"[default]\n{KEYS}", config)
+
+    assert profile() is None
+
+
+@pytest.mark.parametrize("name", ["", "default"])
+def test_a_profile_that_is_named_must_be_there(files, monkeypatch, name):
+    monkeypatch.setenv("AWS_PROFILE", name)
+
+    assert profile() is None
+
+
+def test_a_variable_in_a_path_is_the_sdks(files, monkeypatch, tmp_path):
+    files(f"[default]\n{KEYS}")
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "$FOLDER/credentials")
 
     assert profile() is None

@@ -8,7 +8,7 @@ from recordpublisher.publishers.properties.properties import Properties
 def test_c1_the_defaults_are_the_connectors():
     config = PollingConfig.of(Properties({}))
     assert (config.max_records, config.interval_seconds, config.adaptive) == (10_000, 0.2, False)
-    assert (config.get_records.max_retries, config.get_records.base_ms, config.get_records.max_ms) == (3, 300, 1000)
+    assert (config.get_records.base_ms, config.get_records.max_outage_ms) == (300, 900_000)
 
 
 def test_c1_every_value_can_be_set():

@@ -21,3 +21,11 @@ def test_a_name_without_a_colon_is_told_with_what_was_meant(path, meant):
 def test_a_deserializer_with_a_dot_is_a_module_and_a_name():
     with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.*as in shop:Order; valid"):
         build_deserializer(load_registry(), rp.Properties({"flink.deserializer": "shop.Order"}))
+
+
+def test_a_module_that_exits_when_it_is_imported_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "exiting_shop.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    with pytest.raises(rp.ConfigurationError, match=r"sys\.exit\(0\)"):
+        imported("exiting_shop:handle", "flink.sink.map.function", "module:function")

@@ -135,6 +135,14 @@ def test_an_unknown_key_warns_with_the_nearest_known_one(key, nearest):
         Properties({key: "x"}).check()
 
 
+@pytest.mark.parametrize("prefix", ["", "flink.sink."])
+def test_a_suggestion_is_a_key_of_the_same_plugin(monkeypatch, prefix):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    text(f"{prefix}line-log.file", "The file.")
+    with pytest.warns(UnknownPropertyWarning, match=f"did you mean '{prefix}line-log.file'"):
+        Properties({"flink.sink.line-log.folder": "x"}).check()
+
+
 def test_an_unknown_key_without_a_similar_one_causes_a_warning():
     with pytest.warns(UnknownPropertyWarning, match="unknown property 'xyzzy' is ignored$"):
         Properties({"xyzzy": "x"}).check()

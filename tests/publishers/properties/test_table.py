@@ -86,7 +86,8 @@ def test_a_default_is_a_valid_value(declared):
 @ids
 def test_a_declaration_is_complete(declared):
     of_the_kpl = declared.group == "Kinesis sink" and re.fullmatch(r"([A-Z][a-z]+)+", declared.key)
-    assert of_the_kpl or re.fullmatch(r"(flink|aws)\.[a-z.-]+[a-z]", declared.key)
+    words = "a key has lower-case letters, dots and hyphens, no underscore (CONTRIBUTING.md)"
+    assert of_the_kpl or re.fullmatch(r"(flink|aws)\.[a-z.-]+[a-z]", declared.key), words
     assert declared.sentence.endswith(".")
     assert declared.valid
     assert declared.group

@@ -33,6 +33,7 @@ async def main() -> None:
 
     sink = rp.MapSink(handle, ordering="NONE", concurrency=8)
     async with rp.DataFetcher("orders", PROPERTIES, sink=sink, handle_signals=True) as fetcher:
+        os.close(os.open(f"{FILE}-{os.getpid()}", os.O_CREAT))  # from now on SIGTERM is handled
         await fetcher.run()
         shards = fetcher.metrics()["shards"].values()
         names = ("duplicates", "failedAcknowledgements", "unacknowledged")

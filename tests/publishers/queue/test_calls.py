@@ -68,7 +68,7 @@ async def test_both_transports_make_the_calls(http_client):
 
 async def test_through_a_proxy_every_call_is_made(monkeypatch):
     """The endpoint is also the proxy: it answers requests for any host."""
-    with serve_in_thread() as served:
+    with serve_in_thread(allow_remote=True) as served:
         monkeypatch.setenv("HTTP_PROXY", served.url)
         properties = rp.Properties({**served.properties(), "aws.endpoint": "http://kinesis.invalid"})
         async with QueueClient(properties) as client:

@@ -60,28 +60,19 @@ def test_commands_about_positions_are_refused(results):
     assert "this command needs positions, and a queue has none" in results["positions"].stderr
 
 
-def test_a_described_stream_says_how_many_queues_and_channels_it_has():
+def test_a_described_stream_says_how_many_queues_it_has():
     async def find():
         queue = LocalQueue()
         await queue.open()
         await queue.call("CreateQueue", QueueName="work", StreamConfigurationList=[{"StreamARN": ARN}])
-        bucket = {"BucketARN": "arn:aws:s3:::backup", "ExpectedBucketOwner": "123456789012", "CompressionType": "NONE"}
-        await queue.call(
-            "CreateChannel",
-            ChannelName="backup",
-            ServiceExecutionRoleARN="arn:aws:iam::123456789012:role/delivery",
-            StreamConfigurationList=[{"StreamARN": ARN, "RecordConfiguration": {"RecordFormatType": "JSON"}}],
-            S3DestinationConfiguration={"StorageConfiguration": bucket},
-        )
         transport = MemoryTransport(queue.account)
         async with ManagementClient(rp.Properties({"aws.region": "us-east-1"}), transport=transport) as client:
             return await client.describe("orders")
 
     described = run_virtual(find())
-    assert (described.queues, described.channels) == (1, 1)
+    assert described.queues == 1
     lines = [line.split() for line in as_text(described).splitlines()]
     assert ["queues", "1"] in lines
-    assert ["channels", "1"] in lines
 
 
 def test_tail_takes_nothing_from_a_queue(results):

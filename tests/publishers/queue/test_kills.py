@@ -27,6 +27,7 @@ class Workers:
     """Owns two processes of one job."""
 
     def __init__(self, url, file):
+        self._file = file
         self._arguments = [sys.executable, str(Path(__file__).with_name("queue_worker.py")), url, str(file)]
         self.processes = [self._start(), self._start()]
 
@@ -41,6 +42,8 @@ class Workers:
     def stop(self):
         """What each counted."""
         for process in self.processes:
+            # A signal that comes before the process handles it ends it without a word.
+            wait_until(lambda process=process: Path(f"{self._file}-{process.pid}").exists())
             process.send_signal(signal.SIGTERM)
         return [json.loads(process.communicate(timeout=60)[0]) for process in self.processes]
 

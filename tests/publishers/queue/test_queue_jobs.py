@@ -105,6 +105,30 @@ async def test_failures_of_single_handles_are_tried_again(queue):
 
 
 @job
+async def test_records_that_were_handled_in_an_outage_of_acknowledgements_are_acknowledged_when_they_come_again(queue):
+    queue.put(*PAYLOADS[:40])
+    handled = []
+
+    async def handler(record):
+        handled.append(record.data)
+
+    with queue.job(rp.MapSink(handler, ordering="NONE", clock=VirtualClock())) as fetcher:
+        async with fetcher:
+            await queue.arn()
+            queue.account.faults.start_random("error@AcknowledgeQueueRecords", seed=1)
+            running = asyncio.create_task(fetcher.run())
+            await asyncio.sleep(15)
+            queue.account.faults.stop_random()
+            await asyncio.sleep(200)
+            fetcher.stop()
+            await running
+
+    assert sorted(handled) == sorted(PAYLOADS[:40])
+    assert await queue.receive() == []
+    assert await queue.receive("DeadLetter") == []
+
+
+@job
 async def test_nothing_is_lost_under_faults_of_every_call(queue):
     queue.put(*PAYLOADS)
     kinds = ("throttle", "error", "reset", "late", "lost", "page", "partial", "redeliver")

@@ -32,7 +32,7 @@ def batches(draw):
         (Shard("s", "child"),),
         raw_count=len(sizes),
         raw_bytes=draw(st.integers(0, 10_000)),
-        values=list(range(len(records))),
+        decoded=list(range(len(records))),
         event_times=list(range(len(records))),
         watermarks=list(range(len(records))),
     )
@@ -133,7 +133,7 @@ def test_new_columns_do_not_change_the_original_batch():
     stamped = batch.with_columns(values=["a", "b", "c"]).with_columns(event_times=[7, 8, 9])
 
     assert (stamped.values, stamped.event_times) == (["a", "b", "c"], [7, 8, 9])
-    assert (batch.values, batch.event_times) == (None, None)
+    assert (batch.decoded, batch.event_times) == (None, None)
 
 
 def test_a_record_is_an_immutable_value():
@@ -191,3 +191,19 @@ def test_each_poisoned_record_is_in_the_slice_of_its_index(batch, cuts, places):
 def test_an_impossible_time_of_arrival_can_be_printed(millis, shown):
     batch = RecordBatch(Shard("s", "a"), [UserRecord(b"", "1", millis / 1000)])
     assert [f"{record.approximate_arrival_timestamp:%Y-%m-%d}".zfill(10) for record in batch] == [shown]
+
+
+def test_a_slice_before_a_dead_letter_of_its_aggregate_ends_inside_the_aggregate():  # P2
+    parts = [UserRecord(b"x", "7", 1.5, sub_sequence_number=sub) for sub in range(2)]
+    records = [parts[0], UserRecord(b"x", "8", 2.5)]
+    batch = RecordBatch(Shard("s", "a"), records, 0, SequenceNumber("8"), poisoned=(PoisonedRecord(1, parts[1], "no"),))
+
+    assert batch.slice(0, 1).read_position == SequenceNumber("7", 0)
+    assert batch.slice(1, 2).poisoned == (PoisonedRecord(0, parts[1], "no"),)
+
+
+def test_a_batch_shows_its_first_values():
+    batch = a_plain_batch().with_columns(values=["a", "b", "x" * 1000])
+
+    assert repr(batch).startswith(f"<RecordBatch of {batch.shard.key}, 3 records: 'a', 'b', 'xxxx")
+    assert len(repr(batch)) < 200

@@ -1,4 +1,4 @@
-"""A conversation that calls every operation of the API, with whatever client: `call("CreateStream", StreamName=...)` returns the response.
+"""A conversation that calls every operation of the endpoint, with whatever client: `call("CreateStream", StreamName=...)` answers.
 
 As a program, in an environment with today's boto3: `python tests/servers/sdk/every_operation.py URL`.
 """
@@ -9,19 +9,17 @@ from typing import Any
 
 Call = Callable[..., dict[str, Any]]
 NAME = "everything"
-BUCKET = {"BucketARN": "arn:aws:s3:::backup", "ExpectedBucketOwner": "123456789012"}
 ON_DEMAND = {"StreamMode": "ON_DEMAND"}
 
 
 def converse(call: Call) -> None:
-    """Call each operation once at least, on streams that are made and deleted here. Delays of consumers and queues must be 0."""
+    """Call each of them once at least, on streams that are made and deleted here. Delays of consumers and queues must be 0."""
     provisioned(call)
     call("CreateStream", StreamName=NAME, ShardCount=1, StreamModeDetails=ON_DEMAND, Tags={"team": "a"})
     arn = call("DescribeStream", StreamName=NAME)["StreamDescription"]["StreamARN"]
     settings(call, arn)
     consumer(call, arn)
     queue(call, arn)
-    channel(call, arn)
     call("DeleteStream", StreamARN=arn)
 
 
@@ -48,9 +46,6 @@ def provisioned(call: Call) -> None:
 
 def settings(call: Call, arn: str) -> None:
     assert call("DescribeLimits")["OnDemandStreamCount"] == 1
-    commitment = call("UpdateAccountSettings", MinimumThroughputBillingCommitment={"Status": "ENABLED"})
-    assert call("DescribeAccountSettings") == commitment
-    call("UpdateStreamWarmThroughput", StreamARN=arn, WarmThroughputMiBps=10)
     call("UpdateStreamRecordDistributionStrategy", StreamARN=arn, RecordDistributionStrategy="AUTO")
     call("StartStreamEncryption", StreamARN=arn, EncryptionType="KMS", KeyId="alias/aws/kinesis")
     call("StopStreamEncryption", StreamARN=arn, EncryptionType="KMS", KeyId="alias/aws/kinesis")
@@ -105,21 +100,6 @@ def queue(call: Call, arn: str) -> None:
     call("PutRecord", StreamARN=arn, Data=b"three", PartitionKey="k")
     settle("AcknowledgeQueueRecords", handles("ReceiveQueueRecords"))
     call("DeleteQueue", **of)
-
-
-def channel(call: Call, arn: str) -> None:
-    made = call(
-        "CreateChannel",
-        ChannelName="backup",
-        ServiceExecutionRoleARN="arn:aws:iam::123456789012:role/delivery",
-        StreamConfigurationList=[{"StreamARN": arn, "RecordConfiguration": {"RecordFormatType": "JSON"}}],
-        S3DestinationConfiguration={"StorageConfiguration": {**BUCKET, "CompressionType": "GZIP"}},
-    )["ChannelDescription"]
-    of = {"ChannelARN": made["ChannelARN"]}
-    assert call("DescribeChannel", **of)["ChannelDescription"] == made
-    assert call("ListChannels")["ChannelSummaries"][0]["ChannelName"] == "backup"
-    call("UpdateChannel", S3DestinationConfiguration={"DataFreshnessInSeconds": 60}, **of)
-    call("DeleteChannel", **of)
 
 
 def main(url: str) -> None:

@@ -10,6 +10,11 @@ from typing import Any
 
 FILE = Path(__file__).with_name("service_model.json")
 KEPT = ("type", "required", "members", "member", "key", "value", "min", "max", "pattern", "enum")
+NOT_SERVED = {
+    "CreateChannel", "DescribeChannel", "ListChannels", "UpdateChannel", "DeleteChannel", "UpdateStreamWarmThroughput",
+    "DescribeAccountSettings", "UpdateAccountSettings",
+}  # fmt: skip
+"""Operations that would have no effect in the endpoint, and that no tool of those that run against it calls."""
 Model = dict[str, Any]
 
 
@@ -17,6 +22,11 @@ def stored_model() -> Model:
     """The model that the endpoint was made from: `botocore`, `operations` by name, `shapes` without their documentation."""
     model: Model = json.loads(FILE.read_text())
     return model
+
+
+def served_operations() -> Model:
+    """The operations of that model which the endpoint has."""
+    return {name: each for name, each in stored_model()["operations"].items() if name not in NOT_SERVED}
 
 
 def installed_model() -> Model:

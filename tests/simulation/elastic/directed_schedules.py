@@ -6,10 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from recordpublisher.fetcher.leases.documents.group_store import WORKERS
+
 from .calm_schedule import calm, event
 from .group_schedule import GroupSchedule, random_schedule
 from .shared_store import MAX_LAG_SECONDS, Faults
 from .trapped_schedules import TRAPPED
+from .traps import Trap
 
 
 def cut_off(seed: int) -> GroupSchedule:
@@ -114,11 +117,70 @@ def reshards(seed: int) -> GroupSchedule:
     return replace(schedule, faults=Faults(0.03, 0.0, 1.0, 3.0, 3.0), timeout=5.0, lookahead=60)
 
 
+def restart_past_retention(seed: int) -> GroupSchedule:
+    """All workers are killed while shards are split and merged, and come back when every closed shard has expired (S2, S5)."""
+    draw = random.Random(seed)
+    events = [event("reshard", at, 0, draw.random()) for at in range(5, 60, 9)]
+    later = [
+        event("crash-all", 60),
+        event("expire", 110),
+        event("join", 111),
+        event("join", 113),
+        event("reshard", 130),
+    ]
+    schedule = calm(seed, *events, *later, records=draw.choice([12, 60]), roots=3)
+    return replace(schedule, disturbed_seconds=160.0, is_transactional=draw.random() < 0.5)
+
+
+def listed_past_retention(seed: int) -> GroupSchedule:
+    """The same, where the ends of shards name no children, and listings lack the newest shards (S3, S5)."""
+    return replace(restart_past_retention(seed), names_children=False)
+
+
+def latest_past_retention(seed: int) -> GroupSchedule:
+    """A group that began at LATEST is killed within two seconds, and comes back when records have expired (P3, S5)."""
+    draw = random.Random(seed)
+    killed = draw.uniform(0.2, 2.0)
+    events = [event("crash-all", killed), event("expire", 40), event("join", 41), event("reshard", 70)]
+    return replace(calm(seed, *events, records=12, roots=4), is_latest=True, is_transactional=draw.random() < 0.5)
+
+
+def idle_worker_out_of_reach(seed: int) -> GroupSchedule:
+    """A worker says that it will leave, loses the store while all its shards are idle, and one of them is split (E8, W13)."""
+    events = [event("leave", 60), event("split", 60.5), event("split", 61, choice=0.5)]
+    schedule = calm(2 * seed + 1, *events, workers=2, roots=4, records=36)  # with an even seed it does not say so
+    return replace(schedule, traps=(Trap("w0", WORKERS, "cut-off", 60, 19.0),))
+
+
+def listed_source(seed: int) -> GroupSchedule:
+    """The ends of shards name no children, and listings lack a generation for seconds (S3, E7)."""
+    return replace(reshards(seed), names_children=False, has_old_listings=True, lookahead=None)
+
+
+def old_listings(seed: int) -> GroupSchedule:
+    """Listings lack a generation for seconds (S2)."""
+    return replace(reshards(seed), has_old_listings=True)
+
+
+def stream_is_made_again(seed: int) -> GroupSchedule:
+    """The stream is deleted, and made again with shards of the same ids, while workers come and go (S8, E12)."""
+    draw = random.Random(seed)
+    deleted = draw.uniform(30, 60)
+    made_again = deleted + draw.choice([12, 30, 60])
+    before = [event("reshard", at, 0, draw.random()) for at in range(5, 30, draw.choice([7, 12]))]
+    moves = [event(draw.choice(["join", "leave"]), draw.uniform(20, 130), 0, draw.random()) for _ in range(5)]
+    events = [event("join", 1), *before, *moves, event("delete", deleted), event("make-again", made_again)]
+    later = [event("reshard", made_again + draw.uniform(10, 30), 0, draw.random())]
+    schedule = replace(calm(seed, *events, *later, records=draw.choice([12, 60]), roots=3), disturbed_seconds=170.0)
+    return replace(schedule, names_children=draw.random() < 0.5)
+
+
 DIRECTED: dict[str, Callable[[int], GroupSchedule]] = TRAPPED | {
     each.__name__: each
     for each in (
         cut_off, cut_off_for_a_lease, sleep_and_wake_offline, pause_and_resume_offline, suspended_for_long, late_answers,
         killed_with_calls_under_way, alone, killed_while_committing, suspended_while_committing, deleted_while_suspended,
-        commits_at_random, handovers, old_reads, rolling_restarts, reshards,
+        commits_at_random, handovers, old_reads, rolling_restarts, reshards, restart_past_retention, listed_source,
+        latest_past_retention, listed_past_retention, idle_worker_out_of_reach, old_listings, stream_is_made_again,
     )
 }  # fmt: skip

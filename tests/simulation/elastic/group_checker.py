@@ -15,7 +15,7 @@ from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.planning.shard_loads import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO
 
-from ..simulator import Simulator
+from ..simulator import Clock, Simulator
 from .rule_violation import RuleViolationError, expect
 from .shared_store import SharedStore
 from .simulated_shards import SimulatedShards
@@ -46,7 +46,9 @@ class GroupChecker:
         shards: SimulatedShards,
         allows_repeats: bool,
         database: SinkDatabase | None,
+        is_latest: bool = False,
     ) -> None:
+        """`is_latest`: the group begins at LATEST."""
         self._simulator = simulator
         self._store = store
         self._shards = shards
@@ -62,10 +64,21 @@ class GroupChecker:
         self.takes: dict[str, list[tuple[float, str, int]]] = defaultdict(list)
         """When each shard was taken, by whom, in which epoch."""
         self._epoch_written: Counter[str] = Counter()
+        self._idle_until: dict[str, float] = {}
+        """Until when the stored heartbeat of a shard's owner called the shard idle."""
         self._beat_at: dict[str, float] = {}
         self._sealed_at: dict[str, float] = {}
         self._left_behind: set[str] = set()
         """Shards that the watermark could not wait for. They are late until they have caught up, whoever reads them."""
+        self._ended_without_children: set[str] = set()
+        """Shards of which not all children were known when they ended: the watermark could not wait for those."""
+        self._of_former: set[str] = set()
+        """The leases of a stream that was deleted: what they hold says nothing of the shards that have these keys now."""
+        self._is_latest = is_latest
+        self._expired_ms = 0
+        """When records were past retention, last."""
+        self._seen: set[str] = set()
+        """The shards of which the group knew something then, so that it knows that records are lost."""
         self._database = database
         store.on_write = self._on_write
         if database is not None:
@@ -74,6 +87,37 @@ class GroupChecker:
     def epoch_of(self, worker: str, shard: str) -> int:
         """The epoch of the worker's last take of the shard."""
         return max(epoch for _, owner, epoch in self.takes[shard] if owner == worker)
+
+    def on_stream_deleted(self) -> None:
+        """The stream was deleted: its shards are nobody's, whatever was read of them."""
+        self._of_former = set(self.table.leases)
+        for counted in (self.committed, self.written, self._read):
+            counted.clear()
+        self._left_behind.clear()
+        self._ended_without_children.clear()
+
+    def on_expired(self) -> None:
+        """Records are past retention."""
+        self._expired_ms = Clock(self._simulator).now_ms()
+        self._seen = set()
+        ended = {key for key, lease in self.table.leases.items() if lease.ended}
+        for key, shard in self._shards.by_key.items():  # parents before children
+            is_first = self._is_latest and key in self._shards.roots
+            # Without a lease of its own the gap is that of the ancestor which has one and had not ended: it has expired, too.
+            known = set(shard.parents) if key in self.table.leases else ended.intersection(shard.parents)
+            if is_first or self.committed[key] or known & self._seen:
+                self._seen.add(key)
+
+    def on_begin_past_retention(self, shard: str, oldest: int, seen_ms: int | None) -> None:
+        """A reader begins at the oldest record that is left. It knows whether others are lost from when the shard was seen (S5)."""
+        is_told = seen_ms is not None and seen_ms < self._expired_ms
+        expect(
+            is_told or shard not in self._seen, "S5", f"records of {shard} before {oldest} are lost silently: {seen_ms}"
+        )
+        self.counts["gaps"] += is_told
+        self.written[shard] = max(self.written[shard], oldest)
+        if self._database is not None:
+            self._database.rows[shard] = max(self._database.rows[shard], oldest)
 
     # --- the store ---------------------------------------------------------------------------------------------------------------
 
@@ -89,7 +133,12 @@ class GroupChecker:
     def _on_table(self, table: LeaseTable) -> None:
         before, self.table = self.table, table
         expect(table.version == before.version + 1, "E1", f"version {table.version} follows {before.version}")
+        self._of_former &= table.leases.keys()
         for shard, lease in table.leases.items():
+            if shard in self._of_former:
+                if lease.owner is not None and lease != before.leases[shard]:
+                    self.takes[shard].append((self._simulator.now, lease.owner, lease.epoch))
+                continue
             old = before.leases.get(shard)
             if lease != old and (lease.owner is not None or lease.ended) and self._did_not_count(shard):
                 self._left_behind.add(shard)
@@ -98,6 +147,8 @@ class GroupChecker:
                 self.takes[shard].append((self._simulator.now, lease.owner, lease.epoch))
                 self.counts["takes"] += 1
             if lease.ended and (old is None or not old.ended):
+                if set(lease.children) != self._shards.by_key[shard].children.keys():
+                    self._ended_without_children.add(shard)
                 expect(
                     self.committed[shard] == self._shards.by_key[shard].records,
                     "E7",
@@ -115,6 +166,7 @@ class GroupChecker:
             return
         record = _record(after)
         if before is not None:
+            self._idle_until |= dict.fromkeys(self._reported_idle(_record(before)), self._simulator.now)
             self._check_seal(_record(before), record)
             known, now = (
                 -1 if each.group_watermark is None else each.group_watermark for each in (_record(before), record)
@@ -122,8 +174,36 @@ class GroupChecker:
             expect(known <= now, "E8", f"the watermark of {record.worker} falls from {known} to {now}")
         self._beat_at[record.worker] = self._simulator.now
         self.counts["sealed"] += record.is_sealed
-        self.group_watermark = max(self.group_watermark, record.group_watermark or -1)
+        self._on_group_watermark(record.group_watermark or -1)
         self._check_positions({record.worker})
+
+    def _on_group_watermark(self, value: int) -> None:
+        """It does not wait for children of a shard whose owner's last heartbeat called it idle: no later one could say more (E8, W13)."""
+        if value <= self.group_watermark:
+            return
+        self.group_watermark = value
+        since = self._simulator.now - DURATION  # the look that raised it may be as old as that
+        idle = {shard for shard, until in self._idle_until.items() if until > since}
+        for owner in self.table.owners:
+            stored = self._store.values.get(f"{WORKERS}{owner}")
+            idle |= set() if stored is None else self._reported_idle(_record(stored.value))
+        for shard in idle & self._shards.by_key.keys():
+            children = self._shards.by_key[shard].children
+            if behind := {child for child in children if self._shards.by_key[child].first_ms < value}:
+                self._left_behind |= {shard, *behind}
+
+    def _reported_idle(self, record: WorkerRecord) -> set[str]:
+        """The worker's shards that were read as far as they go, and that its heartbeat does not count."""
+        owned = {shard for shard, lease in self.table.leases.items() if lease.owner == record.worker} - self._of_former
+        return {shard for shard in owned & self._shards.by_key.keys() if self._is_idle_in(record, shard)}
+
+    def _is_idle_in(self, record: WorkerRecord, shard: str) -> bool:
+        described = self._shards.by_key[shard]
+        if self._read[shard] < described.records:
+            return False
+        if record.watermark is None:
+            return not record.is_active
+        return record.watermark > described.watermark(described.records)
 
     def _check_seal(self, before: WorkerRecord, record: WorkerRecord) -> None:
         """Nobody but the worker itself seals one whose heartbeat has not stood for the lease duration."""
@@ -177,7 +257,7 @@ class GroupChecker:
         positions = self._positions(worker)
         for shard, lease in self.table.leases.items():
             stored = positions.get(PositionKey(shard, lease.epoch)) if lease.owner == worker else None
-            if stored is not None:
+            if stored is not None and shard not in self._of_former:
                 position = position_of(stored)
                 expect(
                     position >= self.committed[shard],
@@ -209,23 +289,20 @@ class GroupChecker:
         for a parent."""
         former = self.takes[shard][-1][1] if self.takes[shard] else ""
         was_unread_for_long = self._simulator.now - self._sealed_at.get(former, math.inf) > TRACKER_TIMEOUT
-        of_parents = any(parent in self._left_behind for parent in self._shards.by_key[shard].parents)
+        expired = {key for key, each in self._shards.by_key.items() if each.is_expired}  # nobody may have known of them
+        left_behind = self._left_behind | self._ended_without_children | expired
+        of_parents = any(parent in left_behind for parent in self._shards.by_key[shard].parents)
         return was_unread_for_long or of_parents or self._was_idle_when_sealed(shard, former)
 
     def _was_idle_when_sealed(self, shard: str, former: str) -> bool:
         """Whether its stored position says so, or the last heartbeat. Nobody learns from them that it was resharded since."""
-        described, sealed = self._shards.by_key[shard], self._store.values.get(f"{WORKERS}{former}")
+        sealed = self._store.values.get(f"{WORKERS}{former}")
         if sealed is None or former not in self._sealed_at:
             return False
         stored = self._positions(former).get(PositionKey(shard, self.epoch_of(former, shard)))
         if stored is not None and stored.is_idle:
             return True
-        if self._read[shard] < described.records:
-            return False
-        record = _record(sealed.value)
-        if record.watermark is None:
-            return not record.is_active
-        return record.watermark > described.watermark(described.records)
+        return self._is_idle_in(_record(sealed.value), shard)
 
     def _on_visible(self, worker: str, shard: str, position: int, count: int, epoch: int, was_suspended: bool) -> None:
         for parent in self._shards.by_key[shard].parents:
@@ -249,6 +326,8 @@ class GroupChecker:
 
     def what_is_missing(self, live: set[str]) -> str:
         """Empty when everything was read, the shards are shared by load, and nothing is left of sealed workers."""
+        if self._of_former:
+            return f"the table has leases of the former stream: {self._of_former}"
         for key, shard in self._shards.by_key.items():
             if self.committed[key] != shard.records:
                 return f"{key}: {self.committed[key]} of {shard.records} are committed; {self.table.leases.get(key)}; live {live}"

@@ -27,7 +27,7 @@ TRAPS = ["suspend", "late request", "late answer", "lost answer", "kill", "cut-o
 
 @dataclass(frozen=True)
 class GroupEvent:
-    """`kind` is one of KINDS; `choice` decides which process it happens to."""
+    """`kind` is one of KINDS, or of those that only directed schedules have; `choice` decides which process or shard it happens to."""
 
     at: float
     kind: str
@@ -65,6 +65,12 @@ class GroupSchedule:
     """How many workers are sealed before the disturbances end."""
     quiet: tuple[float, float] | None = None
     """Between these times no shard moves."""
+    names_children: bool = True
+    """Whether the end of a shard names its children; else they are only listed."""
+    is_latest: bool = False
+    """Whether the group begins at LATEST: each process that starts pins its own time for it."""
+    has_old_listings: bool = False
+    """Whether listings lack one generation of shards for seconds."""
 
 
 def random_schedule(seed: int) -> GroupSchedule:
@@ -100,6 +106,8 @@ def random_schedule(seed: int) -> GroupSchedule:
         events=tuple(events),
         traps=() if is_graceful else _traps(random.Random(f"{seed} traps"), end),
         traffic_changes=_times(random.Random(f"{seed} traffic"), end, 30.0),
+        names_children=random.Random(f"{seed} children").random() < 0.7,
+        has_old_listings=random.Random(f"{seed} listings").random() < 0.4,
     )
 
 

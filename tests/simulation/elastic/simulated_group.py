@@ -37,7 +37,7 @@ class SimulatedGroup:
         )
         self._database = SinkDatabase(self._simulator, self._shards) if schedule.is_transactional else None
         self.checker = GroupChecker(
-            self._simulator, self._store, self._shards, not schedule.is_graceful, self._database
+            self._simulator, self._store, self._shards, not schedule.is_graceful, self._database, schedule.is_latest
         )
         self._processes: list[SimulatedProcess] = []
 
@@ -109,8 +109,13 @@ class SimulatedGroup:
         to_group: dict[str, Callable[[], object]] = {
             "join": lambda: self._join() if len(live) < MAX_PROCESSES else None,
             "reshard": self._shards.reshard,
+            "split": lambda: self._shards.split(event.choice),
             "cut-off-all": lambda: [each.cut_off(event.seconds) for each in live],
             "leave-all": lambda: [each.leave() for each in live],
+            "crash-all": lambda: [each.process.kill() for each in live],
+            "delete": lambda: (self._shards.delete(), self.checker.on_stream_deleted()),
+            "make-again": self._shards.make_again,
+            "expire": lambda: (self._shards.expire(self.checker.committed), self.checker.on_expired()),
             "pause": lambda: None,
         }
         to_one: dict[str, Callable[[SimulatedProcess], object]] = {

@@ -25,7 +25,7 @@ from .group_checker import GroupChecker
 from .group_schedule import GroupSchedule
 from .shared_store import SharedStore, StoreClient
 from .simulated_readers import SimulatedReaders
-from .simulated_shards import SimulatedShards
+from .simulated_shards import STREAM, SimulatedShards
 from .sink_database import BetweenWrites, SimulatedSink, SinkDatabase
 from .traps import Trap, Traps
 
@@ -117,8 +117,17 @@ class SimulatedProcess:
             self._random.choice([3, 15, 30, 90]) * self._random.random()
         )
         self.client.traps, self.client.on_trap = Traps(schedule.traps, name), self._apply_trap
+        self._not_found: set[str] = set()
         self._listing = ShardListing(
-            self._list_shards, MissingShards(self._exists), StartingPosition.trim_horizon(), self.clock, LISTING_SECONDS
+            self._list_shards,
+            MissingShards(self._exists),
+            StartingPosition.at_timestamp(self.clock.now_ms())
+            if schedule.is_latest
+            else StartingPosition.trim_horizon(),
+            self.clock,
+            LISTING_SECONDS,
+            is_latest=schedule.is_latest,
+            not_found=self._not_found,
         )
         self._sink_lives = (
             None
@@ -187,6 +196,7 @@ class SimulatedProcess:
                 self._random,
                 self._schedule.flush_seconds,
                 self._sink_lives,
+                names_children=self._schedule.names_children,
             )
             group = SuspendableGroupStore(self.client, self._schedule.timeout)
             positions = None
@@ -210,6 +220,7 @@ class SimulatedProcess:
                 positions=positions,
                 jitter=self._random,
             )
+            readers.on_deleted = lambda: self._listing.deleted.add(STREAM)
             readers.may_write = lambda worker=self.worker: worker.permission.is_given
             readers.emit_limit = lambda worker=self.worker: emit_limit(worker.group_watermark, self._schedule.lookahead)
             if self.clock.kind == "paused":  # a clock that counts suspensions needs no detector
@@ -239,10 +250,24 @@ class SimulatedProcess:
             for task in (running, *others):
                 if task.done():
                     task.result()
+        except BaseException:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            worker.end()  # as WorkerLives: at once, while a checkpoint may be in progress
+            raise
         finally:
-            for task in (running, *others):
+            for task in others:
                 task.cancel()
-            await asyncio.gather(running, *others, return_exceptions=True)
+            await asyncio.gather(*others, return_exceptions=True)
+
+    async def _checkpoint(self, worker: Worker) -> None:
+        """As WorkerLives does. Nothing cuts it off but the end of its process: not even the end of its life."""
+        try:
+            await worker.checkpoint()
+        except FencedError:
+            self._checker.counts["fenced checkpoints"] += 1
+            await worker.seal()
+            raise
 
     async def _take_checkpoints(self, worker: Worker, readers: SimulatedReaders) -> None:
         while True:
@@ -253,16 +278,25 @@ class SimulatedProcess:
                 pass
             readers.request_checkpoint.clear()
             try:
-                await worker.checkpoint()
+                checkpoint = asyncio.ensure_future(self._checkpoint(worker))
+                checkpoint.add_done_callback(lambda task: task.cancelled() or task.exception())
+                await asyncio.shield(checkpoint)
             except StoreUnavailableError:
                 self._checker.counts["checkpoints failed"] += 1
             await asyncio.sleep(0.1)
 
     async def _exists(self, shard: Shard) -> bool:
-        return shard.key in self._shards.by_key
+        return shard.key in self._shards.by_key and not self._shards.by_key[shard.key].is_expired
 
     async def _list_shards(self) -> list[Shard]:
-        """ListShards is eventually consistent: the newest shards may be missing."""
+        """ListShards is eventually consistent: the newest shards may be missing, or a generation."""
         await asyncio.sleep(self._random.uniform(0, 0.2))
+        self._not_found.clear()
+        if not self._shards.by_key:
+            self._not_found.add(STREAM)
         shards = [each.as_listed() for each in self._shards.by_key.values()]
-        return shards[: max(len(self._shards.roots), len(shards) - self._random.choice([0, 0, 1, 3]))]
+        surely = max(len(self._shards.roots), self._shards.long_listed)
+        shards = shards[: max(surely, len(shards) - self._random.choice([0, 0, 1, 3]))]
+        is_old = self._schedule.has_old_listings and self._simulator.now < self._schedule.disturbed_seconds
+        lacking = self._shards.lacking(self._simulator.now) if is_old else set()
+        return [each for each in shards if each.key not in lacking and not self._shards.by_key[each.key].is_expired]

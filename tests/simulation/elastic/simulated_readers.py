@@ -15,12 +15,12 @@ from recordpublisher.fetcher.leases.planning.group_watermark import ShardWaterma
 from recordpublisher.fetcher.leases.planning.shard_loads import LoadRate
 from recordpublisher.fetcher.leases.shard_readers import ReadPositions
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.fetcher.shards.shard_state import ShardState, latest
+from recordpublisher.publishers.positions import SequenceNumber
 
-from ..simulator import Process, Simulator
+from ..simulator import Clock, Process, Simulator
 from .group_checker import GroupChecker
-from .simulated_shards import SimulatedShards
+from .simulated_shards import SimulatedShard, SimulatedShards
 
 
 @dataclass
@@ -29,6 +29,11 @@ class _Reader:
     epoch: int
     rate: LoadRate
     observed: float
+    described: SimulatedShard
+    state: ShardState
+    """As it began."""
+    seen_ms: int | None
+    """Until when nothing of the shard was lost (S5)."""
     total_bytes: float = 0.0
     is_stopped: bool = False
 
@@ -46,8 +51,13 @@ class SimulatedReaders:
         draw: random.Random,
         flush_seconds: float | None = None,
         sink_lives: SinkLives | None = None,
+        *,
+        names_children: bool = True,
     ) -> None:
-        """`sink_lives`: of a sink that commits."""
+        """`sink_lives`: of a sink that commits. `names_children`: whether the end of a shard does."""
+        self._names_children = names_children
+        self.on_deleted: Callable[[], None] = lambda: None
+        """The stream of a shard that is read was deleted."""
         self.may_write: Callable[[], bool] = lambda: True
         self.detector: SuspensionDetector | None = None
         self.emit_limit: Callable[[], float] = lambda: math.inf
@@ -68,7 +78,12 @@ class SimulatedReaders:
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         position = 0 if state.position is None else int(state.position.sequence)
         now = self._simulator.now
-        self._readers[shard] = _Reader(position, self._checker.epoch_of(self._worker, shard), LoadRate(now), now)
+        epoch = self._checker.epoch_of(self._worker, shard)
+        described, seen_ms = self._shards.described(shard), latest(state.arrival_ms, state.seen_ms)
+        if position < described.oldest:
+            self._checker.on_begin_past_retention(shard, described.oldest, seen_ms)
+            position = described.oldest
+        self._readers[shard] = _Reader(position, epoch, LoadRate(now), now, described, state, seen_ms)
 
     async def stop(self, shards: Collection[str]) -> None:
         for shard in shards:
@@ -82,6 +97,9 @@ class SimulatedReaders:
             self._readers.pop(shard, None)
         if self._sink_lives is not None:
             self._sink_lives.sink.revoked(shards)
+
+    def drop_all(self) -> None:
+        self.drop(tuple(self._readers))
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
@@ -105,7 +123,7 @@ class SimulatedReaders:
     def loads(self) -> Mapping[str, float]:
         now, found = self._simulator.now, {}
         for shard, reader in self._readers.items():
-            reader.total_bytes += self._shards.by_key[shard].bytes_per_second * (now - reader.observed)
+            reader.total_bytes += reader.described.bytes_per_second * (now - reader.observed)
             reader.observed = now
             reader.rate.observe(round(reader.total_bytes), now)
             if (load := reader.rate.bytes_per_second) is not None:
@@ -117,12 +135,14 @@ class SimulatedReaders:
         readable: list[str] = []
         while True:
             await asyncio.sleep(self._random.uniform(0.3, 0.7) * (1 if readable else 4))
+            if any(not self._is_there(shard) for shard in self._readers):
+                self.on_deleted()
             if self._has_ended_shards():
                 self.request_checkpoint.set()
             unread = [
                 shard
                 for shard, reader in self._readers.items()
-                if not reader.is_stopped and reader.position < self._shards.by_key[shard].records
+                if not reader.is_stopped and self._is_there(shard) and reader.position < reader.described.records
             ]
             readable = [shard for shard in unread if self._emittable(shard)]
             self._is_held = len(readable) < len(unread)
@@ -143,38 +163,47 @@ class SimulatedReaders:
                 await held.enter_async_context(self._sink_lives._emitter.between_writes())
             await asyncio.sleep(self._random.uniform(0, 0.5))
             was_suspended = self._process.suspensions > suspensions
-            self._checker.on_write(self._worker, shard, reader.position, count, reader.epoch, was_suspended)
-            if self._sink_lives is not None:
+            is_there = reader.described is self._shards.by_key.get(shard)
+            if is_there:
+                self._checker.on_write(self._worker, shard, reader.position, count, reader.epoch, was_suspended)
+            if self._sink_lives is not None and is_there:
                 self._sink_lives.sink.waiting.append((shard, reader.position, reader.position + count))  # type: ignore[attr-defined]
             reader.position += count
+            reader.seen_ms = Clock(self._simulator).now_ms()
         self._writing = None
         self._written.set()
 
     def _has_ended_shards(self) -> bool:
         return any(
-            reader.position == self._shards.by_key[shard].records and self._shards.by_key[shard].children
-            for shard, reader in self._readers.items()
+            reader.position == reader.described.records and reader.described.children
+            for reader in self._readers.values()
         )
+
+    def _is_there(self, shard: str) -> bool:
+        """Whether the shard that is read belongs to the stream that is there now."""
+        return self._readers[shard].described is self._shards.by_key.get(shard)
 
     def _emittable(self, shard: str) -> int:
         """How many of the next records are not above the emit limit (W8)."""
-        position, described, limit = self._readers[shard].position, self._shards.by_key[shard], self.emit_limit()
+        position, described, limit = self._readers[shard].position, self._readers[shard].described, self.emit_limit()
         unread = range(position, described.records)
         return sum(1 for each in unread[:10] if described.watermark(each) <= limit)
 
     def _watermark(self, shard: str) -> ShardWatermark:
         """An open shard that was read to its tip is idle."""
-        position, described = self._readers[shard].position, self._shards.by_key[shard]
+        position, described = self._readers[shard].position, self._readers[shard].described
         is_idle = position == described.records and not described.children
         return ShardWatermark(described.watermark(position), is_idle)
 
     def _stored(self, shard: str, reader: _Reader) -> StoredPosition:
-        described = self._shards.by_key[shard]
-        has_ended = reader.position == described.records and bool(described.children)
+        described = reader.described
+        has_ended = self._is_there(shard) and reader.position == described.records and bool(described.children)
         state = ShardState(
-            StartingPosition.trim_horizon(),
+            reader.state.start,
             SequenceNumber(str(reader.position)) if reader.position else None,
             watermark=described.watermark(reader.position),
             ended=has_ended,
+            seen_ms=reader.seen_ms,
         )
-        return StoredPosition(state, described.children if has_ended else {}, self._watermark(shard).is_idle)
+        is_named = has_ended and self._names_children and not described.is_expired
+        return StoredPosition(state, described.children if is_named else {}, self._watermark(shard).is_idle)

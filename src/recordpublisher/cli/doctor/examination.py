@@ -7,18 +7,20 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from recordpublisher.plugins.host.build_from_properties import publisher_class
+from recordpublisher.plugins.host.build_from_properties import source_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.runtime.batch_decoration import check_reading
 from recordpublisher.plugins.stores.by_location import back_end_of
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
 from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.access import ENDPOINT
 from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_ENDPOINT
+from recordpublisher.publishers.properties.groups.formats import GLUE_ENDPOINT
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -36,6 +38,7 @@ from .machine import (
     aws_findings,
     kinesis_endpoints,
     network_findings,
+    service_findings,
     service_of,
     version_findings,
 )
@@ -104,6 +107,8 @@ class Examination:
             return [*findings, problem("streams", error)]
         of_aws = await aws_findings(self._properties, [*self._sources, *self._targets]) if self._needs_aws() else []
         findings += of_aws
+        if of_aws and not any(each.verdict is Verdict.PROBLEM for each in of_aws):
+            findings += await service_findings(self._properties, self._services())
         if own is None and any(each.name == REGION_CHECK and each.verdict is Verdict.PROBLEM for each in of_aws):
             return [*findings, Finding(CONNECTION, Verdict.NOT_CHECKED, f"because of {REGION_CHECK}")]
         network = await network_findings(endpoints)
@@ -135,13 +140,21 @@ class Examination:
 
     def _needs_aws(self) -> bool:
         """Whether region and credentials matter: a plugin may read something else."""
-        store = back_end_of(self._properties.value(STATE_URI) or "")
-        publisher = self._properties.value(RECORD_PUBLISHER)
-        return (
-            bool(self._sources or self._targets)
-            or publisher in ("DYNAMODB_STREAMS", "QUEUE")
-            or store in ("S3", "DYNAMODB")
-        )
+        return bool(self._services()) or self._properties.value(RECORD_PUBLISHER) == "QUEUE"
+
+    def _services(self) -> dict[str, str | None]:
+        """The services that are called, by the SDK's names, and their endpoints as the properties set them."""
+        given, of_state = self._properties, self._properties.value(STATE_ENDPOINT)
+        places = {back_end_of(value) for value in given.values()}
+        is_glue = (given.value(DESERIALIZER) or "").lower() == "glue"
+        used: dict[str, tuple[bool, str | None]] = {
+            "kinesis": (bool(self._sources or self._targets), given.value(ENDPOINT)),
+            "dynamodbstreams": (given.value(RECORD_PUBLISHER) == "DYNAMODB_STREAMS", given.value(ENDPOINT)),
+            "s3": ("S3" in places, of_state),
+            "dynamodb": ("DYNAMODB" in places, of_state),
+            "glue": (is_glue, given.value(GLUE_ENDPOINT)),
+        }
+        return {service: endpoint for service, (is_used, endpoint) in used.items() if is_used}
 
     async def _of_kinesis(self) -> list[Finding]:
         streams = [*self._sources, *self._targets]
@@ -208,9 +221,9 @@ def _properties(properties: Properties, streams: list[str], registry: Registry) 
     return "valid, and each has an effect"
 
 
-def _publisher(registry: Registry, properties: Properties) -> type[RecordPublisherFactory] | None:
+def _publisher(registry: Registry, properties: Properties) -> type[RecordSource] | None:
     try:
-        return publisher_class(registry, properties)
+        return source_class(registry, properties)
     except ConfigurationError:  # it is not installed, which is another finding
         return None
 

@@ -37,8 +37,8 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     STATE_URI,
 )
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
-from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
+from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
 
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
@@ -52,7 +52,7 @@ class JobChecks:
 
     def __init__(self, registry: Registry, properties: Properties, made: AsyncExitStack) -> None:
         self._registry = registry
-        self._properties = properties.merged({SQL_RETRIES.max_retries.key: 0})
+        self._properties = properties.merged({MAX_OUTAGE.key: 0})
         self._is_elastic = properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
         self._made = made
         self._has_store = False

@@ -22,7 +22,8 @@ from recordpublisher.publishers.kinesis.endpoint import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.known_access import provider_name
 from recordpublisher.publishers.kinesis.proxies import proxy_for
-from recordpublisher.publishers.kinesis.sdk.credentials import load_credentials
+from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
@@ -58,6 +59,18 @@ async def aws_findings(properties: Properties, streams: list[str]) -> list[Findi
         await examine(CREDENTIALS, lambda: _credentials(properties, streams)),
         await examine("CA file", lambda: _ca_file(properties, streams)),
     ]
+
+
+async def service_findings(properties: Properties, services: Mapping[str, str | None]) -> list[Finding]:
+    """Say of each service where its calls go and who signs them. `services`: by the SDK's name, the endpoint that the properties set."""
+
+    async def found(service: str) -> str:
+        with translate_errors(service):
+            there = await AwsAccess(service, properties, services[service]).refresh()
+        shown = f"{there.access_key[:4]}...{there.access_key[-4:]}" if len(there.access_key) > 12 else there.access_key
+        return f"{mask_passwords(there.endpoint)}, region {there.region}, signed by {shown} (found by {there.found_by})"
+
+    return [await examine(f"calls of {service}", partial(found, service)) for service in services]
 
 
 async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Finding]:
@@ -107,8 +120,7 @@ def _spark() -> str:
 
 
 async def _credentials(properties: Properties, streams: list[str]) -> str:
-    with translate_errors(CREDENTIALS):
-        await load_credentials(session_with_credentials(properties, region_of(properties, streams)))
+    await credentials_of(session_with_credentials(properties, region_of(properties, streams)))
     return f"found by {provider_name(properties)}"
 
 
@@ -170,8 +182,9 @@ async def _connection(found: Awaitable[SplitResult]) -> str:
 def _host_and_port(server: SplitResult) -> tuple[str, int]:
     try:
         return server.hostname or "", server.port or DEFAULT_PORTS.get(server.scheme, DEFAULT_PORTS["https"])
-    except ValueError as error:
-        raise RecordPublisherError(f"the proxy is no URL, check HTTP_PROXY and HTTPS_PROXY: {error}") from error
+    except ValueError:
+        # the error would show a part of the URL, which may be that of a password with a slash
+        raise RecordPublisherError("the URL of the proxy has no valid port: check HTTP_PROXY and HTTPS_PROXY") from None
 
 
 def _reason(error: OSError) -> str:

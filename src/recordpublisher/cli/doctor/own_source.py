@@ -1,8 +1,8 @@
-"""OwnSource: what doctor says of a publisher that reads something else than Kinesis, such as DYNAMODB_STREAMS: by its own checks."""
+"""OwnSource: what doctor says of a source that is no shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS: by its own checks."""
 
-from recordpublisher.plugins.host.build_from_properties import publisher_class
+from recordpublisher.plugins.host.build_from_properties import source_class
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
+from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, own_shards
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
@@ -13,15 +13,15 @@ from .findings import Finding, NotCheckedError, Verdict, examine, examine_all
 
 
 class OwnSource:
-    """Owns the factory of a publisher that lists its streams itself (`discover`)."""
+    """Owns a queue, or the factory of a publisher that lists its streams itself (`discover`)."""
 
-    def __init__(self, name: str, factory: RecordPublisherFactory) -> None:
+    def __init__(self, name: str, source: RecordSource) -> None:
         self.name = name
-        self._factory = factory
+        self._source = source
 
     async def endpoint_url(self) -> str:
         """Where its publishers call. Raises: NotCheckedError when it does not tell."""
-        url = await self._factory.endpoint_url()
+        url = await self._source.endpoint_url()
         if url is None:
             raise NotCheckedError(f"{self.name} does not tell where it calls")
         return url
@@ -29,27 +29,30 @@ class OwnSource:
     async def findings(self, stream: str) -> list[Finding]:
         """What the publisher checks itself; without any checks, whether it lists shards."""
         table = stream_name(stream)
-        if checks := self._factory.checks(table):
+        if checks := self._source.checks(table):
             return await examine_all(stream, checks)
 
-        async def shards() -> str:
-            return f"{self.name} lists {len(await own_shards(self._factory, table, None) or ())}"
-
         reading = Finding(f"{stream}: records", Verdict.NOT_CHECKED, f"{self.name} reads them first when the job runs")
+        if not isinstance(factory := self._source, RecordPublisherFactory):
+            return [reading]
+
+        async def shards() -> str:
+            return f"{self.name} lists {len(await own_shards(factory, table, None) or ())}"
+
         return [await examine(f"{stream}: shards", shards), reading]
 
     async def close(self) -> None:
-        """Close the factory."""
-        await self._factory.close()
+        """Close the source."""
+        await self._source.close()
 
 
 def has_own_source(registry: Registry, properties: Properties) -> bool:
-    """Whether the job's publisher lists its streams itself. One that is not installed does not; another finding names it."""
+    """Whether the job reads a queue, or its publisher lists its streams itself. Another finding names one that is not installed."""
     try:
-        made = publisher_class(registry, properties)
+        made = source_class(registry, properties)
     except RecordPublisherError:
         return False
-    return made.discover is not RecordPublisherFactory.discover
+    return not issubclass(made, RecordPublisherFactory) or made.discover is not RecordPublisherFactory.discover
 
 
 def own_source_of(registry: Registry, properties: Properties) -> OwnSource | None:
@@ -57,4 +60,4 @@ def own_source_of(registry: Registry, properties: Properties) -> OwnSource | Non
     if not has_own_source(registry, properties):
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
-    return OwnSource(own.as_given(RECORD_PUBLISHER), publisher_class(registry, own)(own))  # type: ignore[call-arg]
+    return OwnSource(own.as_given(RECORD_PUBLISHER), source_class(registry, own)(own))  # type: ignore[call-arg]

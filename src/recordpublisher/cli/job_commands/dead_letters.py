@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+import re
+from base64 import b64decode
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..execution import FAILED, run_to_end, run_until_signal, subcommands
+from ..execution import FAILED, print_note, run_to_end, subcommands
 from ..options import Job, JobProperties, PropertyOptions, is_python_job, search_current_folder, with_properties
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
-    from recordpublisher.plugins.dead_letters.replay import DropTarget, HandlerTarget, StreamTarget
+    from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
     from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 
 dead_letters = subcommands(
@@ -28,13 +34,15 @@ dead_letters = subcommands(
 )
 
 
+MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
+"""Below a list so many reasons are told, and so many characters of each."""
 OfQueue = Annotated[bool, typer.Option("--queue", help="Those of the job's queue, in place of a sink.")]
 
 
 class Target(StrEnum):
     """Where letters are replayed."""
 
-    HANDLER = "handler"
+    JOB = "job"
     STREAM = "stream"
 
 
@@ -42,25 +50,62 @@ class Target(StrEnum):
 @with_properties
 def list_letters(
     properties: JobProperties,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="List at most this many dead letters; all are counted.")
+    ] = 100,
+    every: Annotated[bool, typer.Option("--all", help="List every dead letter.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON line for each dead letter, with its payload as `show` has it.")
+    ] = False,
     queue: OfQueue = False,
 ) -> None:
     """List the letters in the job's dead-letter sink (jsonl, parquet, sql, kinesis). The job may be running.
 
-    Example: recordpublisher dead-letters list job.properties
-    """
+    Below the list stands how many letters there are, and how many of each reason.
 
-    async def first() -> list[DeadLetter]:
-        found: list[DeadLetter] = []
+    Example: recordpublisher dead-letters list job.properties
+
+    Example: recordpublisher dead-letters list job.properties --all --json
+    """
+    rows: list[tuple[str, ...]] = []
+    reasons: Counter[str] = Counter()
+
+    async def read() -> int:
         async with _letters(properties, queue) as letters, aclosing(letters.chunks(is_replay=False)) as chunks:
             async for chunk in chunks:
-                found += chunk[: limit - len(found)]
-                if len(found) == limit:
-                    break
-        return found
+                reasons.update(_kind_of_reason(letter) for letter in chunk)
+                for letter in chunk if every else chunk[: limit - len(rows)]:
+                    rows.append((letter.shard.key, letter.number, _arrival(letter), letter.reason or "-"))
+                    if as_json:  # at once: their payloads need not fit into memory
+                        echo(json_text(_fields(letter)))
+            return letters.unreadable
 
-    rows = [(letter.shard.key, letter.number, _arrival(letter), letter.reason or "-") for letter in run_to_end(first())]
-    echo(table(("SHARD", "SEQUENCE NUMBER", "ARRIVED", "REASON"), rows))
+    unread = run_to_end(read())
+    if not as_json:
+        echo(table(("SHARD", "SEQUENCE NUMBER", "ARRIVED", "REASON"), rows))
+    total = sum(reasons.values())
+    shown = f", {len(rows)} are listed; --all lists every one" if len(rows) < total else ""
+    lines = [f"{counted(total, 'dead letter')}{shown}." + (f" Not readable: {unread}." if unread else "")]
+    lines += [f"{count} x {reason}" for reason, count in reasons.most_common(MOST_REASONS)] if len(reasons) > 1 else []
+    more = len(reasons) - MOST_REASONS
+    lines += [f"and {counted(more, 'other reason')}"] if more > 0 else []
+    for line in lines:
+        print_note(line)
+
+
+def _kind_of_reason(letter: DeadLetter) -> str:
+    """Return the reason without its numbers and quoted values, which differ from record to record."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "...", letter.reason or "no reason is stored")[:MOST_REASON_CHARACTERS]
+
+
+def _fields(letter: DeadLetter) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "shard": letter.shard.key,
+        "sequence_number": letter.number,
+        "arrived": _arrival(letter),
+        "partition_key": letter.record.partition_key,
+    }
+    return fields | letter.value()
 
 
 @dead_letters.command("show")
@@ -83,13 +128,7 @@ def show(
     if not found:
         raise _missing(number)
     for letter in found:
-        fields: dict[str, Any] = {
-            "shard": letter.shard.key,
-            "sequence_number": letter.number,
-            "arrived": _arrival(letter),
-            "partition_key": letter.record.partition_key,
-        }
-        echo(json_text(fields | letter.value()))
+        echo(json_text(_fields(letter)))
 
 
 @dead_letters.command("replay")
@@ -101,7 +140,16 @@ def replay(
         Target | None,
         typer.Option(
             "--to",
-            help="The handler of the job, or the stream that each came from. Default: handler; with --queue, back into the queue.",
+            help="The job alone, which is its handler or its sink; or the stream that each came from, for all its readers. "
+            "Default: job; with --queue, back into the queue.",
+        ),
+    ] = None,
+    payloads: Annotated[
+        Path | None,
+        typer.Option(
+            "--payloads",
+            metavar="FILE",
+            help="Replay only the letters of this file, with their payloads there: lines as `list --all --json` prints them.",
         ),
     ] = None,
     only: Annotated[
@@ -115,33 +163,34 @@ def replay(
     run one replay at a time.
 
     Example: recordpublisher dead-letters replay job.properties --to stream
+
+    Example: recordpublisher dead-letters replay job.properties --payloads mended.jsonl
     """
 
     search_current_folder()
     restores = to is None and queue
     calls_program = is_python_job(job) and not restores and to is not Target.STREAM
     read = None if calls_program else options.read(job)
+    mended = None if payloads is None else _read_payloads(payloads)
 
     async def run() -> int:
-        from recordpublisher.plugins.dead_letters.replay import DropTarget, HandlerTarget, StreamTarget
+        from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
         from recordpublisher.plugins.runtime.jobs.python_job import fetcher_beside
 
         async with AsyncExitStack() as opened:
-            target: HandlerTarget | StreamTarget | DropTarget
+            target: JobTarget | StreamTarget | DropTarget
             if read is None:
                 program = await opened.enter_async_context(fetcher_beside(job, options.given()))
                 properties = program.described()
-                target = HandlerTarget(properties, program)
+                target = JobTarget(properties, program)
             else:
                 properties = read
-                target = (
-                    DropTarget() if restores else StreamTarget(read) if to is Target.STREAM else HandlerTarget(read)
-                )
-            done, kept, unread = await _replay(properties, target, only or (), queue, restores=restores)
+                target = DropTarget() if restores else StreamTarget(read) if to is Target.STREAM else JobTarget(read)
+            done, kept, unread = await _replay(properties, target, only or (), queue, mended, restores=restores)
         echo(f"Replayed: {done}. Failed again and kept: {kept}." + (f" Not readable: {unread}." if unread else ""))
         return kept + unread
 
-    if run_until_signal(run()):
+    if run_to_end(run()):
         raise typer.Exit(FAILED)
 
 
@@ -176,18 +225,27 @@ async def drop(
 
 async def _replay(
     properties: Properties,
-    target: HandlerTarget | StreamTarget | DropTarget,
+    target: JobTarget | StreamTarget | DropTarget,
     only: Collection[str],
     queue: bool,
+    mended: Mapping[tuple[str, str], bytes] | None = None,
     *,
     restores: bool = False,
 ) -> tuple[int, int, int]:
-    """How many succeeded, failed, and could not be read. Raises: StateError for numbers that none has, when the others are done."""
+    """Return how many succeeded, failed, and could not be read.
+
+    Raises: StateError for numbers that no letter has, when the others are done.
+    """
     from recordpublisher.plugins.dead_letters.replay import replayed
 
-    done, kept, missing = 0, 0, dict.fromkeys(only)
+    if restores and mended is not None:
+        reason = "a queue takes its letters back as they are"
+        raise ConfigurationError(
+            "--payloads", f"{counted(len(mended), 'payload')}", "with --to job or --to stream", reason=reason
+        )
+    done, kept, missing = 0, 0, dict.fromkeys(only or (number for _, number in mended or ()))
     async with _letters(properties, queue, restores=restores) as letters, target:
-        async for ended, failed in replayed(letters, target, only):
+        async for ended, failed in replayed(letters, target, only, mended):
             done, kept = done + len(ended), kept + len(failed)
             for letter, reason in failed:
                 echo(f"{letter.number} of {letter.shard.key}: {reason}")
@@ -198,6 +256,36 @@ async def _replay(
             ", ".join(missing), f"; of the others {done} {'is' if done == 1 else 'are'} done" if done or kept else ""
         )
     return done, kept, letters.unreadable
+
+
+def _read_payloads(path: Path) -> dict[tuple[str, str], bytes]:
+    """Return the payload of each letter by its shard's key and its number. Raises: ConfigurationError that names the line."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigurationError("--payloads", str(path), "a file that can be read", reason=str(error)) from error
+    found: dict[tuple[str, str], bytes] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            letter = msgspec.json.decode(line, type=_Payload)
+            found[letter.shard, letter.number] = letter.data
+        except ValueError as error:  # of msgspec, and base64 that is none
+            valid = "lines as `recordpublisher dead-letters list --all --json` prints them"
+            raise ConfigurationError("--payloads", str(path), valid, reason=f"line {number}: {error}") from error
+    return found
+
+
+class _Payload(msgspec.Struct, rename="camel"):
+    """A line of `list --json`, as far as it is read back."""
+
+    shard: str
+    payload: str
+    number: str = msgspec.field(name="sequenceNumber")
+    base64: bool = False
+
+    @property
+    def data(self) -> bytes:
+        return b64decode(self.payload, validate=True) if self.base64 else self.payload.encode()
 
 
 def _missing(number: str, others: str = "") -> StateError:
@@ -212,7 +300,7 @@ async def _letters(properties: Properties, queue: bool, *, restores: bool = Fals
 
         letters = QueueLetters(properties, restores=restores)
     else:
-        from recordpublisher.plugins.dead_letters.stored_letters import stored_letters_of
+        from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
 
         letters = stored_letters_of(properties)
     try:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..execution import FAILED, run_until_signal, subcommands
+from ..execution import FAILED, run_to_end, subcommands
 from ..options import JobProperties, with_properties
-from ..output import echo, joined, json_text, table
+from ..output import duration, echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.leases.documents.group_store import GroupStore
@@ -52,7 +53,7 @@ async def show(
         for shard in status.shards:
             echo(json_text(asdict(shard)))
     else:
-        echo(_text(status))
+        echo(_text(status, SystemClock().now_ms()))
 
 
 @group.command("drain")
@@ -78,17 +79,20 @@ def drain_worker(
     """
     from recordpublisher.plugins.groups import draining
 
-    async def run() -> bool:
+    async def run() -> str | None:
         async with _opened(properties) as documents:
             if force:
                 await draining.seal(documents, worker)
-                return True
+                return None
             await draining.drain(documents, worker)
-            return await draining.wait_until_left(documents, worker, wait)
+            return await draining.wait_until_left(documents, worker, wait) if wait else ""
 
-    has_left = run_until_signal(run())
-    echo(f"worker {worker} {'has left' if has_left else 'was asked to leave, and has not left yet'}")
-    if wait and not has_left:
+    waits_for = run_to_end(run())
+    if waits_for is None:
+        echo(f"worker {worker} has left")
+        return
+    echo(f"worker {worker} was asked to leave, and has not left yet" + (f": {waits_for}" if waits_for else ""))
+    if wait:
         raise typer.Exit(FAILED)
 
 
@@ -117,21 +121,33 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
         await store.close()
 
 
-def _text(status: GroupStatus) -> str:
+def _text(status: GroupStatus, now_ms: int) -> str:
     workers = [
-        (each.worker, each.state, str(each.shards), f"{each.share:.0%}", str(each.heartbeat)) for each in status.workers
+        (
+            each.worker,
+            each.state,
+            f"{each.host} ({each.pid})" if each.host else "-",
+            str(each.shards),
+            f"{each.share:.0%}",
+            "-" if each.sent_ms is None else f"{duration(max(0, now_ms - each.sent_ms))} ago",
+        )
+        for each in status.workers
     ]
-    shards = [
-        (each.shard, each.worker or "-", each.stage, "-" if each.load is None else f"{each.load}", _next(each))
-        for each in status.shards
-    ]
+    shards = [(each.shard, each.worker or "-", each.stage, _load(each), _next(each)) for each in status.shards]
     return joined(
         (
-            table(("WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEATS"), workers),
+            table(("WORKER", "STATE", "HOST (PROCESS)", "SHARDS", "SHARE", "LAST HEARTBEAT"), workers),
             "",
             table(("SHARD", "WORKER", "STATE", "BYTES/S", "MOVES TO"), shards),
         )
     )
+
+
+def _load(shard: ShardStatus) -> str:
+    """Return the bytes per second as the owner states them, in steps of a quarter; lower ones are not told apart."""
+    if shard.worker is None:
+        return "-"
+    return "at most 1,000" if shard.load is None else f"{shard.load:,}"
 
 
 def _next(shard: ShardStatus) -> str:

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
+from recordpublisher.plugins.host.source_kind import reads_a_queue
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
-from recordpublisher.plugins.runtime.sources_without_positions import reads_a_queue
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
@@ -21,6 +21,8 @@ from .job_probes import positions_of, probes_opened
 from .watch import print_tables, watch
 
 MIN_GRACE_SECONDS = 30.0
+MIN_SILENCE_MS = 60_000
+"""A checkpoint that is younger says nothing about whether a process runs."""
 WATCH_SECONDS = 5.0
 HEAD = ("SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST IN", "")
 GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
@@ -100,6 +102,11 @@ def lag(
         positions = _positions(properties, state is None, tells)
         shards = run_to_end(_read(properties, streams, positions, grace_seconds))
         echo(joined(map(json_text, shards)) if as_json else shard_table(shards, positions is not None))
+        if (silent_ms := silence_ms(shards, checkpoint_interval_ms(properties))) is not None:
+            print_note(
+                f"no process of this job has stored a checkpoint for {duration(silent_ms)}, and records wait: none runs, or what it waits "
+                "for does not answer (its store, its sink)"
+            )
         _report_alarms(shards, check)
 
 
@@ -155,6 +162,18 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
         return table(TIP_HEAD, [(name, *_tip_cells(shard)) for name, shard in zip(names, shards, strict=True)])
     head = GROUP_HEAD if any(shard.worker is not None for shard in shards) else HEAD
     return table(head, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
+
+
+def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
+    """Return the age of the last checkpoint (ms) if it is that of a job that has stopped, or is stuck; None: it may well run.
+
+    A running job stores its positions while it reads records, once in each interval; one that has nothing to read need not.
+    """
+    if interval_ms < 0:  # nothing is stored before the stop
+        return None
+    ages = [shard.checkpoint_age_ms for shard in shards if shard.checkpoint_age_ms is not None]
+    waits = any(shard.unread for shard in shards)
+    return min(ages) if waits and ages and min(ages) > max(MIN_SILENCE_MS, 3 * interval_ms) else None
 
 
 def _lag_cells(shard: ShardSnapshot) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""`recordpublisher leftovers`: what killed processes of a job have staged and nobody will publish, listed and removed."""
+"""`recordpublisher leftovers`: files that nobody will publish, listed and removed; commits that cannot be published, taken back."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from recordpublisher.publishers.log_fields import counted
 
 from ..options import JobProperties, with_properties
 from ..output import duration, echo, table
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.positions.leftovers import Unpublished
 
 DEFAULT_HOURS = 24.0
 
@@ -28,10 +31,19 @@ async def leftovers(
         ),
     ] = DEFAULT_HOURS,
     remove: Annotated[bool, typer.Option("--remove", help="Delete it; otherwise show what would be deleted.")] = False,
+    take_back: Annotated[
+        bool,
+        typer.Option(
+            "--take-back", help="Return the positions to before the commits that are not published. Stop the job first."
+        ),
+    ] = False,
 ) -> None:
     """List the staged files of a job (parquet, jsonl, delta, iceberg) that no commit names, and its unfinished uploads to S3.
 
     The job may be running. Its next start deletes most of them; not those of a job of another name, and no uploads.
+
+    Rows for a table (delta, iceberg) may be committed when the table no longer takes them: then each start fails. --take-back proves by the
+    table's own record that none of them is there, and returns the positions to before the commit: the next start reads the records again.
 
     Example: recordpublisher leftovers job.properties --remove
     """
@@ -39,6 +51,14 @@ async def leftovers(
 
     job, now = JobLeftovers(properties), time.time()
     try:
+        unpublished = await job.unpublished()
+        if take_back:
+            for each in unpublished:
+                await job.take_back(each)
+                echo(f"{each.name} in {each.store.place} has the positions from before {_commits(each)}.")
+            taken = sum(len(each.staged) for each in unpublished)
+            echo(f"{counted(taken, 'commit') if unpublished else 'Nothing was'} taken back.")
+            return
         found = await job.find(now - older_than * 3600)
         left = [each for _, of_sink in found for each in of_sink]
         rows = [
@@ -57,5 +77,14 @@ async def leftovers(
                 await sink.remove(of_sink)
         total = f"{counted(len(left), 'leftover')}, {sum(each.size for each in left)} bytes"
         echo(f"{total}, removed." if remove else f"{total}. --remove deletes them." if left else f"{total}.")
+        for each in unpublished:
+            place = f"{each.name} in {each.store.place}"
+            echo(
+                f"Not published: {_commits(each)} of {place}. A job that runs or starts does it; --take-back if it cannot."
+            )
     finally:
         await job.close()
+
+
+def _commits(found: Unpublished) -> str:
+    return f"{counted(len(found.staged), 'commit')} from number {found.staged[0].number.n} on"

@@ -134,7 +134,9 @@ async def reset_positions(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="TIME|TRIM_HORIZON|LATEST", help="Where to go on; a time is ISO-8601 or epoch seconds."
+            "--to",
+            metavar="TIME|AGE|TRIM_HORIZON|LATEST",
+            help="Where to go on; a time is ISO-8601 or epoch seconds, an age 1h or 2d.",
         ),
     ],
     shards: Annotated[

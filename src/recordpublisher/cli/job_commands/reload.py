@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 log = logging.getLogger("recordpublisher.run")
 WATCHED = (".py", ".properties")
 POLL_SECONDS = 0.3
+HANGUP_SECONDS = 5.0
+"""For the drain of a job whose terminal was closed."""
 
 
 def run_reloading(arguments: Sequence[str]) -> int:
@@ -22,18 +24,26 @@ def run_reloading(arguments: Sequence[str]) -> int:
     A job without a place for its positions has one while this runs, so that it goes on where it was. After an error it waits for a change.
     """
     signals: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda given, _: signals.append(given))
+    running: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: object) -> None:
+        """The first signal ends the loop below, which drains the job; a further one ends the job at once."""
+        if signals and running and running[-1].poll() is None:
+            running[-1].terminate()
+        signals.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, pass_on)
     with TemporaryDirectory(prefix="recordpublisher-") as state:
         command = [sys.executable, "-m", "recordpublisher", *arguments, "--default-state", f"{state}/state"]
         while True:
             files = _watched_files()
-            process = subprocess.Popen(command, start_new_session=True)  # Ctrl-C is passed on by this process
+            process = subprocess.Popen(command, start_new_session=True)  # signals are passed on by this process
+            running.append(process)
             while process.poll() is None and not signals and _watched_files() == files:
                 time.sleep(POLL_SECONDS)
             has_ended = process.poll() is not None
-            process.terminate()
-            code = process.wait()
+            code = _end(process, is_left=signal.SIGHUP in signals)
             if signals or (has_ended and not code):
                 return code
             if has_ended:
@@ -43,6 +53,16 @@ def run_reloading(arguments: Sequence[str]) -> int:
             if signals:
                 return code
             log.info("a file has changed: starting again")
+
+
+def _end(process: subprocess.Popen[bytes], *, is_left: bool) -> int:
+    """Drain the job and return its exit code. `is_left`: no terminal is left from which a drain that takes long could be ended."""
+    process.terminate()
+    if is_left:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(HANGUP_SECONDS)
+        process.terminate()
+    return process.wait()
 
 
 def _watched_files() -> dict[str, int]:

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.plugins.runtime.jobs.outage_retries import with_outage_retries
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
@@ -36,6 +35,8 @@ from ..options import (
 from .reload import run_reloading
 
 log = logging.getLogger("recordpublisher.run")
+MAX_PARALLELISM = 32_768
+"""Flink's."""
 _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 
@@ -44,7 +45,9 @@ def run(
     context: typer.Context,
     job: Job,
     options: PropertyOptions,
-    parallelism: Annotated[int, typer.Option(min=1, help="Subtasks; more than one run as processes.")] = 1,
+    parallelism: Annotated[
+        int, typer.Option(min=1, max=MAX_PARALLELISM, help="Subtasks; more than one run as processes.")
+    ] = 1,
     elastic: Annotated[
         bool,
         typer.Option(
@@ -92,8 +95,8 @@ def run(
     Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
     yields one. Options and -p are above its own settings and arguments: flink.state.uri stands in place of a state_store.
 
-    An outage of service, state store or database is outlasted for about 15 minutes, unless the job sets retries
-    (flink.shard.getrecords.maxretries). A host that DNS does not know ends the start after seconds.
+    Calls are retried for 15 minutes while the service, a state store or a database is away (flink.job.max.outage).
+    A host that DNS does not know ends the start after seconds.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
 
@@ -119,7 +122,7 @@ def run(
             def changed(given: Properties) -> Properties:
                 if default_state is not None and not given.is_set(STATE_URI):
                     given = given.merged({STATE_URI.key: default_state})
-                return with_outage_retries(_with_assignment(given, elastic, parallelism))
+                return _with_assignment(given, elastic, parallelism)
 
             log_options = given_log_options(context)
             exporters = _exporters(properties, dashboard_port or 0) if dashboard or dashboard_port is not None else []

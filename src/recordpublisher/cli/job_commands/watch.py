@@ -44,13 +44,22 @@ class SnapshotWatch:
         """
         self._snapshot = await self._source.snapshot()
         self._draw()
-        async with asyncio.TaskGroup() as tasks:
-            if draw_seconds is not None:
-                tasks.create_task(self._draw_again(draw_seconds))
+
+        async def read_again() -> None:
             while True:
                 await asyncio.sleep(self._interval_seconds)
                 await self._read()
                 self._draw()
+
+        # Not a TaskGroup: it would raise the BrokenPipeError of a reader that has gone (`| head`) within a group.
+        tasks = [asyncio.ensure_future(read_again())]
+        if draw_seconds is not None:
+            tasks.append(asyncio.ensure_future(self._draw_again(draw_seconds)))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def _read(self) -> None:
         try:

@@ -50,7 +50,6 @@ def as_text(described: StreamDescription) -> str:
         ("encryption", "none" if described.encryption_key is None else f"KMS key {described.encryption_key}"),
         ("consumers", consumers or "none"),
         *([("queues", str(described.queues))] if described.queues else []),
-        *([("channels", str(described.channels))] if described.channels else []),
         ("shards", f"{described.open_shards} open, {len(described.shards) - described.open_shards} closed"),
     )
     return joined([*aligned(settings), *shard_tree(described.shards)])
@@ -79,7 +78,6 @@ def as_fields(described: StreamDescription) -> dict[str, Any]:
         "distributes_by_key": described.distributes_by_key,
         "encryption_key": described.encryption_key,
         "queues": described.queues,
-        "channels": described.channels,
         "consumers": [structs.asdict(each) for each in described.consumers],
         "shards": [
             {

@@ -24,7 +24,7 @@ from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATIO
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
-from ..execution import FAILED, print_error, print_note, run_until_signal
+from ..execution import FAILED, print_error, print_note, run_to_end, run_until_signal
 from ..options import StreamName, StreamProperties, with_properties
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def put(
     """Put each line of files or of standard input into a stream; empty lines are left out.
 
     Waits while the stream does not take more, and repeats refused records. The count goes to stderr, and each record that
-    could not be put is named there; then the exit code is 1. Ctrl-C ends the reading; what was read is put.
+    could not be put is named there; then the exit code is 1. Ctrl-C ends the reading; what was read is put. The exit
+    code is then 0 for standard input, and 130 for files.
 
     Example: recordpublisher put orders orders.jsonl --key-field customer --rate 500
 
@@ -132,7 +133,9 @@ def put(
     if aggregate:
         properties = properties.merged({AGGREGATION_ENABLED.key: "true"})
     putting = Putting(partition_key(key, key_field), rate)
-    run_until_signal(putting.run(stream, properties, files or [Path("-")]))
+    given = files or [Path("-")]
+    # Standard input may have no end, and Ctrl-C is then the usual one; of a file, a part looks like the whole.
+    (run_until_signal if Path("-") in given else run_to_end)(putting.run(stream, properties, given))
     if putting.failed:
         raise typer.Exit(FAILED)
 

@@ -14,22 +14,23 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.runtime.sources_without_positions import reads_a_queue
+from recordpublisher.plugins.host.source_kind import reads_a_queue
+from recordpublisher.plugins.runtime.job_identity import as_look
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import age_ms, refuse_future, time_ms
+from recordpublisher.publishers.initial_position import A_START, age_ms, named_start, refuse_future, time_ms
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
-from recordpublisher.publishers.properties.times import A_TIME, is_sequence_number
+from recordpublisher.publishers.properties.times import is_sequence_number
 from recordpublisher.publishers.records import Record, RecordBatch
 
-from ..execution import print_note, run_until_signal
+from ..execution import print_note, run_to_end, run_until_signal
 from ..options import StreamNames, StreamProperties, with_properties
 from ..printed_records import RecordReading, is_chosen, pattern
 from ..record_files import RecordFile, RecordFormat, record_file
 
 RATE_SECONDS = 10.0
-_FROM = "TRIM_HORIZON, LATEST, a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
+_FROM = "TRIM_HORIZON, LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
 _UNTIL = "Stop at records from this time on (by default their arrival) or at the tip; so without --follow."
 
 
@@ -62,6 +63,7 @@ def tail(
 ) -> None:
     """Print the records of streams as JSON lines, or write them to a file. A terminal shows on stderr how many a second.
 
+    It never acts as the job whose properties it is given: it stores no positions, joins no group and registers no consumer (it polls).
     Starts where --from, --since or flink.stream.initpos says; without them at the end with --follow, else at the oldest record.
 
     Example: recordpublisher tail orders --since 10m --grep '"status":"failed"' -n 10
@@ -75,7 +77,7 @@ def tail(
         raise ConfigurationError("--shard", shards[0], "with one stream")
     if sequence_number is not None and len(shards or ()) != 1:
         raise ConfigurationError("--from", start, "with one --shard", reason="a sequence number is of one shard")
-    properties = properties.merged(start_properties(start, since, time.time_ns() // 1_000_000))
+    properties = as_look(properties).merged(start_properties(start, since, time.time_ns() // 1_000_000))
     if reads_a_queue(properties):
         valid, reason = "POLLING or EFO", "what is shown would be taken from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
@@ -89,7 +91,8 @@ def tail(
             printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
         else:
             printing = _print_streams(streams, reading, bounds, printer)
-        run_until_signal(_with_rate(printing, printer))
+        has_end = bounds.stop_at_tip or limit is not None
+        (run_to_end if has_end else run_until_signal)(_with_rate(printing, printer))
 
 
 async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer) -> None:
@@ -207,15 +210,11 @@ def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[
     if since is not None:
         if start is not None:
             raise ConfigurationError("--since", since, "without --from", reason="both say where to start")
-        return _at(now_ms - age_ms("--since", since))
+        age_ms("--since", since)
+        return {INITIAL_POSITION.key: since}
     if start is None or given_sequence_number(start) is not None:
         return {}
-    if start.upper() in ("TRIM_HORIZON", "LATEST"):
-        return {INITIAL_POSITION.key: start.upper()}
-    at = time_ms("--from", start, f"TRIM_HORIZON, LATEST, a sequence number, or a time: {A_TIME}")
-    refuse_future("--from", at, now_ms)
-    return _at(at)
-
-
-def _at(ms: int) -> dict[str, str]:
-    return {INITIAL_POSITION.key: f"{max(ms, 0) / 1000:.3f}"}
+    at_ms = named_start("--from", start, f"a sequence number, {A_START}").timestamp_ms
+    if at_ms is not None:
+        refuse_future("--from", at_ms, now_ms)
+    return {INITIAL_POSITION.key: start}

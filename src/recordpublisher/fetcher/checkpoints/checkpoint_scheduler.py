@@ -5,21 +5,18 @@ from collections.abc import Awaitable, Callable
 
 from recordpublisher.publishers.clock import wait_at_most
 
-from ..settings import FetcherSettings
-
 MIN_PAUSE_SECONDS = 0.1
 """Between a checkpoint and the next requested one: without it a thousand shards that end together would cause a thousand snapshots of a
 thousand shards each."""
 
 
 class CheckpointScheduler:
-    """Takes a checkpoint after each interval (-1: never), which is that of a source with or without positions, and on request.
+    """Takes a checkpoint after each interval (-1: never), and on request.
 
     Requests soon after a checkpoint share the next one. It is stopped and never cancelled, so that a flush or store is never cut off.
     """
 
-    def __init__(self, settings: FetcherSettings, has_positions: bool) -> None:
-        interval_ms = settings.checkpoint_interval_ms if has_positions else settings.acknowledging_interval_ms
+    def __init__(self, interval_ms: int) -> None:
         self._seconds = None if interval_ms < 0 else interval_ms / 1000
         self._requested = asyncio.Event()
         self._stopping = asyncio.Event()

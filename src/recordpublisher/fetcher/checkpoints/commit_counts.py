@@ -1,15 +1,15 @@
 """CommitCounts: what one process has committed last, for its metrics and its readiness."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 
 from ..committing_sink import Staged
 
 
-@dataclass(slots=True)
-class CommitCounts:
+class CommitCounts(msgspec.Struct):
     """Of a sink that commits; over all workers that the process has been, one after the other.
 
     - `files`, `size`: of the last commit that had records, and their bytes; `age_ms`: since it was stored.
@@ -17,7 +17,7 @@ class CommitCounts:
     - `undecided`: the entry and its place, while its write has no answer; None: it has one.
     """
 
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
     files: int = 0
     size: int = 0
     records: int = 0

@@ -1,8 +1,12 @@
 """Commits: one life's entry, which commits what a sink has staged together with the positions (S6, E1)."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
+
+import msgspec
 
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
@@ -10,17 +14,18 @@ from ..committing_sink import CommitNumber, CommittingSink, Staged
 from ..conditional_store import ConditionalStore, ConflictError
 from .commit_counts import CommitCounts
 
+log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
 """With so many commits that are not published yet the next one waits: an entry has room for a few."""
 ValueOf = Callable[[int, Sequence[Staged]], bytes]
 """The entry as it is stored, from the number of the write, which makes it unique, and from what it names."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+class _Write(msgspec.Struct, frozen=True):
     value: bytes
     staged: Sequence[Staged]
     records: int
+    positions: Any
 
 
 class Commits:
@@ -41,9 +46,10 @@ class Commits:
         *,
         version: str | None = None,
         number: int = 0,
+        positions: Any = None,
         counts: CommitCounts | None = None,
     ) -> None:
-        """`version`: of the stored entry, None: there is none. Numbers of the life come after `number`."""
+        """`version`: of the stored entry, None: there is none. Numbers of the life come after `number`. `positions`: its positions."""
         self._sink = sink
         self._store = store
         self._name = name
@@ -54,6 +60,7 @@ class Commits:
         self._unpublished: list[Staged] = []
         self._counts = counts or CommitCounts()
         self._records = self._counts.records
+        self._positions = positions
         self._undecided: _Write | None = None
         self._publishing = asyncio.Lock()
 
@@ -85,17 +92,22 @@ class Commits:
         if staged is not None:
             self._staged.append(staged)
 
-    async def commit(self, value_of: ValueOf, *, names_staged: bool = True) -> None:
+    async def commit(self, value_of: ValueOf, positions: Any, *, names_staged: bool = True) -> None:
         """Write the entry, after `settle`. Without `names_staged` it stays the entry of what was committed before.
 
-        `value_of` is called before the first await: what it tells of is what the entry has. Raises: as `settle`.
+        `positions`: as the entry has them, plain JSON. `value_of` is called before the first await: what it tells of is what the entry has.
+        Raises: as `settle`.
         """
         if self._undecided is not None:
             raise AssertionError("a commit is undecided")
         self._number += 1
         staged = tuple(self._staged) if names_staged else ()
+        if self._sink.can_take_back:
+            staged = tuple(replace(each, before=self._positions) for each in staged)
         value = value_of(self._number, (*self._unpublished, *staged))
-        write = self._undecided = _Write(value, staged, self._records if names_staged else self._counts.records)
+        write = self._undecided = _Write(
+            value, staged, self._records if names_staged else self._counts.records, positions
+        )
         self._counts.begun(f"{self._name} in {self._store.place}")
         await self._decide(write)
 
@@ -135,7 +147,19 @@ class Commits:
             version = error.current.version
         except RetriesExhaustedError as error:
             raise StoreUnavailableError(str(error)) from error
-        self._version, self._undecided = version, None
+        self._version, self._undecided, self._positions = version, None, write.positions
         self._counts.decided(write.staged, write.records)
         self._unpublished += write.staged
         del self._staged[: len(write.staged)]
+
+
+async def tell_of_others(sink: CommittingSink, place: str) -> None:
+    """Warn of rows that other positions belong to than those of a job, or of a group, whose positions in `place` are new."""
+    if writers := await sink.writers():
+        log.warning(
+            "the positions in %s are new, but %s has rows of %s: other positions belong to them, and this job may read the same records "
+            "again",
+            place,
+            sink.destination(),
+            ", ".join(sorted(writers)),
+        )

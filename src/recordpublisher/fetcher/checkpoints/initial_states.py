@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shards import Shard, is_listing_older_than
+from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
 from ..shards.lineage import Children, finished_ancestors, parent_keys, parents_ended, reachable
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
-from ..shards.shard_state import ShardState
+from ..shards.shard_state import ShardState, latest
 from ..watermark_functions import inherited_watermark
 from .snapshot import RestoredState
 from .starts import Starts
@@ -42,14 +42,17 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Sta
         return starts.of(shard)
 
     states = {key: begun.get(key) or new_state(shard) for key, shard in shards.items()}
-    return {key: _with_inherited(state, shards[key], states) for key, state in states.items()}
+    return {
+        key: _with_seen(_with_inherited(state, shards[key], states), shards[key], restored)
+        for key, state in states.items()
+    }
 
 
 def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
     """Restored shards that were not read to their end and are no longer listed: their records are past retention (S5)."""
     known, wanted = {shard.key for shard in listed}, set(streams)
     unfinished = [key for key, state in restored.shards.items() if not state.ended and key not in known]
-    return [key for key in unfinished if _stream_of(key) in wanted]
+    return [key for key in unfinished if stream_of(key) in wanted]
 
 
 def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
@@ -68,7 +71,7 @@ def missing_shards(
     They are past retention, or the listing is inconsistent.
     """
     shards, wanted = {shard.key: shard for shard in listed}, set(streams)
-    of_streams = {key for key in restored.shards if _stream_of(key) in wanted}
+    of_streams = {key for key in restored.shards if stream_of(key) in wanted}
     unread = [shard for shard in ours if shard.key not in restored.shards or restored.shards[shard.key].waiting]
     parents = {key for shard in unread for key in parent_keys(shard)} - _finished_ancestors(shards, restored.shards)
     return (of_streams | parents) - shards.keys()
@@ -84,8 +87,9 @@ def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState
 
 
 def last_seen_ms(state: ShardState) -> int:
-    """When the shard was last read: its last record's arrival, or its last read at the tip; 0: never."""
-    return max(state.arrival_ms or 0, state.tip_ms or 0)
+    """Return until when nothing of the shard was lost: its last record's arrival, its last read at the tip, or what is known of the
+    beginning of a shard that was never read; 0 if nothing is known."""
+    return latest(state.arrival_ms, state.tip_ms, state.seen_ms) or 0
 
 
 def old_shards(restored: RestoredState, now_ms: int) -> set[str]:
@@ -127,6 +131,15 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
     return replace(state, watermark=watermark)
 
 
+def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> ShardState:
+    """A child that was never read began after its parents were last known to be open, also if those are not listed any longer (S5)."""
+    if state.ended or state.position is not None or state.seen_ms is not None:
+        return state
+    parents = (restored.shards[key] for key in parent_keys(child) if key in restored.shards)
+    seen_ms = latest(*(parent.seen_ms for parent in parents if parent.ended))
+    return state if seen_ms is None else replace(state, seen_ms=seen_ms)
+
+
 def is_startable(shard: Shard, states: Mapping[str, ShardState]) -> bool:
     """Whether every parent was read to its end, by the states of a restored job (S2)."""
     return parents_ended(parent_keys(shard), lambda parent: parent not in states or states[parent].ended)
@@ -142,15 +155,9 @@ def shards_with_unread_children(
     """
     known = {shard.key for shard in listed}
     known |= {key for shard in listed for key in parent_keys(shard)}
-    known |= {f"{_stream_of(key)}/{parent}" for key, state in restored.shards.items() for parent in state.parents}
+    known |= {f"{stream_of(key)}/{parent}" for key, state in restored.shards.items() for parent in state.parents}
     last_seen: dict[str, int] = {}
     for key, state in restored.shards.items():
-        last_seen[_stream_of(key)] = max(last_seen.get(_stream_of(key), 0), last_seen_ms(state))
+        last_seen[stream_of(key)] = max(last_seen.get(stream_of(key), 0), last_seen_ms(state))
     old = {stream for stream, seen in last_seen.items() if 0 < seen < (oldest_retained_ms.get(stream) or 0)}
-    return [
-        key for key, state in restored.shards.items() if state.ended and key not in known and _stream_of(key) in old
-    ]
-
-
-def _stream_of(key: str) -> str:
-    return key.rsplit("/", 1)[0]
+    return [key for key, state in restored.shards.items() if state.ended and key not in known and stream_of(key) in old]

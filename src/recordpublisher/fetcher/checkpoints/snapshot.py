@@ -49,7 +49,7 @@ def snapshot_to_json(
     Raises: StateError without generation and shards: such a snapshot would replace a complete one.
     """
     if generation < 1 and not shards:
-        raise StateError("the fetcher is not open yet and has no shards")
+        raise StateError("the fetcher is not open and has no shards; use it inside 'async with fetcher:'")
     kept: dict[str, Any] = {"statesForOthers": list(states_for_others)} if states_for_others else {}
     if taken_ms is not None:
         kept["takenMs"] = taken_ms

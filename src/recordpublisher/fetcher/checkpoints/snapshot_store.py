@@ -1,5 +1,6 @@
 """SnapshotStore: each subtask's snapshot with its generation, in a conditional store. SubtaskCheckpoints: one subtask's use of it (S6)."""
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +9,9 @@ from recordpublisher.publishers.errors import FencedError, StateError
 from ..conditional_store import ConditionalStore, ConflictError, Stored, VersionedValue, pause, write_value
 from ..sink import State
 from .assignment_kinds import LEASE_TABLE, refuse_assignment, refuse_other_job
-from .state_entries import StateEntry, entry_name, read_entries
+from .state_entries import StateEntry, entry_name, life_name, read_entries
 
+log = logging.getLogger("recordpublisher.start")
 _ATTEMPTS = 10
 
 
@@ -61,17 +63,30 @@ class SnapshotStore:
             previous = entries.get(entry_name(subtask), Stored(StateEntry(), ""))
             try:
                 job = self._job or previous.document.job
-                entry = replace(previous.document, generation=generation, checkpoint=0, job=job)
+                life = life_name(job or "job", subtask, generation, previous.document.life)
+                entry = replace(previous.document, generation=generation, checkpoint=0, life=life, job=job)
                 await self._write(subtask, entry, previous.version or None)
             except ConflictError:
                 await pause(attempt)
             else:
                 await self._check_first_entry(subtask, is_first=not previous.version)
+                if previous.version:
+                    log.info(
+                        "start %d of subtask %d takes over the positions that start %d has stored in %s; "
+                        "if that one is still running, it ends with FencedError",
+                        generation,
+                        subtask,
+                        previous.document.generation,
+                        self._store.place,
+                    )
                 return generation
         raise StateError(f"{self._place(subtask)} cannot be opened: other processes open it again and again")
 
-    async def fence_subtasks_from(self, first: int) -> None:
-        """Give the stored subtasks from number `first` on a newer generation: their next `store` raises FencedError."""
+    async def fence_subtasks_from(self, first: int, *, is_replaced: bool = False) -> None:
+        """Give the stored subtasks from number `first` on a newer generation: their next `store` raises FencedError.
+
+        `is_replaced`: the snapshot of another subtask stands for theirs, too, which are dropped. What they name is kept.
+        """
         for attempt in range(_ATTEMPTS):
             entries = await read_entries(self._store)
             next_generation = max((stored.document.generation for stored in entries.values()), default=0) + 1
@@ -80,6 +95,9 @@ class SnapshotStore:
                 for name, stored in entries.items():
                     if name not in kept:
                         entry = replace(stored.document, generation=next_generation, checkpoint=0)
+                        if is_replaced:
+                            staged = tuple(replace(each, before=None) for each in entry.staged)
+                            entry = replace(entry, snapshot=None, staged=staged)
                         await write_value(self._store, name, entry.to_bytes(), stored.version)
             except ConflictError:  # a checkpoint of one of them, or another subtask of this start does the same
                 await pause(attempt)
@@ -114,7 +132,9 @@ class SnapshotStore:
         for _ in range(_ATTEMPTS):
             version, known = self._known[subtask]
             self._check_owner(subtask, generation, known)
-            entry = replace(known, checkpoint=known.checkpoint + 1, snapshot=dict(state))
+            # Positions that others have stored over those of a commit stay if it is taken back: so does a reset.
+            staged = tuple(replace(each, before=dict(state)) for each in known.staged)
+            entry = replace(known, checkpoint=known.checkpoint + 1, snapshot=dict(state), staged=staged)
             try:
                 await self._write(subtask, entry, version)
             except ConflictError as error:  # our own value, if an earlier write succeeded and its response was lost
@@ -157,6 +177,11 @@ class SnapshotStore:
                 "must stop: a later start, or a reset of the positions, has taken its place"
             )
 
+    async def check_owner(self, subtask: int, generation: int) -> None:
+        """Look whether this start still owns the subtask's entry. Raises: FencedError, StateError."""
+        if (stored := await self._store.get(entry_name(subtask))) is not None:
+            self._check_owner(subtask, generation, StateEntry.from_bytes(stored.value, self._place(subtask)))
+
     def _place(self, subtask: int) -> str:
         return f"{entry_name(subtask)} in {self._store.place}"
 
@@ -175,6 +200,10 @@ class SubtaskCheckpoints:
         self._generation = await self._store.open_generation(self._subtask)
         await self._store.fence_subtasks_from(self._parallelism)
         return self._generation, await self._store.load()
+
+    async def check_owner(self) -> None:
+        """Look whether this start still owns its entry. Raises: FencedError, StateError."""
+        await self._store.check_owner(self._subtask, self._generation)
 
     async def load(self) -> list[State]:
         """What every subtask of the job has stored. Raises: StateError."""

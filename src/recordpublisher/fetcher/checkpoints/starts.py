@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import time_ms
@@ -29,12 +31,11 @@ VALID_BY_SHARD = by_shard(', "TRIM_HORIZON" or, in a query, "LATEST"')
 _SHARD_END = "SHARD_END"
 
 
-@dataclass(frozen=True, slots=True)
-class Starts:
+class Starts(msgspec.Struct, frozen=True):
     """`by_shard`: the state in which a shard starts that is named, by its id; then the job has one stream. `default`: of all others."""
 
     default: StartingPosition
-    by_shard: Mapping[str, ShardState] = field(default_factory=dict)
+    by_shard: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
 
     def of(self, shard: Shard) -> ShardState:
         """The state in which a shard starts. At the number that Kinesis lists for its beginning, or before it, that is TRIM_HORIZON."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -22,8 +25,8 @@ FORMAT = 2
 class StateEntry:
     """The stored entry of a subtask. `checkpoint` counts the writes of a generation, so that no value is ever written twice.
 
-    Of a sink that commits by it: `staged`, what it names to be published; `target`, what the rows are in; `writer`, a random part of the
-    writer's name: whoever deletes the entries begins with new numbers. `job`: `flink.job.name` of the last start that had one.
+    Of a sink that commits by it: `staged`, what it names to be published; `target`, what the rows are in. `life`: the name of the start
+    that owns the entry (`life_name`). `job`: `flink.job.name` of the last start that had one.
     """
 
     generation: int = 0
@@ -31,7 +34,7 @@ class StateEntry:
     snapshot: State | None = None
     staged: Sequence[Staged] = ()
     target: str = ""
-    writer: str = ""
+    life: str = ""
     job: str = ""
 
     def to_bytes(self) -> bytes:
@@ -42,7 +45,7 @@ class StateEntry:
             "checkpoint": self.checkpoint,
             "snapshot": self.snapshot,
             **staged_to_json(self.staged, self.target),
-            **({"writer": self.writer} if self.writer else {}),
+            **({"life": self.life} if self.life else {}),
             **({"job": self.job} if self.job else {}),
         }
         return json.dumps(content).encode()
@@ -53,7 +56,7 @@ class StateEntry:
         stored = read_document(content, _StoredEntry, f"the stored state {place}", FORMAT)
         staged = tuple(each.staged for each in stored.staged)
         return cls(
-            stored.generation, stored.checkpoint, stored.snapshot, staged, stored.target, stored.writer, stored.job
+            stored.generation, stored.checkpoint, stored.snapshot, staged, stored.target, stored.life, stored.job
         )
 
 
@@ -63,11 +66,12 @@ class StoredStaged(msgspec.Struct):
     writer: Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
     n: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     content: dict[str, Any]
+    before: Any = None
 
     @property
     def staged(self) -> Staged:
         """What `publish` gets."""
-        return Staged(CommitNumber(self.writer, self.n), self.content)
+        return Staged(CommitNumber(self.writer, self.n), self.content, before=self.before)
 
 
 class NamesStaged(msgspec.Struct, kw_only=True):
@@ -79,12 +83,16 @@ class NamesStaged(msgspec.Struct, kw_only=True):
 
 def staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
     """A plain dict, without what is empty."""
-    names = [{"writer": each.number.writer, "n": each.number.n, "content": each.content} for each in staged]
+    names = [
+        {"writer": each.number.writer, "n": each.number.n, "content": each.content}
+        | ({} if each.before is None else {"before": each.before})
+        for each in staged
+    ]
     return {**({"staged": names} if names else {}), **({"target": target} if target else {})}
 
 
 class _StoredEntry(NamesStaged, kw_only=True):
-    writer: str = ""
+    life: str = ""
     job: str = ""
     generation: Count
     checkpoint: Count
@@ -94,6 +102,29 @@ class _StoredEntry(NamesStaged, kw_only=True):
 def entry_name(subtask: int) -> str:
     """The name of a subtask's entry."""
     return f"{SUBTASK_PREFIX}{subtask}"
+
+
+def life_name(job: str, subtask: int, generation: int, former: str) -> str:
+    """Return a new name for a start of a subtask. No other start has it, because its last part is random.
+
+    `former`: the name of the start before, from which the third part is taken: it is the same for all starts with these positions.
+    """
+    _, _, origin, _, _ = parsed if (parsed := parsed_life(former)) else ("", 0, secrets.token_hex(4), 0, "")
+    return f"{job_part(job)}.{subtask}.{origin}.{generation}.{secrets.token_hex(8)}"
+
+
+def parsed_life(life: str) -> tuple[str, int, str, int, str] | None:
+    """Return job, subtask, origin of the positions, generation, and the random part; None for the life of a worker in a group."""
+    parts = life.split(".")
+    if len(parts) != 5 or not (parts[1].isdecimal() and parts[3].isdecimal()):
+        return None
+    return parts[0], int(parts[1]), parts[2], int(parts[3]), parts[4]
+
+
+def job_part(job: str) -> str:
+    """What the names of a job's lives begin with: two jobs never have the same."""
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", job)[:100]
+    return safe if safe == job else f"{safe}-{hashlib.sha256(job.encode()).hexdigest()[:12]}"
 
 
 async def read_entries(store: ConditionalStore) -> dict[str, Stored[StateEntry]]:

@@ -1,8 +1,5 @@
 """SubtaskCommits: commits what a sink has staged with the snapshot of a subtask of a fixed number (STATIC: S6)."""
 
-import hashlib
-import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,12 +13,9 @@ from ..conditional_store import ConditionalStore
 from ..sink import State
 from .assignment_kinds import PARTS, SUBTASK_PREFIX, refuse_assignment
 from .commit_counts import CommitCounts
-from .commits import Commits
+from .commits import Commits, tell_of_others
 from .snapshot_store import SnapshotStore
-from .state_entries import StateEntry, entry_name
-
-NUMBERS = 1 << 32
-"""Commits of one generation, at most."""
+from .state_entries import StateEntry, entry_name, job_part, parsed_life
 
 
 class SubtaskCommits:
@@ -45,6 +39,7 @@ class SubtaskCommits:
         self._entry = StateEntry()
         self._commits: Commits | None = None
         self._has_former = False
+        self._origins: set[str] = set()
         self.counts = CommitCounts(clock or SystemClock())
 
     async def open(self) -> list[State]:
@@ -53,31 +48,29 @@ class SubtaskCommits:
         From now on earlier starts of this subtask are fenced off, and all subtasks that this start does not have. Raises: StateError,
         StoreUnavailableError; ConfigurationError for entries of another target, before a running job is replaced.
         """
-        before = await self._snapshots.own_entries()
-        self._check_target(before)
+        stored = await self._snapshots.own_entries()
+        self._check_target(stored)
         await self._refuse_group()
-        await self._end_lives(before)
+        await self._end_lives(stored)
         await self._snapshots.open_generation(self._subtask)
         await self._refuse_group()  # once more, now that a worker that joins sees the entry (E10)
         await self._snapshots.fence_subtasks_from(self._parallelism)
         entries = await self._snapshots.entries()
         named = [staged for entry in entries.values() for staged in entry.staged]
         await self._sink.publish(named)
-        version, entry = self._snapshots.known(self._subtask)
-        self._entry = entry = StateEntry(
-            entry.generation, target=self._sink.target(), writer=entry.writer or secrets.token_hex(4), job=entry.job
-        )
+        version, known = self._snapshots.known(self._subtask)
+        self._entry = entry = StateEntry(known.generation, target=self._sink.target(), life=known.life, job=known.job)
+        lives = (parsed_life(each.life) for each in entries.values())
+        self._origins = {life[2] for life in lives if life is not None}
         await self._sink.discard(self._has_ended, named)
-        await self._sink.begin(life_name(self._job, self._subtask, entry.generation))
-        writer, number = f"{self._job}/{self._subtask}/{entry.writer}", entry.generation * NUMBERS
+        lives_named = {each.number.writer.rpartition("/")[2] for each in named}
+        await self._sink.forget(lambda life: life not in lives_named and self._has_ended(life))
+        if all(entry.snapshot is None for entry in entries.values()):
+            await tell_of_others(self._sink, self._store.place)
+        await self._sink.begin(entry.life)
+        writer, name = f"{self._job}/{entry.life}", entry_name(self._subtask)
         self._commits = Commits(
-            self._sink,
-            self._store,
-            entry_name(self._subtask),
-            writer,
-            version=version,
-            number=number,
-            counts=self.counts,
+            self._sink, self._store, name, writer, version=version, positions=known.snapshot, counts=self.counts
         )
         ours = {entry_name(subtask) for subtask in range(self._parallelism)}
         self._has_former = any(entry.snapshot is not None for name, entry in entries.items() if name not in ours)
@@ -95,16 +88,20 @@ class SubtaskCommits:
         await self._opened.stage(records)
 
         def value(number: int, staged: Sequence[Staged]) -> bytes:
-            entry = replace(self._entry, checkpoint=number % NUMBERS, snapshot=state, staged=staged)
+            entry = replace(self._entry, checkpoint=number, snapshot=state, staged=staged)
             return entry.to_bytes()
 
-        await self._opened.commit(value)
+        await self._opened.commit(value, state)
 
     async def publish(self) -> None:
         """Make visible what is committed. Raises: StoreUnavailableError, StateError."""
         await self._opened.publish()
         if self._has_former:
             self._has_former = not await self._snapshots.forget_former(self._parallelism)
+
+    async def check_owner(self) -> None:
+        """Look whether this start still owns its entry. Raises: FencedError, StateError."""
+        await self._snapshots.check_owner(self._subtask, self._entry.generation)
 
     async def close(self) -> None:
         """Close the store."""
@@ -125,8 +122,8 @@ class SubtaskCommits:
         """One that is stopped within a commit must not hold up the start that replaces it."""
         for name, entry in entries.items():
             number = name.removeprefix(SUBTASK_PREFIX)
-            if number.isdecimal() and (int(number) == self._subtask or int(number) >= self._parallelism):
-                await self._sink.end_life(life_name(self._job, int(number), entry.generation))
+            if entry.life and (int(number) == self._subtask or int(number) >= self._parallelism):
+                await self._sink.end_life(entry.life)
 
     def _check_target(self, entries: dict[str, StateEntry]) -> None:
         target = self._sink.target()
@@ -141,20 +138,10 @@ class SubtaskCommits:
 
     def _has_ended(self, life: str) -> bool:
         """Whether a start of this job was replaced by this one: all that are older, of this subtask and of those it has fenced."""
-        begin, _, generation = life.rpartition(".")
-        job, _, subtask = begin.rpartition(".")
-        if job != job_part(self._job) or not (subtask.isdecimal() and generation.isdecimal()):
+        if (parsed := parsed_life(life)) is None:
             return False
-        is_replaced = int(subtask) == self._subtask or int(subtask) >= self._parallelism
-        return is_replaced and int(generation) < self._entry.generation
-
-
-def life_name(job: str, subtask: int, generation: int) -> str:
-    """The name of one start of a subtask."""
-    return f"{job_part(job)}.{subtask}.{generation}"
-
-
-def job_part(job: str) -> str:
-    """What the names of a job's lives begin with: two jobs never have the same."""
-    safe = re.sub(r"[^A-Za-z0-9_-]", "_", job)[:100]
-    return safe if safe == job else f"{safe}-{hashlib.sha256(job.encode()).hexdigest()[:12]}"
+        job, subtask, origin, generation, _ = parsed
+        if job != job_part(self._entry.job or self._job) or origin not in self._origins:
+            return False
+        is_replaced = subtask == self._subtask or subtask >= self._parallelism
+        return is_replaced and generation < self._entry.generation

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable
 
+from recordpublisher.publishers.shards import stream_of
+
 from .heartbeat_messages import MAX_KEY_CHARACTERS
+from .watermark_tracker import STARTED_PREFIX, WITHDRAWN_PREFIX, announced_keys
 
 KEY_OVERHEAD = 8
 """Allowance for the encoding of one key."""
@@ -33,6 +36,15 @@ class FinishedShardAnnouncements:
     def is_finished(self, shard: str) -> bool:
         """Whether the shard is known to be announced."""
         return shard in self._finished
+
+    def forget_stream(self, stream: str, own: Iterable[str]) -> None:
+        """Forget what is known of a deleted stream's shards, and withdraw the announcements of this subtask."""
+        announced = [shard for shard in announced_keys(own) if shard in self._own]
+        for shard in announced:
+            del self._own[shard]
+            self._unconfirmed.pop(shard, None)
+        self._unconfirmed |= {WITHDRAWN_PREFIX + shard: 0 for shard in announced}
+        self._finished = {shard for shard in self._finished if stream_of(shard.removeprefix(STARTED_PREFIX)) != stream}
 
     def query(self, shard: str) -> None:
         """Ask the coordinator about the shard with the next request."""

@@ -1,12 +1,12 @@
 """InProcessTracker: the global watermark of subtasks that share one process (W6, W9a)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 
 from .subtask_liveness import GroupTimeouts
 from .watermark_group import WatermarkGroup
-from .watermark_tracker import SubtaskReport, WatermarkTracker
+from .watermark_tracker import SubtaskReport, WatermarkTracker, announced_keys
 
 
 class InProcessTracker(WatermarkTracker):
@@ -35,7 +35,7 @@ class InProcessTracker(WatermarkTracker):
         A new, empty generation is opened by a subtask with another parallelism, and by one that joins again when none is connected.
         """
         group = self._group
-        group.expire(self._now())
+        self._expire()
         is_restart = group.liveness.is_empty() and group.liveness.has_joined(subtask)
         if is_restart or parallelism != group.parallelism:
             self._open_generation(parallelism)
@@ -46,8 +46,7 @@ class InProcessTracker(WatermarkTracker):
         """Take a report and return the global watermark."""
         group, now = self._group, self._now()
         before = group.global_watermark
-        for silent in group.expire(now):
-            self._last_reports.pop(silent, None)
+        self._expire()
         if self._last_reports.get(report.subtask) == report:
             group.liveness.renew(report.subtask, now)
         else:
@@ -56,6 +55,11 @@ class InProcessTracker(WatermarkTracker):
         if group.global_watermark != before and len(self._callbacks) > 1:
             self._notify()
         return group.global_watermark
+
+    def _expire(self) -> None:
+        """Exclude silent subtasks. Their next report counts as a new one, also if it says the same, so that they join again."""
+        for silent in self._group.expire(self._now()):
+            self._last_reports.pop(silent, None)
 
     def current(self) -> int | None:
         """The global watermark."""
@@ -80,6 +84,12 @@ class InProcessTracker(WatermarkTracker):
     def is_finished(self, shard: str) -> bool:
         """Whether the shard was announced."""
         return shard in self._group.finished_shards
+
+    def forget_stream(self, stream: str, own: Collection[str]) -> None:
+        """Forget the shards of this subtask: of those that it has announced since, none are of the deleted stream."""
+        self._group.finished_shards.withdraw(announced_keys(own))
+        for shard in announced_keys(own):
+            self._final_watermarks.pop(shard, None)
 
     def final_watermark(self, shard: str) -> int | None:
         """As it was announced."""

@@ -1,7 +1,7 @@
 """RemoteTracker: base class for trackers whose coordinator runs elsewhere; subclasses carry the messages (W10)."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.groups.values_and_time import (
@@ -99,6 +99,11 @@ class RemoteTracker(WatermarkTracker):
             return True
         self.member.shards.query(shard)
         return False
+
+    def forget_stream(self, stream: str, own: Collection[str]) -> None:
+        """Forget what is known of its shards; the next request withdraws what this subtask has announced."""
+        self.member.shards.forget_stream(stream, own)
+        self.send_due_request()
 
     def timed_out_subtasks(self) -> tuple[int, ...]:
         """Some of the subtasks that timed out."""

@@ -2,19 +2,18 @@
 
 import math
 from collections.abc import Set
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTimeouts:
+class GroupTimeouts(msgspec.Struct, frozen=True):
     """How long a group waits, ms: for the next heartbeat of a subtask, and for its first one (None: for ever)."""
 
     heartbeat_ms: int = 30_000
     startup_ms: int | None = 60_000
 
 
-@dataclass(slots=True)
-class _Subtask:
+class _Subtask(msgspec.Struct):
     last_heartbeat: float
     has_joined: bool = False
     has_left: bool = False

@@ -10,7 +10,7 @@ from ..min_heap import IndexedMinHeap
 from ..watermark_functions import raised
 from .active_minimum import ActiveMinimum
 from .subtask_liveness import GroupTimeouts, SubtaskLiveness
-from .watermark_tracker import SubtaskStatus
+from .watermark_tracker import WITHDRAWN_PREFIX, SubtaskStatus
 
 log = logging.getLogger("recordpublisher.tracker")
 
@@ -38,8 +38,11 @@ class FinishedShards:
         return self._subtask_of.get(shard)
 
     def add(self, shards: Iterable[str], subtask: int = 0) -> None:
-        """Add what a subtask announces, as far as it fits."""
+        """Add what a subtask announces, as far as it fits, and take away what it withdraws."""
         for shard in shards:
+            if shard.startswith(WITHDRAWN_PREFIX):
+                self.withdraw([shard.removeprefix(WITHDRAWN_PREFIX)], subtask)
+                continue
             before = self._subtask_of.get(shard)
             if before is None and len(shard) > self._free_characters:
                 self._warn_once(shard)
@@ -59,6 +62,14 @@ class FinishedShards:
                 "the end of %r is not passed on to other subtasks, nor are later ones",
                 *(len(self._subtask_of), MAX_FINISHED_CHARACTERS, shard),
             )
+
+    def withdraw(self, shards: Iterable[str], subtask: int = 0) -> None:
+        """Forget shards as far as this subtask has announced them: what another one has announced since is of a new stream."""
+        for shard in shards:
+            if self._subtask_of.get(shard) == subtask:
+                del self._subtask_of[shard]
+                self._keys_of[subtask].discard(shard)
+                self._free_characters += len(shard)
 
     def forget(self, subtask: int) -> None:
         """Forget what a subtask announced."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,6 +13,8 @@ __all__ = ["SubtaskReport", "SubtaskStatus", "WatermarkTracker"]
 
 STARTED_PREFIX = "started: "
 """Marks the announcement of a started shard among those of finished shards; a stream's name contains no blank."""
+WITHDRAWN_PREFIX = "withdrawn: "
+"""Marks what a subtask takes back of its announcements."""
 
 
 class WatermarkTracker(AsyncPort, ABC):
@@ -73,6 +75,12 @@ class WatermarkTracker(AsyncPort, ABC):
         """Whether some subtask announced the shard as finished."""
         return False
 
+    def forget_stream(self, stream: str, own: Collection[str]) -> None:
+        """The stream was deleted: shards of one that is made under its name later have the same keys, and have not finished (S2).
+
+        `own`: the keys of this subtask's shards, whose announcements count no more. Default: nothing.
+        """
+
     def final_watermark(self, shard: str) -> int | None:
         """The final watermark (epoch ms) of a finished shard: its children begin there (W5). Default: the global one."""
         return self.current()
@@ -103,6 +111,11 @@ class WatermarkTracker(AsyncPort, ABC):
 
     async def close(self) -> None:
         """Leave."""
+
+
+def announced_keys(shards: Iterable[str]) -> list[str]:
+    """Return under which keys shards may be announced: as finished, and as started."""
+    return [prefix + shard for shard in shards for prefix in ("", STARTED_PREFIX)]
 
 
 class SubtaskStatus(Enum):

@@ -10,7 +10,7 @@ from ..checkpoints.commits import Commits
 from ..committing_sink import CommittingSink, Staged
 from ..conditional_store import ConditionalStore
 from ..leases.documents.group_store import GroupStore, part_name
-from ..leases.documents.position_part import PositionPart, Positions, is_stored
+from ..leases.documents.position_part import PositionPart, Positions, is_stored, positions_to_json
 from ..leases.documents.worker_record import WorkerRecord
 from ..leases.position_store import PositionStore, read_positions, seal_part
 from ..pipeline.emitter import Emitter
@@ -75,6 +75,7 @@ class CommittedPositions(PositionStore):
         )
         self._stored: Positions | None = None
         self._has_joined = False
+        self._without_parts: set[str] = set()
         self._undecided_since: float | None = None
 
     @property
@@ -120,7 +121,7 @@ class CommittedPositions(PositionStore):
             return part.to_bytes()
 
         try:
-            await self._commits.commit(value, names_staged=is_checkpoint)
+            await self._commits.commit(value, positions_to_json(positions), names_staged=is_checkpoint)
         except StoreUnavailableError as error:
             self._check_time(error)
             raise
@@ -143,14 +144,20 @@ class CommittedPositions(PositionStore):
         await self._sink.publish([staged for part in sealed for staged in part.staged])
         return {key: stored for part in sealed for key, stored in part.positions.items()}
 
-    async def delete(self, worker: str) -> None:
-        """Delete a worker's part where the sink has it, when what it names is published, and what the worker has staged besides."""
-        place = self._entries or self._group
-        part = await self._seal(place, worker, 0)
-        await self._sink.publish([] if part is None else part.staged)
-        await self._sink.discard(lambda life: life == worker, ())
-        if self._entries is not None:
-            await self._entries.delete_worker(worker)
+    async def delete(self, worker: str) -> bool:
+        """Delete a worker's part, when what it names is published, and what the worker has staged besides.
+
+        The record stays until the sink has forgotten the worker: whoever comes next knows by it what to let the sink forget.
+        """
+        if worker not in self._without_parts:
+            part = await self._seal(self._entries or self._group, worker, 0)
+            await self._sink.publish([] if part is None else part.staged)
+            await self._sink.discard(lambda life: life == worker, ())
+            for place in (self._entries, self._group):
+                if place is not None:
+                    await place.delete_parts(worker)
+            self._without_parts.add(worker)
+        return await self._sink.forget(lambda life: life == worker)
 
     async def _seal(self, place: GroupStore, worker: str, number: int) -> PositionPart | None:
         await self._sink.end_life(worker)

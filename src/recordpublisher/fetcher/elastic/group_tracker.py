@@ -24,6 +24,10 @@ class GroupTracker(WatermarkTracker):
         self._highest = raised(self._highest, self._current.group_watermark)
         return self._highest
 
+    def max_shard_watermark(self) -> int | None:
+        """The highest watermark that a worker has stated with its last heartbeat."""
+        return self._current.group_maximum
+
     @property
     def worker(self) -> str | None:
         """The worker that runs now, or ran last."""

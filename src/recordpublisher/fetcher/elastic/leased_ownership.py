@@ -13,9 +13,12 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
-from ..committing_sink import entries_of
+from ..checkpoints.commits import tell_of_others
+from ..checkpoints.initial_states import data_loss_error
+from ..checkpoints.snapshot import RestoredState
+from ..committing_sink import CommittingSink, entries_of
 from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
 from ..leases.documents.group_job import GroupJob
@@ -78,8 +81,11 @@ class LeasedOwnership(ShardOwnership):
             starts.default,
             job.clock,
             interval if interval > 0 else float("inf"),
+            is_latest=job.starts.default.is_tip,
+            deleted=job.discovery.deleted,
+            not_found=job.discovery.not_found,
         )
-        return OpenedJob((), {}, starts, starts.default.timestamp_ms, generation=1)
+        return OpenedJob((), {}, starts, None, generation=1)
 
     def start_run(self, start_task: StartTask) -> None:
         """Join the group. What was read in an earlier run comes with new leases."""
@@ -87,12 +93,15 @@ class LeasedOwnership(ShardOwnership):
         self.lives.start(start_task, self._listing)
 
     async def discover(self) -> None:
-        """List shards when a lease names one that this process does not know."""
+        """List shards when a lease names one that this process does not know. Raises: DataLossError if that one has expired."""
+        missing = MissingShards(self._job.shard_exists)
         while True:
             await self.leased.has_unknown.wait()
             self.leased.has_unknown.clear()
             try:
-                self.leased.on_listed(await self._list_again())
+                listed = await self._list_again()
+                self.leased.on_listed(listed)
+                await self._end_expired(listed, missing)
             except StoreUnavailableError as error:
                 log.warning("%s", error)
                 self.leased.has_unknown.set()
@@ -145,7 +154,33 @@ class LeasedOwnership(ShardOwnership):
         await GroupStore(store).refuse_subtasks()  # the first call may take long: it connects
         if entries is not None:
             await GroupStore(entries).refuse_subtasks()
+        if isinstance(self._job.sink, CommittingSink) and await GroupStore(store).read_table() is None:
+            await tell_of_others(self._job.sink, store.place)
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
+
+    async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
+        """A shard that no listing shows, because it is past retention, is a gap, and then it has ended (S2, S5).
+
+        Not one that is younger than every listed shard: the listing is old. Nor one of a stream that does not exist: it was deleted.
+        """
+        places, discovery = [key.rpartition("/") for key in self.leased.unknown], self._job.discovery
+        shards = [Shard(stream, shard_id) for stream, _, shard_id in places if stream not in discovery.not_found]
+        for stream in discovery.not_found.intersection(stream for stream, _, _ in places):
+            discovery.on_deleted(stream)  # no reader of this process will find out
+        unknown = [shard for shard in shards if not is_listing_older_than(shard, listed)]
+        try:
+            await missing.check([shard.key for shard in unknown], {shard.stream for shard in unknown})
+        except RecordPublisherError as error:
+            raise StoreUnavailableError(f"a shard cannot be asked about: {error}") from error
+        asked = self.leased.unknown.intersection(shard.key for shard in unknown)
+        states = self.leased.states(filter(missing.is_expired, asked))
+        if not states:
+            return
+        lost = data_loss_error(list(states), RestoredState(states))
+        if not self._job.settings.accepts_loss:
+            raise lost
+        log.error("%s; continuing because flink.state.dataloss=CONTINUE", lost)
+        self.leased.end_expired(states)
 
     async def _list_again(self) -> Sequence[Shard]:
         """Raises: StreamNotFoundError; StoreUnavailableError for any other reason, which is tried again."""

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..checkpointer import Snapshotter
 from ..checkpoints.commit_counts import CommitCounts
@@ -20,7 +21,7 @@ from ..pipeline.emitter import Emitter
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardStage
-from ..shards.shard_state import ShardState
+from ..shards.shard_state import ShardState, latest
 from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint
 from .committed_positions import SinkLives
@@ -59,6 +60,7 @@ class LeasedShards:
         self._sink = job.sink
         self._clock = job.clock
         self._streams = job.streams
+        self._deleted = job.discovery.deleted
         self._known: dict[str, Shard] = {}
         self._begun: dict[str, Begun] = {}
         self._rates: dict[str, LoadRate] = {}
@@ -75,8 +77,21 @@ class LeasedShards:
 
     @property
     def unknown(self) -> set[str]:
-        """The shards that were begun and that no listing has shown yet. Not those of streams that are not read."""
-        return {key for key in filter(self._is_read, self._begun) if key not in self._table}
+        """The shards that were begun, have not ended, and that no listing has shown yet. Not those of streams that are not read."""
+        begun = (key for key, each in self._begun.items() if self._is_read(key) and not each.state.ended)
+        return {key for key in begun if key not in self._table}
+
+    def states(self, shards: Iterable[str]) -> dict[str, ShardState]:
+        """Return the states with which these shards began here."""
+        return {key: self._begun[key].state for key in shards}
+
+    def end_expired(self, shards: Iterable[str]) -> None:
+        """End shards that are past retention, and of which nothing is left to read: their children follow (S2)."""
+        for key in shards:
+            state = self._begun[key].state
+            seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
+            self._begun[key] = self._begun[key]._replace(state=replace(state, ended=True, seen_ms=seen_ms))
+        self._shards.request_checkpoint()
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
         """All shards were listed: read those that wait for it."""
@@ -196,11 +211,12 @@ class LeasedShards:
         return ReadPositions(found, newer - given_up)
 
     def _is_read(self, key: str) -> bool:
-        """Whether the shard's stream is in the list. Others keep their leases and positions (E12)."""
-        return key.rpartition("/")[0] in self._streams
+        """Return whether the shard's stream is in the list and was not deleted. Others keep their leases and positions (E12)."""
+        stream = stream_of(key)
+        return stream in self._streams and stream not in self._deleted
 
     def _add(self, key: str) -> None:
-        if not self._is_read(key):
+        if not self._is_read(key) or self._begun[key].state.ended:
             return
         # The end of a parent may have named a child that no listing has shown yet.
         shard = self._known.get(key) or self._table.listed_shards().get(key)

@@ -142,7 +142,7 @@ class WorkerLives:
 
     async def _run(self, listing: ShardListing) -> None:
         while not self._is_leaving:
-            self._shards.drop_all()
+            self._end_life()
             worker = self._join(listing)
             try:
                 await worker.run()
@@ -158,11 +158,15 @@ class WorkerLives:
                     error,
                 )
             except BaseException:
-                self._shards.drop_all()  # without heartbeats nothing may be written: nobody should wait for it
+                self._end_life()  # without heartbeats nothing may be written: nobody should wait for it
                 raise
             else:
                 log.info("worker %s has left its group", worker.name)
                 return
+
+    def _end_life(self) -> None:
+        if self._current.worker is not None:
+            self._current.worker.end()
 
     def _join(self, listing: ShardListing) -> Worker:
         name = f"{self._group.chance.getrandbits(64):016x}"

@@ -1,4 +1,8 @@
-"""GroupUpkeep: what one worker does for its group: adds listed shards, and deletes what sealed workers have left (E7, E12)."""
+"""GroupUpkeep: what one worker does for its group: adds listed shards, removes what deleted streams and sealed workers left (E7, E12)."""
+
+from collections.abc import Iterable
+
+from recordpublisher.publishers.shards import stream_of
 
 from .documents.group_store import GroupStore
 from .documents.table_cache import TableCache
@@ -38,7 +42,31 @@ class GroupUpkeep:
         changes = await self._listing.changes(view.table)
         if not changes:
             return False
-        await self._cache.replace(view.table.after(self._worker, found=changes.found, expired=changes.expired))
+        after = view.table.after(
+            self._worker,
+            found=changes.found,
+            expired=changes.expired,
+            children=changes.children,
+            deleted=changes.deleted,
+        )
+        await self._cache.replace(after)
+        return True
+
+    def keep_deleted(self, kept: Iterable[str]) -> None:
+        """Keep in mind only those deleted streams of which this worker has kept a shard: others may have been made again by now."""
+        self._listing.deleted.intersection_update({stream_of(shard) for shard in kept})
+
+    async def remove_deleted(self) -> bool:
+        """Remove the leases of streams that this worker has found deleted. Return whether that was tried.
+
+        A later stream of that name has shards with the same ids, which must not be read from the positions of the former.
+        """
+        table, deleted = self._cache.table, self._listing.deleted
+        gone = set() if table is None else {shard for shard in table.leases if stream_of(shard) in deleted}
+        if table is None or not gone:
+            return False
+        await self._cache.replace(table.after(self._worker, deleted=gone))
+        self._listing.list_soon()
         return True
 
     async def clean(self, view: GroupView) -> None:
@@ -59,8 +87,9 @@ class GroupUpkeep:
             await self._cache.replace(table.after(self._worker, cleaned=left))
         for worker in sorted(left):
             table = self._cache.table
-            if table is not None and table.version > self._first_versions[worker] and worker not in table.owners:
-                await self._positions.delete(worker)
+            if table is None or table.version <= self._first_versions[worker] or worker in table.owners:
+                continue
+            if await self._positions.delete(worker):
                 await self._group.delete_worker(worker)
 
     def _is_first(self, view: GroupView) -> bool:

@@ -28,14 +28,15 @@ class Heartbeat:
         self._describe = describe
         self._permission = permission
         self._beat = 0
-        self._has_left = False
+        self._sealed: WorkerRecord | None = None
+        self._is_sealed = False
         self._is_answered = True
         self._lock = asyncio.Lock()
 
     async def write(self) -> WorkerRecord:
         """Write a heartbeat; returns what was written. Raises: FencedError, StoreUnavailableError."""
         async with self._lock:
-            if self._has_left:
+            if self._sealed is not None:
                 raise FencedError(f"worker {self._worker} has left its group")
             record = self._next()
             sent = self._permission.send_time()
@@ -51,10 +52,16 @@ class Heartbeat:
             return record
 
     async def seal(self) -> None:
-        """End this life: nothing of it can be written any more. Raises: FencedError when somebody else has done so."""
+        """End this life, so that nothing of it can be written later. A sealed record never changes: each attempt writes the same one.
+
+        Raises: FencedError if another process has sealed this worker; StoreUnavailableError.
+        """
         async with self._lock:
-            self._has_left = True
-            await self._document.write(msgspec.structs.replace(self._next(), is_sealed=True))
+            if self._sealed is None:
+                self._sealed = msgspec.structs.replace(self._next(), is_sealed=True)
+            if not self._is_sealed:
+                await self._document.write(self._sealed)
+                self._is_sealed = True
 
     def _next(self) -> WorkerRecord:
         self._beat += 1

@@ -1,11 +1,11 @@
 """LeaseCounts: what one process has done in its group, for its metrics (E11)."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(slots=True)
-class LeaseCounts:
+class LeaseCounts(msgspec.Struct):
     """Counted over all workers that the process has been, one after the other. All are 0 with STATIC assignment.
 
     - `taken`, `given`: shards that came from and went to others, or to nobody. `given` has no shard that ended.
@@ -22,7 +22,7 @@ class LeaseCounts:
     sealed: int = 0
     replaced: int = 0
     in_flight: int = 0
-    withheld: Mapping[str, Collection[str]] = field(default_factory=dict)
+    withheld: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
     unowned: int = 0
     unowned_seconds: float = 0.0
 

@@ -111,8 +111,8 @@ class LeaseTaker:
                 if stored is None:
                     await self._fail_unless_changed(view.table, shard)
                     return None
-                if stored.state.ended and stored.children:
-                    ended[shard] = ShardEnd(stored.state.watermark, stored.children)
+                if stored.state.ended:
+                    ended[shard] = ShardEnd(stored.state.watermark, stored.children, stored.state.seen_ms)
                 else:
                     self._loads.inherit(shard, view.load_level(shard))
                     self._owned.prepare(shard, view.table.version, stored, had_owner=owner is not None)

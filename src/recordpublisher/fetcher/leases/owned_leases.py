@@ -58,7 +58,7 @@ class OwnedLeases:
         self._prepared: dict[PositionKey, StoredPosition] = {}
         self._sent_at: dict[PositionKey, int] = {}
         self._taken_over: set[PositionKey] = set()
-        self._committed: Positions = {}
+        self._published: Positions = {}
         self._latest: Positions = {}
         self._unfinished: set[str] = set()
 
@@ -76,9 +76,9 @@ class OwnedLeases:
 
     @property
     def released(self) -> dict[str, int]:
-        """The epoch of each stopped shard whose last position is stored."""
+        """The epoch of each stopped shard whose last position is stored, with its rows published."""
         keys = {shard: PositionKey(shard, self._epochs[shard]) for shard in self._stopped}
-        stored = self._committed
+        stored = self._published
         return {
             shard: key.epoch
             for shard, key in keys.items()
@@ -92,12 +92,12 @@ class OwnedLeases:
 
     @property
     def ends(self) -> dict[str, ShardEnd]:
-        """The shards whose end is stored, and whose children are known."""
-        found = {shard: self._committed.get(PositionKey(shard, epoch)) for shard, epoch in self._epochs.items()}
+        """The shards whose end is stored, with their rows published."""
+        found = {shard: self._published.get(PositionKey(shard, epoch)) for shard, epoch in self._epochs.items()}
         return {
-            shard: ShardEnd(stored.state.watermark, stored.children)
+            shard: ShardEnd(stored.state.watermark, stored.children, stored.state.seen_ms)
             for shard, stored in found.items()
-            if stored is not None and stored.state.ended and stored.children
+            if stored is not None and stored.state.ended
         }
 
     # --- positions -----------------------------------------------------------------------------------------------------------
@@ -140,9 +140,12 @@ class OwnedLeases:
         """These positions are being stored."""
         self._latest = positions
 
-    def on_committed(self, positions: Positions) -> None:
-        """These positions are stored, and no others."""
-        self._committed = positions
+    def on_published(self, positions: Positions) -> None:
+        """Note that these positions of a checkpoint are stored, and that all rows before them are visible.
+
+        Only then a shard is released, or its end written: a commit that is taken back has rows of shards of its own worker only.
+        """
+        self._published = positions
 
     # --- changes -------------------------------------------------------------------------------------------------------------
 
@@ -197,5 +200,5 @@ class OwnedLeases:
         return LeaseChanges(begun, lost, taken_over)
 
     def _has_ended(self, shard: str) -> bool:
-        stored = self._committed.get(PositionKey(shard, self._epochs[shard]))
+        stored = self._published.get(PositionKey(shard, self._epochs[shard]))
         return stored is not None and stored.state.ended

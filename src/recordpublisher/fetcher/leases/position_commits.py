@@ -2,6 +2,8 @@
 
 import asyncio
 
+from recordpublisher.publishers.errors import FencedError
+
 from ..checkpoints.checkpoint_age import CheckpointAge
 from .documents.position_part import Positions
 from .owned_leases import OwnedLeases
@@ -21,9 +23,17 @@ class PositionCommits:
         self._times = times
         self._checkpoint = asyncio.Lock()
         self._commit = asyncio.Lock()
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Store no further positions. A commit that was sent before may still take effect: it names its rows."""
+        self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was emitted (S6), or is done with. Raises: FencedError, StateError."""
+        """Flush the sink, then store how far each shard was emitted (S6), or is done with.
+
+        Raises: FencedError if the worker was replaced or has ended, also while the sink was flushed; StateError.
+        """
         async with self._checkpoint:
             with self._times.measured():
                 scope = self._owned.checkpoint_scope()
@@ -35,8 +45,10 @@ class PositionCommits:
                     await self._positions.stage()
                     async with self._commit:
                         await self._positions.settle()
-                        await self._store(self._owned.positions(scope, current), is_checkpoint=True)
+                        positions = self._owned.positions(scope, current)
+                        await self._store(positions, is_checkpoint=True)
                 await self._positions.publish()
+                self._owned.on_published(positions)
 
     async def store_prepared(self) -> None:
         """Store what is prepared beside what is stored already (E5). Raises: FencedError, StateError."""
@@ -45,6 +57,7 @@ class PositionCommits:
             await self._store(self._owned.positions_with_prepared())
 
     async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
+        if self._has_ended:
+            raise FencedError("this worker has ended, and what it had not stored is read again")
         self._owned.on_commit(positions)
         await self._positions.commit(positions, is_checkpoint=is_checkpoint)
-        self._owned.on_committed(positions)

@@ -18,7 +18,8 @@ from .documents.worker_record import WorkerRecord
 class PositionStore(ABC):
     """The positions of this worker, and how it reads those of others.
 
-    Every write is conditional: it fails for a worker that was sealed or deleted (E1). What was sealed never changes.
+    Every write is conditional: it fails for a worker that was sealed or deleted (E1). What was sealed never changes, but when a commit is
+    taken back.
     """
 
     @property
@@ -53,8 +54,12 @@ class PositionStore(ABC):
     async def seal(self, record: WorkerRecord) -> Positions:
         """Seal the positions of a worker whose record is sealed, then read them."""
 
-    async def delete(self, worker: str) -> None:  # noqa: B027 - optional on purpose
-        """Delete the positions of a sealed worker that the lease table does not name; parts go with the worker's record."""
+    async def delete(self, worker: str) -> bool:
+        """Delete the positions of a sealed worker that the lease table does not name; parts may go with the worker's record.
+
+        Return whether the record can go, too; False: this is called again. Raises: StoreUnavailableError, StateError.
+        """
+        return True
 
 
 class PartPositionStore(PositionStore):

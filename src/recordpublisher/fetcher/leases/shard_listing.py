@@ -1,30 +1,38 @@
 """ShardListing: which listed shards the lease table does not have, and which parents have expired (E7, S2, S3)."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, stream_of
 
-from ..shards.lineage import finished_ancestors, parent_keys
+from ..shards.lineage import Children, finished_ancestors, parent_keys
 from ..shards.missing_shards import MissingShards
-from .documents.lease_table import Lease, LeaseTable
+from ..shards.shard_state import latest
+from .documents.lease_table import Lease, LeaseTable, ShardEnd
 
 
 @dataclass(frozen=True, slots=True)
 class ListedChanges:
-    """Leases to add to the table, and unknown parents that nobody needs to wait for."""
+    """Leases to add to the table, unknown parents that nobody needs to wait for, and children of shards whose end did not name them.
+
+    `expired` has ended shards of which no child is known, too: they can go. `deleted`: leases of streams that do not exist, which nobody
+    reads, so that no reader finds out. Shards of a later stream of that name would be taken for them.
+    """
 
     found: Mapping[str, Lease] = field(default_factory=dict)
     expired: Collection[str] = ()
+    children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    deleted: Collection[str] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.found or self.expired)
+        return bool(self.found or self.expired or self.children or self.deleted)
 
 
 class ShardListing:
-    """Lists the shards of all streams, at most once in `interval` seconds. `start` is where the group begins (LATEST is pinned: P3).
+    """Lists the shards of all streams, at most once in `interval` seconds. `start` is where the group begins (LATEST is pinned: P3);
+    `is_latest`: it stands for LATEST.
 
     Nothing is found out about the leases of streams that are not listed: they keep their owners and positions (E12).
     """
@@ -36,23 +44,39 @@ class ShardListing:
         start: StartingPosition,
         clock: Clock,
         interval: float,
+        *,
+        is_latest: bool = False,
+        deleted: set[str] | None = None,
+        not_found: Collection[str] = (),
     ) -> None:
+        """`deleted`: the streams that this process has found deleted. `not_found`: those that the last listing did not find."""
+        self._not_found = not_found
+        self.deleted = set() if deleted is None else deleted
         self._list_shards = list_shards
         self._missing = missing
         self._start = start
+        self._is_latest = is_latest
         self._clock = clock
         self._interval = interval
         self._listed_at: float | None = None
 
     def list_soon(self) -> None:
-        """Other streams are listed now."""
+        """Make the next check list all shards, because the list of streams has changed, or the last listing was old."""
         self._listed_at = None
 
     async def first_table(self, writer: str) -> LeaseTable:
         """The first table of a group."""
-        empty = LeaseTable(0, writer, self._start)
+        empty = LeaseTable(0, writer, self._start, is_latest=self._is_latest)
         changes = await self._changes(empty)
-        return LeaseTable(1, writer, self._start, changes.found)
+        return empty.after(writer, found=changes.found)
+
+    async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
+        """Return the ends, with the listed children of those that name none: they count from now on, before the parent goes (W5)."""
+        if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
+            return ends
+        known = Children(await self._list_shards())
+        found = {shard: {child.key: tuple(parent_keys(child)) for child in known.of(shard)} for shard in unnamed}
+        return {**ends, **{shard: replace(ends[shard], children=children) for shard, children in found.items()}}
 
     async def changes(self, table: LeaseTable) -> ListedChanges:
         """What a listing changes in this table; nothing while the last listing is young."""
@@ -65,27 +89,68 @@ class ShardListing:
     async def _changes(self, table: LeaseTable) -> ListedChanges:
         listed = {shard.key: shard for shard in await self._list_shards()}
         streams = {shard.stream for shard in listed.values()}
-        leases = {key: lease for key, lease in table.leases.items() if key.rpartition("/")[0] in streams}
+        leases = {key: lease for key, lease in table.leases.items() if stream_of(key) in streams}
         waited_for = {parent for lease in leases.values() for parent in lease.parents}
         parents = {parent for shard in listed.values() for parent in parent_keys(shard)}
         unlisted = (leases.keys() | waited_for | parents) - listed.keys()
-        await self._missing.check(unlisted, {key.rpartition("/")[0] for key in unlisted | listed.keys()})
+        await self._missing.check(unlisted, {stream_of(key) for key in unlisted | listed.keys()})
         expired = {key for key in unlisted if self._missing.is_expired(key)}
-        if not leases.keys() <= listed.keys() | expired:
-            return ListedChanges()  # an old listing: it may show a shard whose children, which were read, it lacks
-        return ListedChanges(_unknown_leases(table, listed, expired), (expired & waited_for) - table.leases.keys())
+        unknown = (expired & waited_for) - table.leases.keys()
+        # An old listing may show a shard that was read and left the table, and lack the shards between it and those in the table: only
+        # they tell that it was read. Nothing is found out about such a stream before the next listing.
+        if old := {stream_of(key) for key in (leases.keys() | parents) - listed.keys() - expired}:
+            self.list_soon()
+            listed = {key: shard for key, shard in listed.items() if shard.stream not in old}
+            leases = {key: lease for key, lease in leases.items() if stream_of(key) not in old}
+        children = _children_of([key for key, lease in leases.items() if lease.is_end_unnamed], listed)
+        gone = {key for key in expired & leases.keys() - children.keys() if leases[key].is_end_unnamed}
+        found = _unknown_leases(table, listed, expired, gone)
+        found = {key: self._seen_now(lease) for key, lease in found.items()}
+        return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
+
+    def _seen_now(self, lease: Lease) -> Lease:
+        """A later shard that no lease precedes was there at this listing: its parents were read, and nothing else says when (S5)."""
+        is_known = lease.is_first or lease.parents or lease.seen_ms is not None
+        return lease if is_known else replace(lease, seen_ms=self._clock.now_ms())
+
+    def _of_deleted_streams(self, table: LeaseTable) -> tuple[str, ...]:
+        streams = {stream_of(key) for key in table.leases}.intersection(self._not_found)
+        streams -= {stream_of(key) for key, lease in table.leases.items() if lease.owner is not None}
+        return tuple(key for key in table.leases if stream_of(key) in streams)
 
 
-def _unknown_leases(table: LeaseTable, listed: Mapping[str, Shard], expired: Collection[str]) -> dict[str, Lease]:
-    """The leases of listed shards that the table does not have, nor had until they were finished: none comes back as a new shard."""
+def _unknown_leases(
+    table: LeaseTable, listed: Mapping[str, Shard], expired: Set[str], gone: Iterable[str]
+) -> dict[str, Lease]:
+    """The leases of listed shards that the table does not have, nor had until they were finished: none comes back as a new shard.
+
+    `gone`: shards that ended, and whose children came and went unread. A listed descendant begins after them and shows the gap (S5).
+    """
+    seen: dict[str, int | None] = {}
+    for key in gone:
+        seen[stream_of(key)] = latest(seen.get(stream_of(key)), table.leases[key].seen_ms)
     begun = (listed[key] for key, lease in table.leases.items() if key in listed and lease.was_owned)
     finished = finished_ancestors(begun, listed) - table.leases.keys()
-    streams = {shard.rpartition("/")[0] for shard in table.leases}
+    unread = expired - finished - table.leases.keys()
+    streams = {stream_of(shard) for shard in table.leases}
     return {
         key: Lease(
-            parents=tuple(parent for parent in parent_keys(shard) if parent not in finished and parent not in expired),
+            # A parent that has expired and is in the table ends there first, with its watermark.
+            parents=tuple(
+                parent
+                for parent in parent_keys(shard)
+                if parent not in finished and (parent in table.leases or parent not in expired)
+            ),
             is_first=shard.stream not in streams,
+            seen_ms=None if unread.isdisjoint(parent_keys(shard)) else seen.get(shard.stream),
         )
         for key, shard in sorted(listed.items())
         if key not in table.leases and key not in finished
     }
+
+
+def _children_of(parents: Collection[str], listed: Mapping[str, Shard]) -> dict[str, tuple[str, ...]]:
+    """The listed children of these shards, where there are any."""
+    known = Children(listed.values() if parents else ())
+    children = {parent: tuple(sorted(child.key for child in known.of(parent))) for parent in parents}
+    return {parent: found for parent, found in children.items() if found}

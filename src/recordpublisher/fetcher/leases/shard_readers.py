@@ -32,6 +32,9 @@ class ShardReaders(Protocol):
     def drop(self, shards: Collection[str]) -> None:
         """Forget these shards: another worker has them. What is not committed is dropped (E1)."""
 
+    def drop_all(self) -> None:
+        """Forget every shard, because the worker has ended."""
+
     def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[ReadPositions]:
         """The position of each shard that was begun and not dropped, once the sink has flushed everything before it (S6).
 

@@ -4,8 +4,11 @@ import asyncio
 import contextlib
 import functools
 import logging
+import os
 import random
+import socket
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
@@ -24,7 +27,7 @@ from .lease_giver import LeaseGiver
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
-from .planning.group_watermark import WorkerWatermark, group_watermark
+from .planning.group_watermark import WorkerWatermark, group_watermark, highest_watermark
 from .planning.shard_loads import LoadLevels
 from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore
@@ -33,6 +36,8 @@ from .shard_readers import ShardReaders
 from .write_permission import WritePermission
 
 log = logging.getLogger("recordpublisher.group")
+T = TypeVar("T")
+HOST = socket.gethostname()[:255]
 
 
 class Worker:
@@ -82,10 +87,13 @@ class Worker:
             clock,
             settings,
         )
+        self._listing = listing
         self._upkeep = GroupUpkeep(name, group, self._cache, self._positions, listing)
         self._watermark = WorkerWatermark(2 * settings.interval)
         self.group_watermark: int | None = None
         """The highest value of the group that this worker knows (E8)."""
+        self.group_maximum: int | None = None
+        """The highest watermark of a shard of the group (W12)."""
         self._giver = LeaseGiver(
             self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
         )
@@ -138,6 +146,14 @@ class Worker:
         """Store all positions, then let `run` return: the others take the shards without waiting for a lease to expire (E5)."""
         self._giver.leave()
 
+    def end(self) -> None:
+        """End this life: it stores no further positions, then the sink drops what was not stored (E1).
+
+        Both happen in one step. A checkpoint that has read the positions would otherwise store them without their rows.
+        """
+        self._commits.end()
+        self._readers.drop_all()
+
     async def seal(self) -> None:
         """After `run` was cancelled: let the others take the shards from the last checkpoint, without waiting for the leases to expire.
 
@@ -151,11 +167,12 @@ class Worker:
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
         """Store how far each shard was emitted; or, if it may be partial, how far the sink is done with it. Nothing before it has joined.
 
-        Raises: FencedError, StoreUnavailableError, StateError, errors of the sink.
+        Raises: FencedError, StoreUnavailableError, StateError, errors of the sink. While no heartbeat is confirmed each error is a
+        StoreUnavailableError: others may have replaced this worker, and deleted what the sink writes to.
         """
         if not self._has_joined:
             return
-        await self._commits.take_checkpoint(may_be_partial=may_be_partial)
+        await self._judged(self._commits.take_checkpoint(may_be_partial=may_be_partial))
         self._checkpoint_ms = self._clock.now_ms()
         if self._owned.ends:
             self._look_now.set()  # children of an ended shard wait for this (S2)
@@ -181,7 +198,7 @@ class Worker:
         while True:
             seconds = self._settings.interval * (0.5 + 0.5 * self._random.random())
             try:
-                if await self._look():
+                if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
             except StoreUnavailableError as error:
                 log.warning("%s cannot look at its group: %s", self.name, error)
@@ -190,6 +207,19 @@ class Worker:
                 seconds = min(seconds, HELD_SECONDS)
             if await wait_at_most(self._look_now, seconds):
                 self._look_now.clear()
+
+    async def _judged(self, work: Awaitable[T]) -> T:
+        """Return what the work returns. While no heartbeat is confirmed an error of it is a StoreUnavailableError: others may have replaced
+        this worker, and deleted what it works on. If they have, the next heartbeat says so; if not, the work is repeated, and fails again.
+        """
+        try:
+            return await work
+        except (FencedError, StoreUnavailableError):
+            raise
+        except Exception as error:
+            if self.permission.is_given:
+                raise
+            raise StoreUnavailableError(f"no heartbeat is confirmed, which may be the reason: {error}") from error
 
     # --- one look ------------------------------------------------------------------------------------------------------------
 
@@ -200,6 +230,7 @@ class Worker:
             return await self._upkeep.create_if_missing()
         self._apply_table()
         self.group_watermark = group_watermark(view, self.group_watermark, self._observer.sealed_for_long)
+        self.group_maximum = view.max_watermark
         sealed = await self._observer.seal_silent(view)
         self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
@@ -214,7 +245,9 @@ class Worker:
         if may_have_taken:
             self._apply_table()
             return True
-        if await self._end_shards() or await self._upkeep.add_listed_shards(view):
+        if await self._end_shards() or await self._upkeep.remove_deleted():
+            return True
+        if await self._upkeep.add_listed_shards(view):
             return True
         await self._upkeep.clean(view)
         if self._observer.is_settled:
@@ -234,6 +267,7 @@ class Worker:
         for shard in watermarks.keys() & set(changes.lost):
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
         self._readers.drop(changes.lost)
+        self._upkeep.keep_deleted(self._owned.shards - changes.begun.keys())
         if not self._giver.is_leaving:
             for shard, stored in changes.begun.items():
                 is_taken_over = shard in changes.taken_over and not stored.is_idle
@@ -247,7 +281,7 @@ class Worker:
         table, ended = self._cache.table, self._owned.ends
         if table is None or not ended:
             return False
-        await self._cache.replace(table.after(self.name, ended=ended))
+        await self._cache.replace(table.after(self.name, ended=await self._listing.with_children(ended)))
         self._apply_table()
         return True
 
@@ -279,8 +313,12 @@ class Worker:
             released=by_stream(self._owned.released),
             watermark=lowest.value,
             is_active=not lowest.is_idle,
+            max_watermark=highest_watermark(read.values()),
             group_watermark=self.group_watermark,
             loads=by_stream(self._loads.state(self._owned.shards, self._readers.loads())),
             checkpoint_ms=self._checkpoint_ms,
             lease_ms=round(self._settings.duration * 1000),
+            host=HOST,
+            pid=os.getpid(),
+            sent_ms=self._clock.now_ms(),
         )

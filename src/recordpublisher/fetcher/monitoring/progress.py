@@ -3,13 +3,19 @@
 import msgspec
 
 from ..sink import Unfinished
-from .shard_view import millis_behind_latest
+from .shard_view import lag_ms, unread_ms
 from .subtask_view import SubtaskView
 
 
 class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask's report; `behind_ms` is that of the shard furthest behind its tip, `unfinished` what the sink has of the records that
-    were read and is not done with (None: not known)."""
+    """One subtask's report.
+
+    - `lag_ms`: age of the oldest record that is not finished (ms), of the shard that is furthest behind; None: not known.
+    - `unfinished`: number of records that were read and that the sink has not finished; None: not known.
+    - `unread_ms`: for how long a shard that should be read was not (ms); None: every shard is read.
+    - `left`: number of records that the sink has dropped, and that the next start reads again.
+    - `read_failure`: the error of that shard's last call; None: the call has not returned.
+    """
 
     subtask: int
     records: int
@@ -18,21 +24,43 @@ class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
     held_shards: int
     skipped: int
     dead_letters: int
-    behind_ms: int | None
+    lag_ms: int | None
     unfinished: int | None = None
+    unread_ms: int | None = None
+    read_failure: str | None = None
+    left: int = 0
 
 
 def progress_of(subtask: int, view: SubtaskView, unfinished: Unfinished | None, now_ms: int) -> SubtaskProgress:
-    """A report, from one pass over the shards."""
+    """Return a report, from one pass over the shards."""
     open_shards = idle = held = 0
-    behind_ms = -1
+    most_ms, longest_ms, failure = -1, -1, None
+    of_shards = {} if unfinished is None else unfinished.shards
     for entry in view.table:
         if entry.is_open:
             open_shards += 1
             idle += entry.reading.is_idle
         held += entry.status.is_held
-        behind_ms = max(behind_ms, millis_behind_latest(entry, now_ms))
-    known_ms = behind_ms if behind_ms >= 0 else None
-    left = None if unfinished is None else unfinished.records
-    left_out = view.skipped_records, view.dead_letters
-    return SubtaskProgress(subtask, view.emitter.records, open_shards, idle, held, *left_out, known_ms, left)
+        lag = lag_ms(entry, of_shards.get(entry.key), now_ms)
+        most_ms = most_ms if lag is None else max(most_ms, lag)
+        age_ms = unread_ms(entry, now_ms)
+        if age_ms is not None and age_ms > longest_ms:
+            longest_ms, failure = age_ms, entry.metrics.last_failure
+    return SubtaskProgress(
+        subtask,
+        view.emitter.records,
+        open_shards,
+        idle,
+        held,
+        view.skipped_records,
+        view.dead_letters,
+        _known(most_ms),
+        None if unfinished is None else unfinished.records,
+        _known(longest_ms),
+        None if failure is None else str(failure),
+        0 if unfinished is None else unfinished.left,
+    )
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value

@@ -1,6 +1,7 @@
 """Whether a subtask is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start has fenced it off."""
 
 from collections.abc import Iterable
+from math import inf
 
 from ..alarms import Alarm, AlarmKind
 from ..checkpoints.checkpoint_age import CheckpointAge
@@ -9,6 +10,8 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 
 READ_LIMIT_MS = 60_000
 """Without a successful read for this long the service cannot be reached; an empty read counts."""
+FAILED_READ_LIMIT_MS = 10_000
+"""The same while calls fail: a single failure is tried again within this time."""
 CHECKPOINT_LIMIT_MS = 60_000
 """A checkpoint that takes longer is stuck: the store or the sink does not answer."""
 
@@ -30,18 +33,24 @@ def reasons_not_ready(
     if not completion.is_running:
         return ["it does not run: it is starting, draining or has ended"]
     reasons = []
-    if not _is_reading(entries, now_ms):
-        reasons.append(f"no shard could be read for {READ_LIMIT_MS // 1000} s")
+    reasons += _why_nothing_is_read(entries, now_ms)
     if checkpoints.running_ms > CHECKPOINT_LIMIT_MS:
         why = "store or sink do not answer" if undecided is None else f"whether {undecided} is stored is not known"
         reasons.append(f"no checkpoint could be stored for {checkpoints.running_ms // 1000} s: {why}")
     return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]
 
 
-def _is_reading(entries: Iterable[ShardEntry], now_ms: int) -> bool:
-    """Whether any shard was read lately; a shard with records queued waits for the sink or for alignment, not for the service."""
+def _why_nothing_is_read(entries: Iterable[ShardEntry], now_ms: int) -> list[str]:
+    """Return a reason if no shard was read lately. A shard with queued records waits for the sink or for alignment, not for the service."""
     waiting = [entry for entry in entries if entry.stage is ShardStage.READING and not entry.reading.queue]
-    return not waiting or any(
-        entry.reading.last_read_ms is not None and now_ms - entry.reading.last_read_ms <= READ_LIMIT_MS
-        for entry in waiting
-    )
+    ages = [(_since_read_ms(entry, now_ms), entry.metrics.last_failure) for entry in waiting]
+    if not ages or any(age <= (READ_LIMIT_MS if failure is None else FAILED_READ_LIMIT_MS) for age, failure in ages):
+        return []
+    age, failure = min(ages, key=lambda each: each[0])
+    since = "yet" if age == inf else f"for {age / 1000:.0f} s"
+    return [f"no shard was read {since}" + ("" if failure is None else f": {failure}")]
+
+
+def _since_read_ms(entry: ShardEntry, now_ms: int) -> float:
+    last_ms = entry.reading.last_read_ms
+    return inf if last_ms is None else now_ms - last_ms

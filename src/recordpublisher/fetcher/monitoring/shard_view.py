@@ -1,36 +1,64 @@
 """ShardView: the metrics of one shard (A1). Gauges of a shard keep growing while nothing is read or emitted."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+import msgspec
 
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..metric_types import COUNTER, FLAG, GAUGE, TEXT, Metric, MetricType, metric, metrics_of
 from ..pipeline.read_block import ReadBlock
 from ..shards.retention_check import time_to_loss_ms
-from ..shards.shard_entry import ShardEntry
+from ..shards.shard_entry import ShardEntry, ShardStage
+from ..sink import UnfinishedShard
 
-STALE_READ_MS = 30_000
-"""A read at the tip is valid for this long. After that the distance to the tip is unknown, and the gauge grows."""
+STALE_READ_MS = 15_000
+"""A read at the tip is valid for this long: three times the five seconds between two events of a silent subscription."""
 
 
 def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
-    """The value of the last read, plus the time since then if records were left or the read is old; -1 before the first read.
+    """Return how far the reads of a shard are behind its tip (ms), -1 before the first read.
 
-    A shard that is held back is not read. Without the time since then its gauge would keep its last value and hide an outage.
+    The time since the last read is added if that read left records, is old, or was followed by a failed call. Without it the gauge of a
+    shard that is held back, or whose service is away, would keep its last value and hide an outage.
     """
     last = entry.metrics.millis_behind_latest
     if last < 0 or entry.reading.last_read_ms is None:
         return last
     age = max(0, now_ms - entry.reading.last_read_ms)
-    is_growing = last > 0 or entry.reading.queue.records > 0 or age > STALE_READ_MS
-    return last + age if is_growing and entry.is_open else last
+    is_cut_off = age > STALE_READ_MS or entry.metrics.last_failure is not None
+    return last + age if (last > 0 or entry.reading.queue.records > 0 or is_cut_off) and entry.is_open else last
 
 
-@dataclass(frozen=True, slots=True)
-class ShardView:
+def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -> int | None:
+    """Return the age of the oldest record of a shard that is not finished (ms): the one definition of lag (A1).
+
+    Such a record was written and the sink has not finished it, was read and not written, or was not read. 0 means that there is none.
+    None means that the shard was not read yet, so that it is not known. `unfinished` is what the sink has of the shard.
+    """
+    ages, unwritten_ms, reads = [], entry.oldest_unwritten_ms, millis_behind_latest(entry, now_ms)
+    if unfinished is not None:
+        ages.append(now_ms - unfinished.oldest_ms)
+    if unwritten_ms is not None:
+        ages.append(now_ms - unwritten_ms)
+    if reads >= 0:
+        ages.append(reads)
+    return max(0, *ages) if ages else None
+
+
+def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
+    """Return for how long a shard that should be read was not (ms). None: it is read, or its reads wait for the job itself."""
+    if entry.stage is not ShardStage.READING or entry.reading.queue or entry.reading.needs_no_more:
+        return None
+    since_ms = entry.owned_since_ms if entry.reading.last_read_ms is None else entry.reading.last_read_ms
+    age = 0 if since_ms is None else max(0, now_ms - since_ms)
+    return age if age > STALE_READ_MS or entry.metrics.last_failure is not None else None
+
+
+class ShardView(msgspec.Struct, frozen=True):
     """One shard at one moment: `now_ms` epoch ms, `now` monotonic seconds, `retention_ms` of its stream if known.
 
-    `blocked`: why its next read waits.
+    `blocked`: why its next read waits. `unfinished`: the records that the sink has not finished.
     """
 
     entry: ShardEntry
@@ -39,11 +67,18 @@ class ShardView:
     retention_ms: int | None = None
     has_alarm: bool = False
     blocked: ReadBlock | None = None
+    unfinished: UnfinishedShard | None = None
+
+    @metric(GAUGE, "ms")
+    def lag_ms(self) -> int | None:
+        """Age of the oldest record that is not finished: not read, not written, or not handled by the sink; 0: none is left; null: the
+        shard was not read yet."""
+        return lag_ms(self.entry, self.unfinished, self.now_ms)
 
     @metric(GAUGE, "ms")
     def millis_behind_latest(self) -> int:
-        """Age of the last record read, 0 at the shard's tip; it grows while records are left or the shard is not read; -1 before the
-        first."""
+        """How far the reads are behind the shard's tip, whatever the sink does; it grows while records are left or the shard is not read;
+        -1 before the first read."""
         return millis_behind_latest(self.entry, self.now_ms)
 
     @metric(COUNTER, "records")
@@ -85,6 +120,11 @@ class ShardView:
     def queued_bytes(self) -> int:
         """The same, as held in memory."""
         return self.entry.reading.queue.bytes
+
+    @metric(GAUGE, "records")
+    def unfinished_records(self) -> int:
+        """Written to a sink that works on them later, and not finished there, including those left for the next start."""
+        return 0 if self.unfinished is None else self.unfinished.records
 
     @metric(FLAG)
     def idle(self) -> bool:
@@ -139,8 +179,11 @@ class ShardView:
 
     @metric(GAUGE, "ms")
     def time_to_retention_loss_ms(self) -> int | None:
-        """Until an unwritten record may be past retention, at the tip the whole retention; negative: it may be lost."""
-        return time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
+        """Until an unfinished record may be past retention, at the tip the whole retention; negative: it may be lost."""
+        left_ms = time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
+        if left_ms is None or self.retention_ms is None or self.unfinished is None:
+            return left_ms
+        return min(left_ms, self.unfinished.oldest_ms + self.retention_ms - self.now_ms)
 
     @metric(FLAG)
     def alarm(self) -> bool:
@@ -152,14 +195,14 @@ def _of_reads() -> tuple[Metric[ShardView], ...]:
     """Those that publisher and consumer of a shard count."""
     return tuple(
         Metric(
-            field.name,
-            MetricType(field.metadata["type"]),
-            field.metadata["unit"],
-            field.metadata["description"],
-            lambda view, name=field.name: getattr(view.entry.metrics, name),  # type: ignore[misc]
+            each.name,
+            MetricType(each.metadata["type"]),
+            each.metadata["unit"],
+            each.metadata["description"],
+            lambda view, name=each.name: getattr(view.entry.metrics, name),  # type: ignore[misc]
         )
-        for field in fields(ShardMetrics)
-        if field.metadata
+        for each in fields(ShardMetrics)
+        if each.metadata
     )
 
 

@@ -4,15 +4,19 @@ import logging
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.values_and_time import MAX_LAG, STARTUP_TIMEOUT, TRACKER
 
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
+from .shard_view import unread_ms
 
 log = logging.getLogger("recordpublisher.fetcher")
 
+UNREAD_MS = 2_000
+"""After how long a shard whose calls fail is logged. A single failure is no news."""
 MINUTE = 60.0
 """Between two status lines, and how long alignment may stall before a warning; seconds."""
 
@@ -41,6 +45,8 @@ class StatusLogger:
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
         self._others: tuple[str | None, int] = (None, 0)
+        self._unread_logged_at: float | None = None
+        """When shards that cannot be read were last logged; None: every shard is read."""
 
     def check(self) -> None:
         """Log what is due. Raises: ConfigurationError when expected subtasks have not joined by the start-up timeout (W6)."""
@@ -48,6 +54,7 @@ class StatusLogger:
         self._log_timed_out_subtasks()
         self._log_tracker_reachability()
         now = self._clock.monotonic()
+        self._log_unread(now)
         held = sum(entry.status.is_held for entry in self._table)
         if self._alignment.global_watermark != self._global_watermark or not held:
             self._global_watermark, self._stalled_since = self._alignment.global_watermark, now
@@ -61,6 +68,30 @@ class StatusLogger:
         elif now - max(self._slow_since, self._last_warning) >= MINUTE:
             self._last_warning = now
             self._warn_slow(held, now - self._slow_since)
+
+    def _log_unread(self, now: float) -> None:
+        """Log that calls for shards fail, with the reason: one line for all shards, each minute, and one when they are read again."""
+        now_ms = self._clock.now_ms()
+        failing = [
+            (age_ms, entry)
+            for entry in self._table
+            if entry.metrics.last_failure is not None and (age_ms := unread_ms(entry, now_ms)) is not None
+        ]
+        longest_ms, entry = max(failing, key=lambda each: each[0], default=(0, None))
+        if entry is None:
+            if self._unread_logged_at is not None:
+                log.warning("subtask %d reads all of its shards again", self._subtask)
+            self._unread_logged_at = None
+        elif longest_ms >= UNREAD_MS and now - (self._unread_logged_at or float("-inf")) >= MINUTE:
+            self._unread_logged_at = now
+            log.warning(
+                "%s of subtask %d cannot be read, %s not for %.0f s, and will be tried again: %s",
+                counted(len(failing), "shard"),
+                self._subtask,
+                entry.key,
+                longest_ms / 1000,
+                entry.metrics.last_failure,
+            )
 
     def _update_slow_since(self, held: int, now: float) -> None:
         """Since when only the shard with the lowest watermark was written, while others are held back (W12)."""

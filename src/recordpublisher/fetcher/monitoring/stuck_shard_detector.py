@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
-from recordpublisher.publishers.shards import Shard
+import msgspec
+
+from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..alarms import Alarm, AlarmKind
 from ..leases.lease_counts import LeaseCounts
@@ -16,8 +17,7 @@ from ..shards.shard_state import ShardState
 from .stall_detector import UnchangedTimer
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadCheck:
+class UnreadCheck(msgspec.Struct, frozen=True):
     """What one check observed of one shard.
 
     - `progress`: changes whenever something of the shard was emitted.
@@ -105,7 +105,7 @@ class LineageProgress:
         state = self._states.get(key)
         if state is None or state.ended:
             return []
-        stream = key.rpartition("/")[0]
+        stream = stream_of(key)
         return [f"{stream}/{parent}" for parent in state.parents]
 
 
@@ -142,7 +142,7 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
         return f"{blocked.value}, which waits for {alignment_waits_for}"
     if blocked is ReadBlock.PARENTS:
         return f"{blocked.value} {list(entry.shard.parents)}"
-    return "the sink does not take it" if entry.reading.queue.records else "its reads return nothing"
+    return "the sink does not take it" if entry.reading.queue.unhandled else "its reads return nothing"
 
 
 class WithheldShards:

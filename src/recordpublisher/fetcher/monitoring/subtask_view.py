@@ -1,7 +1,8 @@
 """SubtaskView: the metrics of one subtask, and of its shards (A1)."""
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from recordpublisher.publishers.clock import Clock
 
@@ -15,15 +16,15 @@ from ..pipeline.read_intake import ReadIntake
 from ..pipeline.suspension import SuspensionDetector
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
+from ..sink import Unfinished
 from ..watermarks.alignment import Alignment
 from .alarm_monitor import AlarmMonitor
 from .retention_periods import RetentionPeriods
-from .shard_view import SHARD_METRICS, ShardView, millis_behind_latest
+from .shard_view import SHARD_METRICS, ShardView, lag_ms
 from .workers_wanted import WorkersWanted
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskView:
+class SubtaskView(msgspec.Struct, frozen=True):
     """The parts of a fetcher that these metrics are read from. Without a group (STATIC assignment) those of leases are 0 or not known."""
 
     table: ShardTable
@@ -44,14 +45,17 @@ class SubtaskView:
         """Every shard that the subtask owns."""
         return list(self.table)
 
-    def collect(self, clock: Clock) -> dict[str, Any]:
-        """`{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; needs no call to the service."""
+    def collect(self, clock: Clock, unfinished: Unfinished | None) -> dict[str, Any]:
+        """Return `{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; needs no call to the service."""
         now_ms, now, alarms = clock.now_ms(), clock.monotonic(), self.alarm_monitor.active_alarms
         shards: dict[str, Any] = {}
+        of_shards = {} if unfinished is None else unfinished.shards
         for entry in self.entries:
             retention_ms = self.retention.of(entry.shard.stream)
             why_blocked = self.intake.why_blocked(entry)
-            view = ShardView(entry, now_ms, now, retention_ms, entry.key in alarms, why_blocked)
+            view = ShardView(
+                entry, now_ms, now, retention_ms, entry.key in alarms, why_blocked, of_shards.get(entry.key)
+            )
             shards[entry.key] = {metric.name: metric.read(view) for metric in SHARD_METRICS}
         return {"subtask": {metric.name: metric.read(self) for metric in SUBTASK_METRICS}, "shards": shards}
 
@@ -59,11 +63,12 @@ class SubtaskView:
         """The entry of a commit without an answer."""
         return None if self.commits is None else self.commits.undecided
 
-    def observe_load(self, now_ms: int) -> None:
-        """Now and then, in a group: how far its shards are behind, and what it has written."""
+    def observe_load(self, now_ms: int, unfinished: Unfinished | None) -> None:
+        """Observe now and then, in a group, how far its shards are behind, and what it has written."""
         if self.tracker.worker is None:
             return
-        lags_ms = {entry.key: millis_behind_latest(entry, now_ms) for entry in self.table if entry.is_open}
+        of_shards = {} if unfinished is None else unfinished.shards
+        lags_ms = {entry.key: lag_ms(entry, of_shards.get(entry.key), now_ms) for entry in self.table if entry.is_open}
         self.wanted.observe(lags_ms, self.emitter.records)
 
     @metric(GAUGE, "epoch ms")

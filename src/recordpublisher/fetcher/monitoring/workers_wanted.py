@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+
+import msgspec
 
 from recordpublisher.publishers.clock import Clock
 
@@ -36,8 +37,7 @@ def workers_wanted(
     return min(wanted, float(shards))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(msgspec.Struct, frozen=True):
     at: float
     lag: float
     records: int
@@ -55,13 +55,13 @@ class WorkersWanted:
         self.part = 0.0
         """See `workers_wanted`."""
 
-    def observe(self, lags_ms: Mapping[str, int], records: int) -> None:
-        """Now and then: how far each open shard of this process is behind (-1: not known), and how many records were written so far."""
+    def observe(self, lags_ms: Mapping[str, int | None], records: int) -> None:
+        """Observe how far each open shard of this process is behind (None: not known), and how many records were written so far."""
         now = self._clock.monotonic()
         if lags_ms.keys() != self._shards:
             self._shards = lags_ms.keys()
             self._samples.clear()
-        lags = [lag for lag in lags_ms.values() if lag >= 0]
+        lags = [lag for lag in lags_ms.values() if lag is not None]
         latest = _Sample(now, sum(lags) / 1000 / max(len(lags), 1), records)
         self._samples.append(latest)
         while now - self._samples[0].at > WINDOW_SECONDS:

@@ -61,7 +61,7 @@ class FixedOwnership(ShardOwnership):
 
     async def discover(self) -> None:
         """List every stream periodically."""
-        await self._job.discovery.run(self._on_listing)
+        await self._job.discovery.run(self._on_listing, self._begin)
         self._shards.complete_without_streams()
 
     def add_children(self, children: Iterable[Shard]) -> None:
@@ -105,7 +105,8 @@ class FixedOwnership(ShardOwnership):
             log.warning("what was used to read %s is not released: %s", stream, error, extra=about(stream))
 
     async def _begin(self, stream: str) -> None:
-        job, known = self._job, RestoredState(self._owned.known_states(stream))
+        job, was_deleted = self._job, stream in self._job.discovery.deleted
+        known = RestoredState({} if was_deleted else self._owned.known_states(stream))
         list_stream = partial(job.discovery.list_stream, stream)
         try:
             listed = await list_restored(list_stream, (stream,), known, self._missing, job.is_ours)
@@ -113,6 +114,13 @@ class FixedOwnership(ShardOwnership):
             self._log_failure(stream, str(error))
             return
         await check_for_data_loss(listed, known, (stream,), job, self._missing)
+        if stream in job.discovery.deleted:
+            # A stream of this name is there again. Its shards have the same ids, so those of the former one must be written first.
+            if any(entry.shard.stream == stream and entry.is_open for entry in self._table):
+                return
+            self._owned.remove_stream(stream)
+            if not was_deleted:
+                return  # It was deleted during the listing, which may be that of the former stream.
         self._failures.pop(stream, None)
         job.discovery.opened.add(stream)
         self._owned.add_stream(listed, initial_states(listed, known, self._starts), unlisted_states(listed, known))

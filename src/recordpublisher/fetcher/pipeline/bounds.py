@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.shards import Shard
 
 from ..shards.shard_entry import ShardEntry
@@ -87,6 +88,9 @@ class BoundedResult:
     reason: EndReason
     shards: Mapping[str, ShardOutcome]
     records: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.reason.name}, {counted(self.records, 'record')}"
 
 
 def shard_outcome(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
@@ -17,14 +16,13 @@ import msgspec
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
-from recordpublisher.publishers.shards import Shard, hash_key_from, is_valid_name
+from recordpublisher.publishers.shards import Shard, is_valid_name
 
 from ..stored_documents import Sequence as SequenceText
 from ..stored_documents import check_document, read_document, unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(msgspec.Struct, frozen=True):
     """An original record, and why it could not be used. `place`: which one it is where it is stored."""
 
     shard: Shard
@@ -54,7 +52,7 @@ class DeadLetter:
     def batch(self) -> RecordBatch:
         """What is written to the sink: a batch of one with the unchanged record."""
         data = self.record.data
-        return RecordBatch(self.shard, [self.record], raw_count=1, raw_bytes=len(data), values=[self.value()])
+        return RecordBatch(self.shard, [self.record], raw_count=1, raw_bytes=len(data), decoded=[self.value()])
 
 
 class _Value(msgspec.Struct, omit_defaults=True):
@@ -84,8 +82,6 @@ class _Record(msgspec.Struct, kw_only=True):
     def __post_init__(self) -> None:
         if not (is_valid_name(self.stream) and is_valid_name(self.shard_id) and self.sequence_number):
             raise ValueError(f"{self.stream!r}, {self.shard_id!r} and {self.sequence_number!r} name no record")
-        if self.explicit_hash_key is not None and hash_key_from(self.explicit_hash_key) is None:
-            raise ValueError(f"{self.explicit_hash_key!r} is no hash key")
         if not 1970 <= self.approximate_arrival_timestamp.year < 9999:
             raise ValueError(f"{self.approximate_arrival_timestamp} is no time of arrival")
 

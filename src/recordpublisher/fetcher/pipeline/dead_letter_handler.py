@@ -1,21 +1,25 @@
 """DeadLetterHandler: what happens to records that cannot be deserialised or that the sink rejects (S7)."""
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog
 
-from ..settings import FetcherSettings
-from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
 from .dead_letter_format import DeadLetter
 
 log = logging.getLogger("recordpublisher.fetcher")
-_NO_STATE = Checkpoint({})
+_NO_STATE = Checkpoint({"shards": {}})
 """The dead-letter sink does not store the job's positions."""
+OF_SINK = "flink.sink."
+"""The keys of every sink begin with this."""
 
 
 class DeadLetterHandler:
@@ -24,9 +28,12 @@ class DeadLetterHandler:
     Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be written again.
     """
 
-    def __init__(self, table: ShardTable, settings: FetcherSettings, dead_letter_sink: Sink | None) -> None:
-        self._table = table
-        self._skips = settings.on_poison is OnBadRecord.SKIP
+    def __init__(
+        self, count: Callable[[str, str], None], on_poison: OnBadRecord, dead_letter_sink: Sink | None
+    ) -> None:
+        """`count(key, counter)` counts a record of a shard (`Shard.key`) in one of its metrics."""
+        self._count = count
+        self._skips = on_poison is OnBadRecord.SKIP
         self._sink = dead_letter_sink
         self._skipped_log = SkippedRecordsLog(log)
 
@@ -36,7 +43,8 @@ class DeadLetterHandler:
         State that the dead-letter sink returns is ignored: it does not store the job's positions.
         """
         if self._sink is not None:
-            await self._sink.open(SinkContext(job.subtask, job.parallelism, job.streams))
+            with _as_dead_letter_sink():
+                await self._sink.open(SinkContext(job.subtask, job.parallelism, job.streams))
         return replace(
             job,
             reject=self.handle_rejected,
@@ -71,12 +79,13 @@ class DeadLetterHandler:
         if is_kept:
             await self._write(record.shard, record.records[0], reason)
         else:
-            self._table.count(key, "skipped_records")
+            self._count(key, "skipped_records")
 
     async def flush(self) -> None:
         """Return when every dead letter is durable."""
         if self._sink is not None:
-            await self._sink.flush(_NO_STATE)
+            with _as_dead_letter_sink():
+                await self._sink.flush(_NO_STATE)
 
     async def close(self) -> None:
         """Close the dead-letter sink."""
@@ -86,5 +95,24 @@ class DeadLetterHandler:
     async def _write(self, shard: Shard, record: UserRecord, reason: str) -> None:
         if self._sink is None:
             raise AssertionError("a dead letter was requested without a dead-letter sink")
-        await self._sink.write(DeadLetter(shard, record, reason).batch())
-        self._table.count(shard.key, "dead_letters")
+        with _as_dead_letter_sink():
+            await self._sink.write(DeadLetter(shard, record, reason).batch())
+        self._count(shard.key, "dead_letters")
+
+
+def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> ConfigurationError:
+    """Return the error of a sink that is built for dead letters with the keys that its user has set: `flink.deadletter.` and so on.
+
+    `more`: a further reason.
+    """
+    words = "; ".join(filter(None, (error.reason, more)))
+    key, valid, reason = (each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words))
+    return ConfigurationError(key, error.value, valid, reason=reason)
+
+
+@contextmanager
+def _as_dead_letter_sink() -> Iterator[None]:
+    try:
+        yield
+    except ConfigurationError as error:
+        raise of_dead_letter_sink(error) from error

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
 
@@ -16,7 +17,6 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
-from .acknowledgements import Acknowledgements
 from .bounds import Bounds, EndReason
 from .read_intake import ReadIntake
 from .suspension import SuspensionDetector
@@ -45,13 +45,8 @@ class Emitter:
         handle_undeserialized: Callable[[RecordBatch], Awaitable[None]],
         may_write_now: Callable[[], bool] = always,
         traced: Traced = untraced,
-        acknowledgements: Acknowledgements | None = None,
     ) -> None:
-        """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4).
-
-        `acknowledgements`: of a source without positions, which has no watermarks.
-        """
-        self._acknowledgements = acknowledgements
+        """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4)."""
         self._sink = sink
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
@@ -59,7 +54,7 @@ class Emitter:
         self._intake = intake
         self._clock = clock
         self._suspension = suspension
-        self._emit_interval = settings.emit_interval_ms / 1000 if acknowledgements is None else None
+        self._emit_interval = settings.emit_interval_ms / 1000
         self._handle_undeserialized = handle_undeserialized
         self._may_write_now = may_write_now
         self._run = TerminationCondition(Bounds())
@@ -177,8 +172,6 @@ class Emitter:
         3. The shard went away while the batch waited or was written: it only gives its memory back (P6).
         """
         batch, freed = entry.take(count)
-        if self._acknowledgements is not None:
-            batch = self._acknowledgements.still_held(batch)
         if len(batch) or batch.poisoned:
             async with self._sink_lock:
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)
@@ -188,9 +181,9 @@ class Emitter:
         self._intake.on_emitted(entry, freed)
         return is_emitted
 
-    async def _may_write(self, entry: ShardEntry) -> bool:
-        """Wait for the permission, as long as the shard is read here and the run goes on (E4)."""
-        while not entry.is_removed and not entry.reading.is_abandoned:
+    async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
+        """Wait for the permission, as long as the shard is read here, or was when the write began, and the run goes on (E4)."""
+        while not entry.is_removed and (was_begun or not entry.reading.is_abandoned):
             if self._may_write_now():
                 return True
             if self._is_stopping:
@@ -200,22 +193,39 @@ class Emitter:
 
     async def _write(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         global_watermark = self._alignment.global_watermark
+        try:
+            is_written = await self._write_to_sinks(entry, batch)
+        except Exception as error:
+            # Of a worker that was replaced others may have deleted what it wrote to, and they read its records again. While that is not
+            # known the error waits: it counts once a heartbeat is confirmed, or if the run ends before. The last checkpoint would otherwise
+            # store positions of records that the sink has lost with the error.
+            if await self._may_write(entry, was_begun=True) or not entry.is_removed:
+                raise
+            lost = "the sink failed at %s of %s, which are read again, since the lease of this process is not confirmed any more: %s"
+            log.warning(lost, counted(len(batch), "record"), entry.key, error)
+            is_written = False
+        finally:
+            self.records_in_write = 0
+        if is_written:
+            self.records += len(batch)
+        if not is_written or entry.is_removed:
+            return False
+        entry.advance(batch, global_watermark, self._clock.now_ms())
+        return True
+
+    async def _write_to_sinks(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         if batch.poisoned:
             await self._handle_undeserialized(batch)
+            # The target of dead letters may be slow, and the permission gone by now. A hand-over waits for what was begun.
+            if len(batch) and not await self._may_write(entry, was_begun=True):
+                return False
         if len(batch):
             self.records_in_write = len(batch)
             try:
                 await self._write_to_sink(batch)
             except Exception as error:
-                _tell_user_error(error, batch)
+                tell_user_error(error, batch)
                 raise
-            self.records_in_write = 0
-        if self._acknowledgements is not None:
-            self._acknowledgements.written(batch)
-        self.records += len(batch)
-        if entry.is_removed:
-            return False
-        entry.advance(batch, global_watermark, self._clock.now_ms())
         return True
 
     async def _yield_to_readers(self) -> None:
@@ -231,8 +241,7 @@ class Emitter:
         self._turn_seconds = min(max(self._turn_began - yielded_at, MIN_TURN_SECONDS), MAX_TURN_SECONDS)
 
     async def _emit_watermark(self) -> None:
-        interval = self._emit_interval
-        if interval is None or self._clock.monotonic() - self._last_watermark_at < interval:
+        if self._clock.monotonic() - self._last_watermark_at < self._emit_interval:
             return
         self._last_watermark_at = self._clock.monotonic()
         # Decided while holding the lock: during a flush a shard may become active again, and a value from before would be too high (W1).
@@ -244,7 +253,7 @@ class Emitter:
                 await self._sink.idle()
 
 
-def _tell_user_error(error: Exception, batch: RecordBatch) -> None:
+def tell_user_error(error: Exception, batch: RecordBatch) -> None:
     """An error of a sink that is user code comes with its traceback, and says at which record; those of our sinks say all themselves, and
     MapSink has told that of a handler."""
     if for_log(error) is not None and not was_logged(error):

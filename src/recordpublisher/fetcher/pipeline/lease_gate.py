@@ -35,6 +35,11 @@ class CurrentWorker:
         return None if self._worker is None else self._worker.group_watermark
 
     @property
+    def group_maximum(self) -> int | None:
+        """The highest watermark of a shard of the group, as it knows it (epoch ms)."""
+        return None if self._worker is None else self._worker.group_maximum
+
+    @property
     def permission(self) -> WritePermission | None:
         """Whether it may write."""
         return None if self._worker is None else self._worker.permission

@@ -44,13 +44,12 @@ class MemoryBudget:
     def reserve_read(self, entry: ShardEntry) -> int:
         """Reserve memory for a shard's next read. Returns how many bytes it may read; 0: it must wait.
 
-        The reservation is twice the size of the last read, so that the same
-        memory is not granted to many reads. A shard with queued records may read only what is reserved. One with an empty queue may read
-        at least a fair share: after a silence it may have much to read. A first read reserves its fair share, since a thousand shards
-        may start at once.
+        The reservation is twice the size of the last read, so that the same memory is not granted to many reads. A shard with queued
+        records or dead letters may read only what is reserved. A shard with an empty queue may read at least a fair share: after a silence
+        it may have much to read. A first read reserves its fair share, since a thousand shards may start at once.
         """
         queue, reservation = entry.reading.queue, entry.reservation
-        has_queue = bool(queue.records)
+        has_queue = bool(queue.unhandled)
         if has_queue and not self._may_queue_more(entry):
             return 0
         limits = self._limits

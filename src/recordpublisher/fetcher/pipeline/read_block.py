@@ -22,11 +22,11 @@ LIMITS_OF_THE_SHARD = (ReadBlock.ALIGNMENT, ReadBlock.FULL_QUEUE)
 def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:
     """None: the read may start, or is under way, or no reader is wanted. A shard with an empty queue may always be read."""
     queue = entry.reading.queue
-    if queue.records:
+    if queue.unhandled:
         if entry.status.is_held:
             return ReadBlock.ALIGNMENT
         expected_bytes = entry.reservation.expected_bytes or 0
-        if queue.bytes + expected_bytes > limits.shard_bytes or queue.records >= limits.shard_records:
+        if queue.bytes + expected_bytes > limits.shard_bytes or queue.unhandled >= limits.shard_records:
             return ReadBlock.FULL_QUEUE
     if entry.stage is ShardStage.WAITING:
         return ReadBlock.PARENTS

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterable
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
+from recordpublisher.publishers.errors import DataLossError, PluginError
 from recordpublisher.publishers.log_fields import key_fields, log_fields
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
-from .acknowledgements import Acknowledgements
 from .read_intake import ReadIntake
 from .retention_gaps import RetentionGaps
 
@@ -30,10 +31,7 @@ class ReadTasks:
         last_watermark: Callable[[str], int | None],
         gaps: RetentionGaps,
         on_failed: Callable[[ShardEntry, BaseException], None],
-        acknowledgements: Acknowledgements | None = None,
     ) -> None:
-        """`acknowledgements`: of a source without positions."""
-        self._acknowledgements = acknowledgements
         self._factory = factory
         self._table = table
         self._intake = intake
@@ -44,6 +42,8 @@ class ReadTasks:
         self._on_failed = on_failed
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
+        self._cancelled: set[asyncio.Task[None]] = set()
+        """Readers of this run that were told to end. One that ends as cancelled without that has failed."""
 
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
         """Start a reader for each of these shards that may be read and has none. Returns those shards.
@@ -67,14 +67,14 @@ class ReadTasks:
         if entry.needs_reader:
             entry.finish_reading()
             if entry.key in self._tasks:  # otherwise its reader has failed
-                self._tasks[entry.key].cancel()
+                self._cancel(self._tasks[entry.key])
 
     def abandon(self, entry: ShardEntry) -> None:
         """Read no more of a shard, and drop what is queued: another process has it, or will have it."""
         task = self._tasks.pop(entry.key, None)
         if task is not None:
             self._abandoned.add(task)
-            task.cancel()
+            self._cancel(task)
         entry.abandon()
         self._intake.drop(entry)
 
@@ -82,15 +82,25 @@ class ReadTasks:
         """Wait until the readers of abandoned shards have ended."""
         await asyncio.gather(*self._abandoned, return_exceptions=True)
 
+    def cancel(self) -> None:
+        """Cancel every reader."""
+        for task in self._tasks.values():
+            self._cancel(task)
+
     async def stop(self) -> None:
         """Cancel every reader, and drop what was read but not emitted."""
-        for task in self._tasks.values():
-            task.cancel()
+        self.cancel()
         await asyncio.gather(*self._tasks.values(), *self._abandoned, return_exceptions=True)
         self._tasks.clear()
         for entry in self._table:
             entry.end_run()
             self._intake.drop(entry)
+
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        # Once: a second cancellation would cut off what the first one began.
+        if task not in self._cancelled:
+            self._cancelled.add(task)
+            task.cancel()
 
     def _started(self, entry: ShardEntry) -> list[ShardEntry]:
         """Start the reader, unless the run needs no more of the shard, or it was stopped."""
@@ -108,14 +118,22 @@ class ReadTasks:
         def on_done(ended: asyncio.Task[None]) -> None:
             if self._tasks.get(entry.key) is ended:
                 del self._tasks[entry.key]
-            if ended in self._abandoned:
-                self._abandoned.remove(ended)
+            was_told, is_abandoned = ended in self._cancelled, ended in self._abandoned
+            self._cancelled.discard(ended)
+            self._abandoned.discard(ended)
+            if is_abandoned:
                 return
-            error = None if ended.cancelled() else ended.exception()
-            if error is not None:
+            error = self._unasked_end(entry) if ended.cancelled() else ended.exception()
+            if error is not None and not (ended.cancelled() and was_told):
                 self._on_failed(entry, error)
 
         task.add_done_callback(on_done)
+
+    def _unasked_end(self, entry: ShardEntry) -> PluginError:
+        return PluginError(
+            f"the publisher of {type(self._factory).__name__} for {entry.key} ended as if it had been stopped, which nobody has done. "
+            "`run` may return CANCELLED, or raise CancelledError, only after its task was cancelled"
+        )
 
     async def _read(self, entry: ShardEntry) -> None:
         try:
@@ -128,18 +146,28 @@ class ReadTasks:
 
     async def _read_to_end(self, entry: ShardEntry) -> RunResult:
         position = entry.state.starting_position(self._use_continuations)
+        while True:
+            before = entry.progress.position
+            try:
+                return await self._read_from(entry, position)
+            except DataLossError as error:
+                if not self._gaps.accept(entry, error):
+                    raise
+                if position.type is PositionType.TRIM_HORIZON and entry.progress.position == before:
+                    # Not even the oldest record is there: the whole shard is past retention. Its children, if any, are listed.
+                    self._intake.end(entry, ())
+                    return RunResult.COMPLETE
+                position = StartingPosition.trim_horizon()
+
+    async def _read_from(self, entry: ShardEntry, position: StartingPosition) -> RunResult:
         publisher = await self._factory.create(entry.shard, position, entry.metrics)
         decorator = self._decorator_for(entry.shard, entry.metrics)
         if entry.state.watermark is not None:
             decorator.strategy.start_at(entry.state.watermark)
-        deliveries = None
-        if self._acknowledgements is not None:
-            deliveries = self._acknowledgements.receiver(entry.key, publisher, entry.metrics)
         consumer = ShardConsumer(
             publisher,
             decorator,
             self._intake.output_for(entry),
-            deliveries,
             self._factory.order_of,
             entry.state.position,
         )

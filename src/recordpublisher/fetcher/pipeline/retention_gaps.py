@@ -8,8 +8,10 @@ from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
-from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
+from ..checkpoints.starts import given_position
+from ..shards.retention_check import UNKNOWN_MS, Gap, RetentionCheck, may_have_gap
 from ..shards.shard_entry import ShardEntry
+from ..shards.shard_state import latest
 from .suspension import GAP_SECONDS, SuspensionDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -37,19 +39,23 @@ class RetentionGaps:
         self._pinned_ms = pinned_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """A reader starts behind the entry's state. A new shard was opened when its parents had been read to their end, at the latest;
-        a start that was pinned to a time (P3) counts as seen then."""
+        """A reader starts behind the entry's state. A shard that was never read was opened after its parents were last known to be open:
+        not when their end was read, which may be much later. A start that was pinned to a time (P3) counts as seen then. A position whose
+        time nobody knows is looked at with the first read."""
+        entry.start_after(parents)
         state = entry.snapshot_state
-        seen_ms = _later(state.arrival_ms, state.tip_ms)
-        if seen_ms is None and state.position is None:
-            seen_ms = _later(*(parent.progress.seen_ms for parent in parents), *map(_stored_ms, parents))
+        seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
         if seen_ms is None and self._pinned_ms is not None and state.start.timestamp_ms == self._pinned_ms:
             seen_ms = self._pinned_ms
-        entry.progress.start(state.position, seen_ms, self._suspension.lost_seconds)
+        position = given_position(state)
+        if seen_ms is None and position is not None:
+            seen_ms = UNKNOWN_MS
+        entry.progress.start(position, seen_ms, self._suspension.lost_seconds)
 
     def needs_check(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         """Whether `check` must look at a batch before it is queued. One comparison, for each batch."""
-        if self._check is None or not may_have_gap(entry.progress.seen_ms, self._clock.now_ms()):
+        seen_ms = latest(entry.progress.seen_ms, entry.progress.counted_ms)
+        if self._check is None or not may_have_gap(seen_ms, self._clock.now_ms()):
             return False
         return _has_records(batch) or batch.millis_behind_latest == 0
 
@@ -106,11 +112,17 @@ class RetentionGaps:
             f"records of {entry.key} after {entry.progress.position or 'its start'} passed the stream's retention before they were read "
             "and are lost. Set flink.state.dataloss=CONTINUE to continue without them"
         )
-        if not self._accepts_loss:
+        if not self.accept(entry, error):
             raise error
+
+    def accept(self, entry: ShardEntry, error: DataLossError) -> bool:
+        """Count and log records that are lost, and return True, if the job accepts that (`flink.state.dataloss=CONTINUE`)."""
+        if not self._accepts_loss:
+            return False
         entry.metrics.add("retention_gaps")
         if self._may_log(entry):
             log.error("%s; continuing because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
+        return True
 
     def _on_not_checked(self, entry: ShardEntry) -> None:
         entry.metrics.add("retention_not_checked")
@@ -132,11 +144,3 @@ class RetentionGaps:
 
 def _has_records(batch: RecordBatch) -> bool:
     return len(batch.records) > 0 or batch.raw_count > 0  # those that cannot be used were taken out
-
-
-def _stored_ms(entry: ShardEntry) -> int | None:
-    return _later(entry.state.arrival_ms, entry.snapshot_state.tip_ms)
-
-
-def _later(*moments: int | None) -> int | None:
-    return max((moment for moment in moments if moment is not None), default=None)

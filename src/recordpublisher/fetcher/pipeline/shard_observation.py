@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -54,8 +53,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
         return msgspec.structs.replace(seen, children=children)
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """For how long a shard that is read in several runs was observed silent: `ms`, up to the last response at the tip, at `tip_ms`.
 
     `tip_ms` is None after a read that ended before the tip.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, stream_of
 
 from .discovery import ShardDiscovery
 from .missing_shards import MissingShards
@@ -22,7 +22,9 @@ class OwnedShards:
         missing: MissingShards,
         is_ours: Callable[[Shard], bool],
         clock: Clock,
+        forget_stream: Callable[[str, Sequence[str]], None] = lambda stream, own: None,
     ) -> None:
+        """`forget_stream`: tells other subtasks that a stream was deleted, and which of its shards were read here."""
         self._table = table
         self._discovery = discovery
         self._missing = missing
@@ -32,6 +34,7 @@ class OwnedShards:
         """Of own shards whose stream is not read any more: part of all snapshots (S10)."""
         self._is_ours = is_ours
         self._clock = clock
+        self._forget_stream = forget_stream
 
     def add_initial(
         self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
@@ -42,7 +45,7 @@ class OwnedShards:
         """
         self._unlisted_states |= unlisted
         opened = self._discovery.opened
-        self._table.mark_finished(key for key, state in unlisted.items() if state.ended and _stream_of(key) in opened)
+        self._table.mark_finished(key for key, state in unlisted.items() if state.ended and stream_of(key) in opened)
         shards = self._table.add_listed(listed)
         self._table.mark_finished(shard.key for shard in shards if states[shard.key].ended and not self._is_ours(shard))
         for stream in {shard.stream for shard in shards}:
@@ -59,7 +62,7 @@ class OwnedShards:
     def known_states(self, stream: str) -> dict[str, ShardState]:
         """What is known of a stream that is not read."""
         known = {**self._unlisted_states, **self.kept_states}
-        return {key: state for key, state in known.items() if _stream_of(key) == stream}
+        return {key: state for key, state in known.items() if stream_of(key) == stream}
 
     def add_stream(
         self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
@@ -71,12 +74,18 @@ class OwnedShards:
 
     def remove_stream(self, stream: str) -> None:
         """Remove every shard of a stream that is not read any more, and keep the states of the own ones, unless it was deleted."""
+        own = [
+            shard.key
+            for shard in self._table.listed_shards().values()
+            if shard.stream == stream and self._is_ours(shard)
+        ]
         states = self._table.remove_stream(stream)
         if stream not in self._discovery.deleted:
             self.kept_states |= states
             return
         self._discovery.deleted.discard(stream)
         self._table.forget_finished(stream)
+        self._forget_stream(stream, own)
         for key in self.known_states(stream):
             self._unlisted_states.pop(key, None)
             self.kept_states.pop(key, None)
@@ -91,7 +100,3 @@ class OwnedShards:
     def _add_if_ours(self, shard: Shard, state: ShardState) -> None:
         if shard.key not in self._table and self._is_ours(shard):
             self._table.add(shard, state, owned_since_ms=self._clock.now_ms())
-
-
-def _stream_of(key: str) -> str:
-    return key.rpartition("/")[0]

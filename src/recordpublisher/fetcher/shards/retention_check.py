@@ -13,7 +13,7 @@ from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shards import Shard
 
-from .shard_state import ShardState
+from .shard_state import ShardState, latest
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -28,6 +28,8 @@ STILL_THERE_SECONDS = 10.0
 HOLE_MS = 60_000
 """A reader that finds no records of so long a time asks for the stream's retention anew: it may have been shortened since it was cached."""
 PARALLEL_CHECKS = 8
+UNKNOWN_MS = 0
+"""When the record at a position arrived that came without a time, as from the KCL: the service is asked for its oldest record."""
 DATE_STEP_MS = 1_000
 """The service's time is cut to whole seconds."""
 
@@ -51,10 +53,11 @@ def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
 def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
     """Time left until a record behind the state may be past retention (S5); None where that is not known, and for an ended shard.
 
-    Counted from the last record's arrival or the last read at the tip, whichever is later; else from a start by timestamp.
+    Counted from the last record's arrival, the last read at the tip, or until when the parents of an unread child were open, whichever is
+    latest; else from a start by timestamp.
     """
-    known = [moment for moment in (state.arrival_ms, state.tip_ms) if moment is not None]
-    safe_until = max(known) if known else state.start.timestamp_ms
+    seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
+    safe_until = state.start.timestamp_ms if seen_ms is None else seen_ms
     if retention_ms is None or safe_until is None or state.ended:
         return None
     return safe_until + retention_ms - now_ms

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
-from .shard_state import ShardState
+from .shard_state import ShardState, latest
 
 
 class ShardEmission:
@@ -19,6 +19,8 @@ class ShardEmission:
         self.is_writing = False
         self.writing_from: int | None = None
         """The watermark of the first record that was taken and is not written (epoch ms)."""
+        self.writing_arrival_ms: int | None = None
+        """When that record arrived (epoch ms); None: no record is being written."""
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
         self.late_after_idle = self.late_after_takeover = 0
@@ -28,17 +30,24 @@ class ShardEmission:
         if self.state.watermark is None and watermark is not None:
             self.state = replace(self.state, watermark=watermark)
 
-    def begin_write(self, first_watermark: int | None) -> None:
-        """Records from this watermark on were taken to be written. What is not written then is read again, in a later run."""
-        self.is_writing, self.writing_from = True, first_watermark
+    def start_after(self, seen_ms: int | None) -> None:
+        """A child begins after its parents were last known to be open (epoch ms)."""
+        self.state = replace(self.state, seen_ms=seen_ms)
+
+    def begin_write(self, first_watermark: int | None, arrival_ms: int | None) -> None:
+        """Records from this watermark on, the first of which arrived at `arrival_ms`, were taken to be written.
+
+        Those that are not written then are read again, in a later run.
+        """
+        self.is_writing, self.writing_from, self.writing_arrival_ms = True, first_watermark, arrival_ms
 
     def reset(self) -> None:
-        """The run is over, and no write goes on."""
-        self.is_writing = False
+        """The run is over, and no write is in progress."""
+        self.is_writing, self.writing_arrival_ms = False, None
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
         """Move the position behind a batch that was written. `global_watermark`: before the write."""
-        self.is_writing = False
+        self.reset()
         self._count_late(count_late_after_idle(batch, self.state.watermark, global_watermark))
         self.state = _state_after(self.state, batch)
         if len(batch):
@@ -46,9 +55,10 @@ class ShardEmission:
             self.payload_bytes += batch.raw_bytes
             self.last_emit_ms = now_ms
 
-    def end(self) -> None:
-        """The last record was emitted."""
-        self.state = replace(self.state, ended=True, continuation=None)
+    def end(self, open_ms: int | None = None) -> None:
+        """The last record was emitted. `open_ms`: until when reads have shown the shard open (epoch ms)."""
+        seen_ms = latest(self.state.seen_ms, self.state.arrival_ms, open_ms)
+        self.state = replace(self.state, ended=True, continuation=None, seen_ms=seen_ms)
 
     def _count_late(self, records: int) -> None:
         watermark, limit = self.state.watermark, self._taken_over_below
@@ -73,6 +83,7 @@ def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
         continuation=None,
         watermark=watermark,
         arrival_ms=to_millis(batch.records[-1].arrival),
+        seen_ms=None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -16,7 +16,7 @@ from ..watermark_functions import is_active, shard_watermark
 from .idleness import IdlenessTimer
 from .shard_emission import ShardEmission
 from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading
-from .shard_state import ShardState
+from .shard_state import ShardState, latest
 from .watermark_status import WatermarkStatus
 
 
@@ -92,10 +92,15 @@ class ShardEntry:
         self.reading.start()
         self._listener.on_changed(self)
 
+    def start_after(self, parents: Iterable[ShardEntry]) -> None:
+        """A reader of a shard that was never read starts: nothing of it is older than the time until when its parents were open (S5)."""
+        if self.state.position is None and self.state.seen_ms is None:
+            self.emission.start_after(latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents)))
+
     def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
         """A read returned (ReadIntake). Returns the bytes that queueing the batch has freed."""
         self.metrics.saw_distance(batch.millis_behind_latest)
-        self.reading.record(batch, at)
+        self.reading.record(batch, at, self.emission.is_writing)
         freed = 0 if batch.is_empty_read else self.reading.queue.push(batch)
         self._listener.on_changed(self)
         return freed
@@ -138,7 +143,7 @@ class ShardEntry:
         Until `advance` they count as being written, also while they wait for a flush: a shard does not end before its last record was
         written (S2), and watermarks wait for it (W1). Gives no notice: alignment would let the record behind the batch emit next.
         """
-        self.emission.begin_write(self.next_watermark)
+        self.emission.begin_write(self.next_watermark, self.reading.queue.oldest_ms)
         return self.reading.queue.pop(count)
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
@@ -225,6 +230,12 @@ class ShardEntry:
         return self.reading.queue.records > 0 or self.emission.is_writing
 
     @property
+    def oldest_unwritten_ms(self) -> int | None:
+        """When the oldest record arrived that was read and is not written (epoch ms); None: there is none."""
+        being_written = self.emission.writing_arrival_ms
+        return self.reading.queue.oldest_ms if being_written is None else being_written
+
+    @property
     def next_watermark(self) -> int | None:
         """The watermark of the next record to emit; None when the queue is empty or begins with a batch without records."""
         return self.reading.queue.next_watermark
@@ -241,7 +252,7 @@ class ShardEntry:
         """More was read or emitted. The shard ends here if it was read to its end, and nothing is queued or being written (S2)."""
         ends = self.stage is ShardStage.DRAINING and not self.reading.queue and not self.emission.is_writing
         if ends:
-            self.emission.end()
+            self.emission.end(self.progress.open_ms)
         self._listener.on_changed(self)
         if ends:
             self._listener.on_ended(self)

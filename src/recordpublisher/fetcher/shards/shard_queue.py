@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch, to_millis
 
 
 class ShardQueue:
@@ -15,6 +15,8 @@ class ShardQueue:
         self._offset = 0
         self.bytes = 0
         self.records = 0
+        self.dead_letters = 0
+        """Records that could not be deserialised and wait for the dead-letter sink."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -33,6 +35,11 @@ class ShardQueue:
         return self._batches[0].watermarks[self._offset]
 
     @property
+    def unhandled(self) -> int:
+        """Records and dead letters. Batches without any are at most one in a row, so that they need no bound (P6)."""
+        return self.records + self.dead_letters
+
+    @property
     def arrival_ms(self) -> tuple[int, int] | None:
         """Arrivals of the next and of the last record, epoch ms; None without records."""
         filled = [batch for batch in self._batches if len(batch)]
@@ -40,6 +47,16 @@ class ShardQueue:
             return None
         offset = self._offset if filled[0] is self._batches[0] else 0
         return filled[0].arrival_millis[offset], filled[-1].arrival_millis[-1]
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the next record arrived, epoch ms; None without records."""
+        offset = self._offset
+        for batch in self._batches:
+            if len(batch):
+                return to_millis(batch.records[offset].arrival)
+            offset = 0  # only the first batch has records that were taken
+        return None
 
     def count_within(self, limit: float) -> int:
         """How many of the next records of the first batch have a watermark up to the limit; watermarks never fall within a batch."""
@@ -61,6 +78,7 @@ class ShardQueue:
         self._batches.append(batch)
         self.bytes += batch.held_bytes
         self.records += len(batch)
+        self.dead_letters += len(batch.poisoned)
         return freed
 
     def pop(self, count: int) -> tuple[RecordBatch, int]:
@@ -69,6 +87,7 @@ class ShardQueue:
         stop = self._offset + count
         part = head.slice(self._offset, stop)
         self.records -= len(part)
+        self.dead_letters -= len(part.poisoned)
         if stop < len(head):
             self._offset = stop
             return part, 0
@@ -81,5 +100,5 @@ class ShardQueue:
         """Drop everything. Returns the bytes freed."""
         freed = self.bytes
         self._batches.clear()
-        self._offset = self.bytes = self.records = 0
+        self._offset = self.bytes = self.records = self.dead_letters = 0
         return freed

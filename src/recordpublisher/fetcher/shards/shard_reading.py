@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, to_millis
@@ -10,10 +11,10 @@ from recordpublisher.publishers.shards import Shard
 
 from .idleness import IdlenessTimer
 from .shard_queue import ShardQueue
+from .shard_state import latest
 
 
-@dataclass(frozen=True, slots=True)
-class ReadMoment:
+class ReadMoment(msgspec.Struct, frozen=True):
     """When a read returned.
 
     - `now_ms`: epoch ms; `now`: monotonic seconds.
@@ -62,8 +63,8 @@ class ShardReading:
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
 
-    def record(self, batch: RecordBatch, at: ReadMoment) -> None:
-        """A read returned this batch, which is not queued yet."""
+    def record(self, batch: RecordBatch, at: ReadMoment, is_writing: bool) -> None:
+        """Take a batch that a read returned, which is not queued yet. `is_writing`: whether records are being written."""
         self.last_read_ms = at.now_ms
         self.at_tip = batch.millis_behind_latest == 0
         if self.at_tip:
@@ -71,7 +72,9 @@ class ShardReading:
             self.tip_seen_ms = (self.tip_seen_ms[0] if self.tip_seen_ms else at.now_ms, at.now_ms)
         if self.at_tip and not len(batch) and not self.queue.records:
             self.idleness.on_empty_read(at.now, at.lost_seconds)
-            self.tip_ms = at.read_ms
+            # A tip says that everything before it was written (S5): a record, or a dead letter, that waits would be forgotten at a restart.
+            if not is_writing and not any(each.poisoned for each in (batch, *self.queue)):
+                self.tip_ms = at.read_ms
         else:
             self.idleness.on_record()
         self.is_idle = self.idleness.is_idle
@@ -153,18 +156,25 @@ class ReadProgress:
     - `position`: the last record read; None: the shard's beginning.
     - `seen_ms`: its arrival, or the last read at the tip, whichever is later (epoch ms); None: nothing was read.
     - `lost_seconds`: what the suspension detector had counted when the next read was requested.
+    - `open_ms`: until when reads have shown that the shard was open (epoch ms). The last read at the tip does not count: a shard that was
+      closed long ago is at its tip, too, when its end is read.
+    - `counted_ms`: when a gap was counted, until the next record is read.
     - `logged_ms`: when a gap was last logged.
     """
 
     def __init__(self) -> None:
         self.position: SequenceNumber | None = None
         self.seen_ms: int | None = None
+        self.open_ms: int | None = None
+        self._tip_ms: int | None = None
+        self.counted_ms: int | None = None
         self.lost_seconds = 0.0
         self.logged_ms: int | None = None
 
     def start(self, position: SequenceNumber | None, seen_ms: int | None, lost_seconds: float) -> None:
         """A reader starts here."""
         self.position, self.seen_ms, self.lost_seconds, self.logged_ms = position, seen_ms, lost_seconds, None
+        self.open_ms, self._tip_ms, self.counted_ms = seen_ms, None, None
 
     def on_request(self, lost_seconds: float) -> None:
         """The next read may start."""
@@ -172,16 +182,19 @@ class ReadProgress:
 
     def on_read(self, batch: RecordBatch, read_ms: int) -> None:
         """A batch was read, at `read_ms` at the latest."""
+        self.open_ms = latest(self.open_ms, self._tip_ms)
         if batch.records:
-            self.seen_ms = to_millis(batch.records[-1].arrival)
+            self.seen_ms, self.counted_ms = to_millis(batch.records[-1].arrival), None
+            self.open_ms = latest(self.open_ms, self.seen_ms)
         if batch.read_position is not None and not batch.read_position.continuation:
             self.position = batch.read_position
         if batch.millis_behind_latest == 0:
-            self.seen_ms = read_ms if self.seen_ms is None else max(self.seen_ms, read_ms)
+            self.seen_ms = latest(self.seen_ms, read_ms)
+            self._tip_ms = read_ms
 
     def on_gap(self, now_ms: int) -> None:
         """A gap was counted: what is before now is not looked at again."""
-        self.seen_ms = now_ms
+        self.counted_ms = now_ms
 
     def on_logged(self, now_ms: int) -> None:
         """A gap was logged."""

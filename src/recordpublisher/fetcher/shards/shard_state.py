@@ -21,6 +21,8 @@ class ShardState:
     - `continuation`: the last fan-out ContinuationSequenceNumber at or behind the position; polling never uses it (F6).
     - `watermark`: the shard's watermark after the last emitted record (epoch ms); `arrival_ms`: that record's arrival.
     - `tip_ms`: when a read last stood at the shard's tip.
+    - `seen_ms`: nothing of the shard that is older was lost (epoch ms). A child has it of its parents, which were open until then; a shard
+      that begins at LATEST has the time that LATEST stood for (P3). With `ended`: until when the shard was open, for certain.
     - `ended`: the last record was emitted (S2). `waiting`: the shard has not started, since its parents are not finished.
     """
 
@@ -33,6 +35,7 @@ class ShardState:
     tip_ms: int | None = None
     parents: tuple[str, ...] = ()
     waiting: bool = False
+    seen_ms: int | None = None
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
         """Where a publisher resumes: fan-out after the continuation, others after the last emitted record."""
@@ -56,6 +59,7 @@ class ShardState:
             "tipMs": self.tip_ms,
             "parents": list(self.parents) or None,
             "waitingForParents": self.waiting or None,
+            "seenMs": self.seen_ms,
         }
         return {name: value for name, value in entries.items() if value is not None}
 
@@ -63,6 +67,11 @@ class ShardState:
     def from_json(cls, entries: Mapping[str, Any]) -> ShardState:
         """The inverse of `to_json`. Raises: StateError when it does not fit."""
         return check_document(entries, StoredState, "a shard's state").state
+
+
+def latest(*moments: int | None) -> int | None:
+    """Return the latest of the moments that are known; None if none is."""
+    return max((moment for moment in moments if moment is not None), default=None)
 
 
 class StoredStart(msgspec.Struct, omit_defaults=True):
@@ -94,6 +103,7 @@ class StoredState(msgspec.Struct, rename="camel"):
     tip_ms: Millis | None = None
     parents: tuple[str, ...] = ()
     waiting_for_parents: bool = False
+    seen_ms: Millis | None = None
 
     @property
     def state(self) -> ShardState:
@@ -110,6 +120,7 @@ class StoredState(msgspec.Struct, rename="camel"):
             self.tip_ms,
             self.parents,
             self.waiting_for_parents,
+            self.seen_ms,
         )
 
 

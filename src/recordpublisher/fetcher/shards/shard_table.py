@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
-from recordpublisher.publishers.shards import Shard, is_listing_older_than
+from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import inherited_watermark
@@ -204,7 +204,7 @@ class ShardTable:
 
     def forget_finished(self, stream: str) -> None:
         """The stream was deleted: shards of a later one of its name are others."""
-        self._finished_before = {key for key in self._finished_before if key.rpartition("/")[0] != stream}
+        self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
 
     def _remember(self, shard: Shard) -> None:
         if shard.key not in self._listed:

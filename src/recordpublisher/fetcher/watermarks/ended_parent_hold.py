@@ -1,7 +1,8 @@
 """EndedParentHold: after its end a shard holds the watermark until its children have readers (W5)."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
@@ -16,8 +17,7 @@ MAX_LISTINGS_WITHOUT_CHILDREN = 2
 """The first listing after a shard's end may have begun before it. The second one would show a child."""
 
 
-@dataclass(slots=True)
-class _EndedShard:
+class _EndedShard(msgspec.Struct):
     """When a shard ended (monotonic seconds), and how many listings have shown no child since."""
 
     at: float

@@ -1,10 +1,26 @@
 """The server for HTTP/1.1: aiohttp."""
 
+import logging
+
 from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from .api_requests import MAX_BODY_BYTES, ApiRequests
 from .certificate import Certificate
 from .request_checks import Request
+
+log = logging.getLogger("recordpublisher.local.http")
+
+
+def _without_traceback(entry: logging.LogRecord) -> bool:
+    """A malformed request, such as one with TLS, is one line: aiohttp logs a traceback for it."""
+    error = entry.exc_info[1] if entry.exc_info else None
+    if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+        entry.msg, entry.args, entry.exc_info = "malformed request: %.200s", (" ".join(str(error).split()),), None
+    return True
+
+
+log.addFilter(_without_traceback)
 
 
 class AiohttpServer:
@@ -20,6 +36,7 @@ class AiohttpServer:
             app,
             handler_cancellation=True,
             access_log=None,
+            logger=log,
             shutdown_timeout=0.05,  # then open subscriptions are cancelled; 0 would wait for ever
         )
 
@@ -46,7 +63,11 @@ class AiohttpServer:
             streams.append(_HttpResponseStream(http, headers))
             return streams[0]
 
-        request = Request(http.method, http.headers, await http.read(), http.rel_url.raw_query_string)
+        try:
+            body = await http.read()
+        except web.RequestPayloadError:  # aiohttp logs it when it has the response
+            return web.Response(status=400, text="The body of the request cannot be read.")
+        request = Request(http.method, http.headers, body, http.rel_url.raw_query_string)
         try:
             response = await self._requests.answer(request, open_stream)
         except ConnectionAbortedError:

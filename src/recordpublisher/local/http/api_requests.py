@@ -13,7 +13,7 @@ from ..dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
 from ..event_writer import ResponseStream, write_events
 from ..operations.table import OPERATIONS
 from ..streams.account import Account
-from .request_checks import RefusedRequestError, Request, Response, checked_operation
+from .request_checks import RefusedRequestError, Request, Response, check_names, checked_operation
 from .wire_formats import JSON, format_of
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
@@ -25,9 +25,11 @@ OpenStream = Callable[[dict[str, str]], ResponseStream]
 
 
 class ApiRequests:
-    """Answers the requests of an account. `secrets` are those of access keys; without them every signature is accepted."""
+    """Answers the requests of an account. `secrets` are those of access keys; without them every signature is accepted.
+    `is_remote`: other machines may reach it, by any name."""
 
-    def __init__(self, account: Account, secrets: Mapping[str, str] | None) -> None:
+    def __init__(self, account: Account, secrets: Mapping[str, str] | None, is_remote: bool = False) -> None:
+        self._is_remote = is_remote
         self._account = account
         self._dispatcher = RequestDispatcher(account)
         self._secrets = secrets
@@ -41,6 +43,7 @@ class ApiRequests:
         wire = JSON
         try:
             wire = format_of(request.headers.get("Content-Type", ""))
+            check_names(request.headers, self._is_remote)
             operation = checked_operation(request, KNOWN, self._secrets)
             body = wire.to_json(request.body)
             if operation == "SubscribeToShard":

@@ -9,7 +9,8 @@ import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from html import escape
-from urllib.parse import parse_qsl
+from ipaddress import ip_address
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -50,6 +51,47 @@ class RefusedRequestError(Exception):
         self.status = status
         self.headers = {} if content_type is None else {"Content-Type": content_type}
         self.body = body
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on that host."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_names(headers: Mapping[str, str], is_remote: bool) -> None:
+    """Refuse what a web page sends: a page of another site may have a name that leads to this machine (DNS rebinding).
+
+    A browser tells in Host by which name it found the endpoint, and in Origin whose page it shows. `is_remote`: the endpoint may have
+    any name; pages of other sites are still refused. Raises: ApiError.
+    """
+    host, origin = headers.get("Host"), headers.get("Origin")
+    if host is not None and not is_remote and not _is_address(name := _name_in(f"//{host}")) and not _is_local(name):
+        text = f"The embedded endpoint has no name {host}: use its address, or serve it with --allow-remote."
+        raise ApiError("AccessDeniedException", text, 403)
+    if origin is not None and not _is_local(_name_in(origin)):
+        raise ApiError("AccessDeniedException", f"The embedded endpoint serves no page of {origin}.", 403)
+
+
+def _name_in(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_local(name: str) -> bool:
+    return is_loopback(name) or name.endswith(".localhost")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def checked_operation(request: Request, operations: Container[str], secrets: Mapping[str, str] | None) -> str:

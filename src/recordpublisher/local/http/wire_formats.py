@@ -20,8 +20,8 @@ REFUSED_TAGS = (0, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 2
 """Those that cbor2 knows beside it: by references to shared values a body of 288 bytes becomes 790 MB."""
 TIMESTAMPS = frozenset(
     (
-        "ApproximateArrivalTimestamp", "ChannelCreationTimestamp", "ConsumerCreationTimestamp", "EarliestAllowedEndAt",
-        "FirstReceiveTimestamp", "QueueCreationTimestamp", "StartedAt", "StreamCreationTimestamp", "Timestamp",
+        "ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "FirstReceiveTimestamp", "QueueCreationTimestamp",
+        "StreamCreationTimestamp", "Timestamp",
     )
 )  # fmt: skip
 BLOBS = frozenset(("Data",))

@@ -11,8 +11,7 @@ from .pages import page_by_name
 def register_stream_consumer(account: Account, request: requests.RegisterStreamConsumer) -> object:
     """Register a consumer; it is ACTIVE after the set delay."""
     stream = account.find_usable(arn=request.stream_arn)
-    queue_count, is_advantage = len(account.queues.all(stream)), account.is_advantage(stream)
-    consumer = stream.consumers.register(request.consumer_name, request.tags, queue_count, is_advantage)
+    consumer = stream.consumers.register(request.consumer_name, request.tags, len(account.queues.all(stream)))
     return {"Consumer": consumer.describe(account.clock.now_ms())}
 
 

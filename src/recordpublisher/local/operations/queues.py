@@ -13,21 +13,22 @@ from ..requests import queues as requests
 from ..streams.account import Account
 from ..streams.shard_iterator import start_counter
 from ..streams.stream import HOUR_MS, Stream
-from .attached import identity, on_demand_stream, page_of, stream_of
+from .pages import page_by_name
 
 NOTHING_VISIBLE = b'{"QueueRecords":[]}'
 LONG_POLLS = ("ReceiveQueueRecords", "ReceiveDeadLetterQueueRecords")
 WITHOUT_DELIVERY = ("CREATING", "DELETING")
+MOST_ON_A_PAGE = 100
 
 
 def create_queue(account: Account, request: requests.CreateQueue) -> object:
     """Create a queue at a position of its stream; it is ACTIVE after the set delay."""
-    stream = on_demand_stream(account, request.stream_configuration_list)
+    stream = _on_demand_stream(account, request.stream_configuration_list)
     start = request.stream_configuration_list[0].starting_position
     if (start.type == "AT_TIMESTAMP") != (start.timestamp is not None):
         raise invalid_input("A Timestamp is needed with AT_TIMESTAMP, and only with it.")
     changes = _changes(request.queue_attributes)
-    stream.consumers.require_room(len(account.queues.all(stream)), account.is_advantage(stream))
+    stream.consumers.require_room(len(account.queues.all(stream)))
     now = account.clock.now_ms()
     stream.apply_retention()
     cursors = {s.id: start_counter(s, start.type, None, start.timestamp, now) for s in stream.shards.values()}
@@ -42,9 +43,12 @@ def describe_queue(account: Account, request: requests.QueueRequest) -> object:
     return _described(account, account.queues.find(request.queue_arn))
 
 
-def list_queues(account: Account, request: requests.ListAttached) -> object:
+def list_queues(account: Account, request: requests.ListQueues) -> object:
     """List the queues by name, page by page."""
-    return page_of(account, account.queues, request, partial(_summary, account), "QueueSummaries")
+    chosen = [queue for queue in account.queues.all() if _is_wanted(queue.stream, request.stream_filter)]
+    most = min(request.max_results, MOST_ON_A_PAGE)
+    page, token = page_by_name(account, "QueueSummaries", chosen, request.next_token, most)
+    return {"QueueSummaries": [_summary(account, queue) for queue in page], **token}
 
 
 def update_queue(account: Account, request: requests.UpdateQueue) -> object:
@@ -183,9 +187,38 @@ def _described(account: Account, queue: Queue) -> object:
     if queue.status(account.clock.now_ms()) == "CREATING":
         start = {"Type": start["Type"]} if requested is None else {**start, "Timestamp": requested}
     streams = [{"StreamARN": queue.stream.arn, "StartingPosition": start}]
-    shown = {**identity(account, queue, "Queue"), "StreamConfigurationList": streams, "QueueAttributes": settings}
+    shown = {**_identity(account, queue), "StreamConfigurationList": streams, "QueueAttributes": settings}
     return {"QueueDescription": shown}
 
 
 def _summary(account: Account, queue: Queue) -> object:
-    return {**identity(account, queue, "Queue"), "Streams": [stream_of(queue)]}
+    stream = {"StreamARN": queue.stream.arn, "StreamCreationTimestamp": queue.stream.created_ms / 1000}
+    return {**_identity(account, queue), "Streams": [stream]}
+
+
+def _identity(account: Account, queue: Queue) -> dict[str, object]:
+    """Return what every description of a queue begins with."""
+    return {
+        "QueueName": queue.name,
+        "QueueARN": queue.arn,
+        "QueueStatus": queue.status(account.clock.now_ms()),
+        "QueueCreationTimestamp": queue.created_ms / 1000,
+    }
+
+
+def _on_demand_stream(account: Account, configurations: list[requests.QueueStreamConfiguration]) -> Stream:
+    """Return the only stream of a request; raises for several, and for one that is provisioned."""
+    if len(configurations) != 1:
+        raise invalid_argument("StreamConfigurationList must have exactly one entry.")
+    stream = account.find(arn=configurations[0].stream_arn)
+    stream.require_active()
+    if stream.mode != "ON_DEMAND":
+        raise invalid_argument(f"Stream {stream.name} is {stream.mode}; queues need ON_DEMAND.")
+    return stream
+
+
+def _is_wanted(stream: Stream, wanted: list[requests.StreamFilter] | None) -> bool:
+    return wanted is None or any(
+        each.stream_arn == stream.arn and each.stream_creation_timestamp in (None, stream.created_ms / 1000)
+        for each in wanted
+    )

@@ -1,4 +1,4 @@
-"""What is stored and shown: settings of a stream, tags, resource policies (without effect), limits and settings of the account."""
+"""What is stored and shown: settings of a stream, tags, resource policies (without effect), limits of the account."""
 
 from typing import get_args
 
@@ -7,7 +7,7 @@ import msgspec
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..api_errors import in_use, invalid_argument, not_found
-from ..queues.attached import Attached
+from ..queues.queue import Queue
 from ..requests import settings as requests
 from ..requests.fields import Request
 from ..streams.account import Account
@@ -52,37 +52,18 @@ def update_stream_mode(account: Account, request: requests.UpdateStreamMode) -> 
     """Change the capacity mode: at once, and the shards stay as they are. PROVISIONED ends AUTO record distribution."""
     mode = request.stream_mode_details.stream_mode
     stream = account.find(arn=request.stream_arn)
-    _check_warm_throughput(stream, mode, request.warm_throughput)
     stream.require_active()
     if mode == "PROVISIONED":
         check_unused(account, stream)
     stream.mode = mode
-    stream.warm_throughput = request.warm_throughput
     if mode == "PROVISIONED":
         stream.distribution = "USER_PARTITION_KEY"
 
 
-def update_stream_warm_throughput(account: Account, request: requests.UpdateStreamWarmThroughput) -> object:
-    """Change the warm throughput of an on-demand stream, at once."""
-    stream = account.find(request.stream_name, request.stream_arn)
-    _check_warm_throughput(stream, stream.mode, request.warm_throughput)
-    stream.require_active()
-    stream.warm_throughput = request.warm_throughput
-    return {"StreamARN": stream.arn, "StreamName": stream.name, **describe_warm_throughput(stream)}
-
-
-def describe_warm_throughput(stream: Stream) -> dict[str, object]:
-    """Return the field of a stream's description, none where it is not set."""
-    if stream.warm_throughput is None:
-        return {}
-    return {"WarmThroughput": {"TargetMiBps": stream.warm_throughput, "CurrentMiBps": stream.warm_throughput}}
-
-
 def check_unused(account: Account, stream: Stream) -> None:
-    """Raise ResourceInUseException for a stream that has queues or channels."""
-    attached = [*account.queues.all(stream), *account.channels.all(stream)]
-    if attached:
-        raise in_use(f"Stream {stream.name} has queues or channels: {', '.join(each.name for each in attached)}.")
+    """Raise ResourceInUseException for a stream that has queues."""
+    if queues := account.queues.all(stream):
+        raise in_use(f"Stream {stream.name} has queues: {', '.join(each.name for each in queues)}.")
 
 
 def _active(account: Account, request: requests.ChangeEncryption) -> Stream:
@@ -107,23 +88,16 @@ def _change_monitoring(account: Account, request: requests.ChangeMonitoring, *, 
     }
 
 
-def _check_warm_throughput(stream: Stream, mode: str, wanted: int | None) -> None:
-    if wanted is not None and mode != "ON_DEMAND":
-        raise invalid_argument(f"Stream {stream.name} is {mode}; warm throughput needs ON_DEMAND.")
-
-
-def find_resource(account: Account, arn: str) -> Stream | Consumer | Attached:
-    """Return the stream, the consumer, the queue or the channel of that ARN; raises ResourceNotFoundException."""
+def find_resource(account: Account, arn: str) -> Stream | Consumer | Queue:
+    """Return the stream, the consumer or the queue of that ARN; raises ResourceNotFoundException."""
     if ":queue/" in arn:
         return account.queues.find(arn)
-    if ":channel/" in arn:
-        return account.channels.find(arn)
     stream = account.find(arn=arn)
     return stream if arn == stream.arn else stream.consumers.find(arn=arn)
 
 
 def tag_resource(account: Account, request: requests.TagResource) -> None:
-    """Add tags to a stream, a consumer, a queue or a channel."""
+    """Add tags to a stream, a consumer or a queue."""
     find_resource(account, request.resource_arn).tags.add(request.tags)
 
 
@@ -178,8 +152,6 @@ def delete_resource_policy(account: Account, request: requests.ResourceRequest) 
 SHARD_LIMIT = 20_000
 """Shards of provisioned streams in the large regions ("Quotas and limits", July 2025). It is shown and not enforced."""
 ON_DEMAND_STREAM_LIMIT = 50
-COMMITMENT_MS = 24 * 3_600_000
-"""A commitment lasts for a day at least."""
 
 
 def describe_limits(account: Account, request: Request) -> object:
@@ -191,19 +163,3 @@ def describe_limits(account: Account, request: Request) -> object:
         "OnDemandStreamCount": sum(stream.mode == "ON_DEMAND" for stream in streams),
         "OnDemandStreamCountLimit": ON_DEMAND_STREAM_LIMIT,
     }
-
-
-def describe_account_settings(account: Account, request: Request) -> object:
-    """Show whether the account has committed itself to a minimum of throughput."""
-    if account.committed_ms is None:
-        return {"MinimumThroughputBillingCommitment": {"Status": "DISABLED"}}
-    ends_ms = account.committed_ms + COMMITMENT_MS
-    times = {"StartedAt": account.committed_ms / 1000, "EarliestAllowedEndAt": ends_ms / 1000}
-    return {"MinimumThroughputBillingCommitment": {"Status": "ENABLED", **times}}
-
-
-def update_account_settings(account: Account, request: requests.UpdateAccountSettings) -> object:
-    """Begin or end the commitment; an end before its day is over is not refused here."""
-    is_enabled = request.minimum_throughput_billing_commitment.status == "ENABLED"
-    account.committed_ms = (account.committed_ms or account.clock.now_ms()) if is_enabled else None
-    return describe_account_settings(account, Request())

@@ -13,6 +13,7 @@ from ..streams.resharding import merge, split
 from ..streams.resharding import update_shard_count as change_shard_count
 from ..streams.shard import Shard
 from ..streams.shard_filter import filter_shards
+from ..streams.shard_iterator import to_ms
 from ..streams.stream import Stream
 from .pages import check_age
 
@@ -35,7 +36,7 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
     stream = account.find(page.stream)
     chosen = page.shard_filter
     kind, shard_id, timestamp = (chosen.type, chosen.shard_id, chosen.timestamp) if chosen else (None, None, None)
-    timestamp_ms = None if timestamp is None else round(timestamp * 1000)
+    timestamp_ms = None if timestamp is None else to_ms(timestamp)
     shards = [s for s in filter_shards(stream, kind, shard_id, timestamp_ms) if s.id > page.after]
     as_of = _as_of(account)
     shards = [shard for shard in shards if shard.epoch <= as_of or not shard.parents]

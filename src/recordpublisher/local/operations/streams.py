@@ -8,7 +8,7 @@ from ..streams.shard_filter import filter_shards
 from ..streams.stream import DEFAULT_RETENTION_HOURS, Stream
 from ..streams.tags import TagSet
 from .pages import page_by_name
-from .settings import check_unused, describe_warm_throughput
+from .settings import check_unused
 
 MAX_SHARDS_PER_PAGE = 100
 MAX_STREAMS_PER_PAGE = 100
@@ -22,7 +22,6 @@ def create_stream(account: Account, request: requests.CreateStream) -> None:
     tags = TagSet(request.tags)
     stream = account.create_stream(request.stream_name, request.shard_count)
     stream.tags = tags
-    stream.warm_throughput = request.warm_throughput
     stream.max_record_bytes = request.max_record_size * 1024
     stream.mode = mode
     stream.distribution = distribution or stream.distribution
@@ -55,11 +54,10 @@ def describe_stream_summary(account: Account, request: StreamRequest) -> object:
         "OpenShardCount": len(stream.open_shards),
         "ConsumerCount": len(stream.consumers.all()),
         "QueueCount": len(account.queues.all(stream)),
-        "ChannelCount": len(account.channels.all(stream)),
     }
     largest = {"MaxRecordSizeInKiB": stream.max_record_bytes // 1024}
     strategy = {"RecordDistributionStrategy": stream.distribution} if stream.mode == "ON_DEMAND" else {}
-    described = {**_common(stream), **counts, **largest, **strategy, **describe_warm_throughput(stream)}
+    described = {**_common(stream), **counts, **largest, **strategy}
     return {"StreamDescriptionSummary": described}
 
 
@@ -78,6 +76,7 @@ def increase_stream_retention_period(account: Account, request: requests.ChangeR
     if hours < stream.retention_hours:
         raise _wrong_way(stream, hours, "shorter", "DecreaseRetentionPeriod")
     stream.require_active()
+    stream.apply_retention()  # what is gone by the shorter period does not come back
     stream.retention_hours = hours
 
 
@@ -88,6 +87,7 @@ def decrease_stream_retention_period(account: Account, request: requests.ChangeR
         raise _wrong_way(stream, hours, "longer", "IncreaseRetentionPeriod")
     stream.require_active()
     stream.retention_hours = hours
+    stream.apply_retention()
 
 
 def update_stream_record_distribution_strategy(

@@ -13,7 +13,7 @@ from ..api_errors import ApiError, invalid_input
 from ..requests.fields import Request
 from ..requests.violations import violations
 from ..streams.account import Account
-from . import channels, consumers, put_records, queues, reading, settings, shards, streams
+from . import consumers, put_records, queues, reading, settings, shards, streams
 
 R = TypeVar("R", bound=Request)
 Operation = Callable[[Account, bytes], bytes]
@@ -65,14 +65,12 @@ FUNCTIONS: tuple[Callable[[Account, Any], object], ...] = (
     settings.remove_tags_from_stream, settings.list_tags_for_stream, settings.put_resource_policy,
     settings.get_resource_policy, settings.delete_resource_policy, settings.start_stream_encryption,
     settings.stop_stream_encryption, settings.enable_enhanced_monitoring, settings.disable_enhanced_monitoring,
-    settings.update_max_record_size, settings.update_stream_mode, settings.update_stream_warm_throughput,
-    settings.describe_limits, settings.describe_account_settings, settings.update_account_settings,
+    settings.update_max_record_size, settings.update_stream_mode,
+    settings.describe_limits,
     queues.create_queue, queues.describe_queue, queues.list_queues, queues.update_queue, queues.delete_queue,
     queues.receive_queue_records, queues.receive_dead_letter_queue_records, queues.acknowledge_queue_records,
     queues.acknowledge_dead_letter_queue_records, queues.restore_dead_letter_queue_records,
     queues.update_queue_records_visibility, queues.update_dead_letter_queue_records_visibility,
-    channels.create_channel, channels.describe_channel, channels.list_channels, channels.update_channel,
-    channels.delete_channel,
 )  # fmt: skip
 INPUTS: dict[str, type[Request]] = {
     function.__name__.title().replace("_", ""): get_annotations(function, eval_str=True)["request"]

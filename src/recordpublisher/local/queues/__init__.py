@@ -1,1 +1,1 @@
-"""Queues, which deliver a stream record by record, and what they share with channels. Start reading in deliveries.py."""
+"""Queues, which deliver a stream record by record. Start reading in deliveries.py."""

@@ -1,15 +1,18 @@
-"""Queue: delivers the records of a stream one by one, each until it is acknowledged."""
+"""Queue: delivers the records of a stream one by one, each until it is acknowledged. QueueTable: the queues of the account."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
 
 import msgspec
 
-from ..api_errors import invalid_argument, not_found
+from ..api_errors import in_use, invalid_argument, not_found
 from ..clock import Clock
-from .attached import Attached
+from ..streams.stream import Stream
+from ..streams.tags import TagSet
 from .deliveries import Deliveries, Delivery, Key
 
 DEFAULT_SETTINGS = {
@@ -27,14 +30,49 @@ class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Queue(Attached):
-    """Owns the deliveries of a queue, and who waits for records."""
+class Queue:
+    """Owns the deliveries of a queue, and who waits for records.
+
+    `settings` are as its description shows them; the status follows the clock.
+    """
+
+    name: str
+    arn: str
+    stream: Stream
+    created_ms: int
+    settings: dict[str, Any]
+    busy_status: str
+    busy_until_ms: int
+    tags: TagSet = field(default_factory=TagSet)
+    policy: str | None = None
 
     deliveries: Deliveries = field(init=False)
     _waiting: dict[Callable[[], None], None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.deliveries = Deliveries(self.stream)
+
+    @property
+    def id(self) -> str:
+        """The generated end of the ARN."""
+        return self.arn.rpartition("/")[2]
+
+    def status(self, now_ms: int) -> str:
+        """CREATING, UPDATING, DELETING or ACTIVE at that time."""
+        return self.busy_status if now_ms < self.busy_until_ms or self.busy_status == "DELETING" else "ACTIVE"
+
+    def is_gone(self, now_ms: int) -> bool:
+        """Whether a deletion is complete."""
+        return self.busy_status == "DELETING" and now_ms >= self.busy_until_ms
+
+    def require_active(self, now_ms: int) -> None:
+        """Raise ResourceInUseException unless it can be changed now."""
+        if self.status(now_ms) != "ACTIVE":
+            raise in_use(f"{self.arn} not ACTIVE, instead in state {self.status(now_ms)}.")
+
+    def set_busy(self, status: str, until_ms: int) -> None:
+        """Show `status` until then."""
+        self.busy_status, self.busy_until_ms = status, until_ms
 
     @property
     def visibility_seconds(self) -> int:
@@ -89,3 +127,52 @@ class Queue(Attached):
                     await changed.wait()
             except TimeoutError:
                 pass
+
+
+class QueueTable:
+    """Owns the queues of the account. Names are unique; the id in an ARN is generated."""
+
+    def __init__(self, clock: Clock, arn_prefix: str) -> None:
+        self._clock = clock
+        self._arn_prefix = arn_prefix
+        self._by_arn: dict[str, Queue] = {}
+
+    def all(self, stream: Stream | None = None) -> list[Queue]:
+        """Return the queues that exist now, of all streams or of one, in the order of their names."""
+        now = self._clock.now_ms()
+        self._by_arn = {arn: each for arn, each in self._by_arn.items() if not each.is_gone(now)}
+        return sorted((e for e in self._by_arn.values() if stream in (None, e.stream)), key=lambda each: each.name)
+
+    def create(self, name: str, stream: Stream, settings: dict[str, Any], tags: dict[str, str], delay_ms: int) -> Queue:
+        """Add one, which is CREATING for `delay_ms`; raises ResourceInUseException for a taken name, and as `TagSet.add`."""
+        if any(each.name == name for each in self.all()):
+            raise in_use(f"The queue {name} already exists.")
+        now = self._clock.now_ms()
+        arn = f"{self._arn_prefix}:queue/{uuid4().hex}"
+        queue = Queue(
+            name=name,
+            arn=arn,
+            stream=stream,
+            created_ms=now,
+            settings=settings,
+            busy_status="CREATING",
+            busy_until_ms=now + delay_ms,
+            tags=TagSet(tags),
+        )
+        return self.add(queue)
+
+    def add(self, made: Queue) -> Queue:
+        """Add one that was made before."""
+        self._by_arn[made.arn] = made
+        return made
+
+    def find(self, arn: str, refused: Collection[str] = ()) -> Queue:
+        """Return the one with that ARN; raises ResourceNotFoundException, also in one of the `refused` states."""
+        self.all()
+        found = self._by_arn.get(arn)
+        if found is None:
+            raise not_found(f"The queue {arn} does not exist.")
+        status = found.status(self._clock.now_ms())
+        if status in refused:
+            raise not_found(f"The queue {arn} is {status}.")
+        return found

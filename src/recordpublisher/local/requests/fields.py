@@ -31,7 +31,6 @@ Tags = Annotated[dict[TagKey, Annotated[str, Meta(max_length=256)]], Meta(min_le
 RecordDistribution = Literal["AUTO", "USER_PARTITION_KEY"]
 Count = Annotated[int, Meta(ge=1, le=GET_RECORDS_RECORDS)]
 RecordKibibytes = Annotated[int, Meta(ge=1024, le=LARGEST_RECORD_BYTES // 1024)]
-Mebibytes = Annotated[int, Meta(ge=0)]
 Token = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
 StartType = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
 

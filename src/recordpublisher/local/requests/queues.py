@@ -1,4 +1,4 @@
-"""The inputs of operations on queues, and on what is attached to streams."""
+"""The inputs of operations on queues."""
 
 from typing import Annotated, Literal
 
@@ -57,9 +57,7 @@ class StreamFilter(Request, frozen=True):
     stream_creation_timestamp: float | None = None
 
 
-class ListAttached(Request, frozen=True):
-    """A page of what is attached to streams."""
-
+class ListQueues(Request, frozen=True):
     max_results: Count = 100
     next_token: Token | None = None
     stream_filter: Annotated[list[StreamFilter], Meta(min_length=1, max_length=10_000)] | None = None

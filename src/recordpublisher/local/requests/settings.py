@@ -1,4 +1,4 @@
-"""The inputs of operations that store settings: tags, encryption, monitoring, capacity, policies, the account."""
+"""The inputs of operations that store settings: tags, encryption, monitoring, capacity, policies."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,6 @@ from msgspec import Meta
 
 from .fields import (
     Arn,
-    Mebibytes,
     RecordKibibytes,
     Request,
     ResourceArn,
@@ -25,7 +24,7 @@ TagKeys = Annotated[list[TagKey], Meta(min_length=1, max_length=50)]
 
 
 class ResourceRequest(Request, frozen=True):
-    """An input that names a stream, a consumer, a queue or a channel by ARN."""
+    """An input that names a stream, a consumer or a queue by ARN."""
 
     resource_arn: ResourceArn
 
@@ -74,18 +73,3 @@ class UpdateMaxRecordSize(Request, frozen=True, kw_only=True):
 class UpdateStreamMode(Request, frozen=True, kw_only=True):
     stream_arn: Arn
     stream_mode_details: StreamModeDetails
-    warm_throughput: Mebibytes | None = msgspec.field(name="WarmThroughputMiBps", default=None)
-
-
-class UpdateStreamWarmThroughput(StreamRequest, frozen=True, kw_only=True):
-    """How much an on-demand stream takes at once, in MiB/s."""
-
-    warm_throughput: Mebibytes = msgspec.field(name="WarmThroughputMiBps")
-
-
-class BillingCommitment(Request, frozen=True):
-    status: Literal["ENABLED", "DISABLED"]
-
-
-class UpdateAccountSettings(Request, frozen=True):
-    minimum_throughput_billing_commitment: BillingCommitment

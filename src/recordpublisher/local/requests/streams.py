@@ -10,7 +10,6 @@ from .fields import (
     Arn,
     Count,
     HashKey,
-    Mebibytes,
     Name,
     RecordDistribution,
     RecordKibibytes,
@@ -30,7 +29,6 @@ class CreateStream(Request, frozen=True):
     record_distribution_strategy: RecordDistribution | None = None
     max_record_size: RecordKibibytes = msgspec.field(name="MaxRecordSizeInKiB", default=DEFAULT_RECORD_BYTES // 1024)
     stream_mode_details: StreamModeDetails = StreamModeDetails("PROVISIONED")
-    warm_throughput: Mebibytes | None = msgspec.field(name="WarmThroughputMiBps", default=None)
     tags: Tags | None = None
 
 

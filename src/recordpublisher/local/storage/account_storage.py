@@ -138,11 +138,14 @@ class AccountStorage:
         shards = dict(self._shards())
         for name, (_, shard) in shards.items():
             if name not in self._unlisten:
-                self._unlisten[name] = shard.log.listen(lambda name=name, shard=shard: self._store_records(name, shard))  # type: ignore[misc]
+                self._unlisten[name] = shard.log.listen(lambda name=name, shard=shard: self._on_news(name, shard))  # type: ignore[misc]
         for name in self._unlisten.keys() - shards.keys():
             self._unlisten.pop(name)()
             self._stored.pop(name, None)
         self._write(lambda: self._database.save(document, shards))
+        for name, (_, shard) in shards.items():  # a new shard may have had records before it was listened to
+            if name not in self._stored:
+                self._store_records(name, shard)
 
     def close(self) -> None:
         """Store the last state, and close the file."""
@@ -182,6 +185,12 @@ class AccountStorage:
             for stream in self._account.streams().values()
             for shard in stream.shards.values()
         ]
+
+    def _on_news(self, name: str, shard: Shard) -> None:
+        self._store_records(name, shard)
+        # The children of a shard that was split or merged in this process, by no operation, have no listener yet.
+        if not shard.is_open and any(each not in self._unlisten for each, _ in self._shards()):
+            self.save()
 
     def _store_records(self, name: str, shard: Shard) -> None:
         new = shard.log.records_after(self._stored.get(name, -1))

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from ..queues.attached import Attached
 from ..queues.deliveries import Delivery
 from ..queues.queue import Queue
 from ..streams.account import Account
@@ -39,8 +38,8 @@ class StoredStream(msgspec.Struct, frozen=True):
     consumers: list[Consumer]
 
 
-class StoredAttached(msgspec.Struct, frozen=True):
-    """A queue or a channel. Channels have no cursors and deliveries."""
+class StoredQueue(msgspec.Struct, frozen=True):
+    """A queue with its position in each shard, and the records that are in flight."""
 
     name: str
     arn: str
@@ -51,8 +50,8 @@ class StoredAttached(msgspec.Struct, frozen=True):
     busy_until_ms: int
     tags: TagSet
     policy: str | None
-    cursors: dict[str, int] = {}
-    deliveries: list[Delivery] = []
+    cursors: dict[str, int]
+    deliveries: list[Delivery]
 
 
 class StoredAccount(msgspec.Struct, frozen=True):
@@ -60,9 +59,8 @@ class StoredAccount(msgspec.Struct, frozen=True):
 
     region: str
     token_seed: int
-    committed_ms: int | None
     streams: list[StoredStream]
-    attached: list[StoredAttached] = []
+    queues: list[StoredQueue] = []
 
 
 SETTINGS = (
@@ -73,15 +71,14 @@ SETTINGS = (
     "policy",
     "encryption_key",
     "shard_metrics",
-    "warm_throughput",
 )
 
 
 def encoded(account: Account) -> bytes:
     """Return what is to be stored."""
     streams = [_stored_stream(stream) for stream in account.streams().values()]
-    attached = [_stored_attached(each) for each in (*account.queues.all(), *account.channels.all())]
-    stored = StoredAccount(account.region, account.tokens.seed, account.committed_ms, streams, attached)
+    queues = [_stored_queue(queue) for queue in account.queues.all()]
+    stored = StoredAccount(account.region, account.tokens.seed, streams, queues)
     return msgspec.msgpack.encode(stored, enc_hook=TagSet.values)
 
 
@@ -93,11 +90,10 @@ def decoded(document: bytes) -> StoredAccount:
 def restore_account(account: Account, stored: StoredAccount) -> None:
     """Give an empty account the stored streams."""
     account.tokens.seed = stored.token_seed
-    account.committed_ms = stored.committed_ms
     for each in stored.streams:
         _restore_stream(account.create_stream(each.name, 1), each)
-    for stored_one in stored.attached:
-        _restore_attached(account, stored_one)
+    for stored_queue in stored.queues:
+        _restore_queue(account, stored_queue)
 
 
 def _stored_stream(stream: Stream) -> StoredStream:
@@ -123,27 +119,21 @@ def _stored_shard(shard: Shard) -> StoredShard:
     return StoredShard(shard.id, shard.index, str(span.start), str(span.end), shard.epoch, parents, *ends)
 
 
-ATTACHED_FIELDS = ("name", "arn", "created_ms", "settings", "busy_status", "busy_until_ms", "tags", "policy")
+QUEUE_FIELDS = ("name", "arn", "created_ms", "settings", "busy_status", "busy_until_ms", "tags", "policy")
 
 
-def _stored_attached(attached: Attached) -> StoredAttached:
-    fields = {name: getattr(attached, name) for name in ATTACHED_FIELDS}
-    if isinstance(attached, Queue):
-        known = attached.deliveries
-        fields |= {"cursors": known.cursors, "deliveries": list(known.unacknowledged.values())}
-    return StoredAttached(stream=attached.stream.name, **fields)
+def _stored_queue(queue: Queue) -> StoredQueue:
+    known, fields = queue.deliveries, {name: getattr(queue, name) for name in QUEUE_FIELDS}
+    deliveries = list(known.unacknowledged.values())
+    return StoredQueue(stream=queue.stream.name, cursors=known.cursors, deliveries=deliveries, **fields)
 
 
-def _restore_attached(account: Account, stored: StoredAttached) -> None:
+def _restore_queue(account: Account, stored: StoredQueue) -> None:
     stream = account.streams().get(stored.stream)
     if stream is None:
         raise msgspec.ValidationError(f"{stored.arn} is of the stream {stored.stream}, which is missing")
-    fields = {name: getattr(stored, name) for name in ATTACHED_FIELDS}
-    if ":queue/" in stored.arn:
-        queue = account.queues.add(Queue(stream=stream, **fields))
-        queue.deliveries.begin(stored.cursors, stored.deliveries)
-    else:
-        account.channels.add(Attached(stream=stream, **fields))
+    queue = account.queues.add(Queue(stream=stream, **{name: getattr(stored, name) for name in QUEUE_FIELDS}))
+    queue.deliveries.begin(stored.cursors, stored.deliveries)
 
 
 def _restore_stream(stream: Stream, stored: StoredStream) -> None:

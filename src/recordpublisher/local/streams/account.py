@@ -12,8 +12,7 @@ import msgspec
 from ..api_errors import in_use, invalid_argument, not_found
 from ..clock import Clock, SteppingClock
 from ..faults.injector import Faults
-from ..queues.attached import Attached, AttachedTable
-from ..queues.queue import Queue
+from ..queues.queue import QueueTable
 from ..quotas import Quotas, Throttle
 from .consumers import CONSUMER_LIMIT
 from .stream import Stream
@@ -30,7 +29,7 @@ class Delays:
     delete_stream: int = 0
     reshard: int = 0
     consumer: int = 100
-    """From CREATING to ACTIVE and from DELETING to gone; also of queues and channels, and while these are UPDATING."""
+    """The time from CREATING to ACTIVE and from DELETING to gone; also of queues, and while these are UPDATING."""
     cut_stuck_reader: int = 10_000
     """From the end of a subscription's five minutes until a client that does not read is disconnected."""
 
@@ -50,9 +49,7 @@ class Account:
         self.throttle = Throttle(quotas, clock) if quotas else None
         self.subscriptions = Subscriptions(clock)
         arn_prefix = f"arn:aws:kinesis:{region}:{ACCOUNT_ID}"
-        self.queues = AttachedTable("queue", Queue, clock, arn_prefix)
-        self.channels = AttachedTable("channel", Attached, clock, arn_prefix)
-        self.committed_ms: int | None = None
+        self.queues = QueueTable(clock, arn_prefix)
         self._on_change: Callable[[], None] | None = None
         self._streams: dict[str, Stream] = {}
 
@@ -70,10 +67,6 @@ class Account:
         self.subscriptions.wake_all()
         for queue in self.queues.all():
             queue.notify()
-
-    def is_advantage(self, stream: Stream) -> bool:
-        """Whether the limits of On-demand Advantage apply to a stream."""
-        return self.committed_ms is not None and stream.mode == "ON_DEMAND"
 
     def create_stream(self, name: str, shard_count: int) -> Stream:
         """Add a stream; raises ResourceInUseException for a taken name."""

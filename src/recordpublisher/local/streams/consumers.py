@@ -9,8 +9,6 @@ from .tags import TagSet
 
 CONSUMER_LIMIT = 20
 """Per stream, queues counted."""
-ADVANTAGE_CONSUMER_LIMIT = 50
-"""Of an on-demand stream, when the account has committed itself to a minimum of throughput (On-demand Advantage)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,20 +59,17 @@ class ConsumerTable:
         self._consumers = {name: c for name, c in self._consumers.items() if not c.is_gone(now)}
         return [self._consumers[name] for name in sorted(self._consumers)]
 
-    def require_room(self, queue_count: int, is_advantage: bool) -> None:
+    def require_room(self, queue_count: int) -> None:
         """Raise LimitExceededException when a stream has as many consumers and queues as it may have."""
-        limit = max(self._limit, ADVANTAGE_CONSUMER_LIMIT) if is_advantage else self._limit
-        if len(self.all()) + queue_count >= limit:
-            raise limit_exceeded(f"Stream {self._stream_arn} already has {limit} consumers.")
+        if len(self.all()) + queue_count >= self._limit:
+            raise limit_exceeded(f"Stream {self._stream_arn} already has {self._limit} consumers.")
 
-    def register(
-        self, name: str, tags: Mapping[str, str] | None = None, queue_count: int = 0, is_advantage: bool = False
-    ) -> Consumer:
+    def register(self, name: str, tags: Mapping[str, str] | None = None, queue_count: int = 0) -> Consumer:
         """Add a consumer; raises ResourceInUseException for a taken name, and as `require_room` and `TagSet.add`."""
         self.all()
         if name in self._consumers:
             raise in_use(f"Consumer {name} under stream {self._stream_arn} already exists.")
-        self.require_room(queue_count, is_advantage)
+        self.require_room(queue_count)
         now = self._clock.now_ms()
         arn = f"{self._stream_arn}/consumer/{name}:{now // 1000}"
         consumer = self._consumers[name] = Consumer(name, arn, now, now + self._delay_ms, tags=TagSet(tags))

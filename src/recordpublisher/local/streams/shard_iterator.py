@@ -64,13 +64,21 @@ def _counter_of(shard: Shard, kind: str, sequence_number: str | None) -> int:
     return counter
 
 
+def to_ms(seconds: float) -> int:
+    """Return a time of a request in milliseconds. Raises: InvalidArgumentException if a double cannot hold it."""
+    try:
+        return round(seconds * 1000)
+    except OverflowError as error:
+        raise invalid_argument(f"The timestamp {seconds} is out of range.") from error
+
+
 def _past_ms(timestamp: float | None, now_ms: int) -> int:
     if timestamp is None:
         raise invalid_argument(
             "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
             "Current request has no timestamp parameter."
         )
-    timestamp_ms = round(timestamp * 1000)
+    timestamp_ms = to_ms(timestamp)
     if timestamp_ms > now_ms:
         raise invalid_argument(
             "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis. "

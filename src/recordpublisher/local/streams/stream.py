@@ -46,7 +46,6 @@ class Stream:
         self.policy: str | None = None
         self.encryption_key: str | None = None
         self.shard_metrics: list[str] = []
-        self.warm_throughput: int | None = None
         self._next_target = 0
         self.consumers = ConsumerTable(arn, clock, consumer_delay_ms, consumer_limit)
         self.shards: dict[str, Shard] = {}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 from msgspec import inspect
 
 from recordpublisher.consumer.typed_values import fields_of, plain_value
-from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
 
 from .column_buffers import text_column
@@ -28,10 +28,18 @@ class FileColumns:
     """
 
     def __init__(self, value_type: Any = None, check_rows: Callable[[pa.RecordBatch], None] | None = None) -> None:
-        """`check_rows` raises ValueError for rows that the sink refuses. Raises: ConfigurationError for a field without an Arrow type."""
+        """`check_rows` raises ValueError for rows that the sink refuses.
+
+        Raises: ConfigurationError for a field without an Arrow type, or with a name that readers of tables do not take.
+        """
         self._check_rows = check_rows
-        self._has_text = value_type is None or not fields_of(inspect.type_info(value_type))
+        fields = None if value_type is None else fields_of(inspect.type_info(value_type))
+        for field in fields or ():
+            _check_name(field.name)
+        self._has_text = not fields
         self._columns = frame_columns(None if self._has_text else value_type)
+        self.metadata = self._columns.metadata
+        _check_names(self._columns.schema)
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
     def rows(self, batches: Sequence[RecordBatch], rejected: Rejected) -> list[pa.RecordBatch]:
@@ -72,11 +80,40 @@ class FileColumns:
         return rows
 
 
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Check the names of columns, and of the fields of objects in them. Raises: ConfigurationError."""
+    by_lower: dict[str, str] = {}
+    for field in fields:
+        _check_name(field.name, by_lower.setdefault(field.name.lower(), field.name))
+        _check_names(_fields_within(field.type))
+
+
+def _check_name(name: str, twin: str | None = None) -> None:
+    reason = "its name is empty" if not name else "its name has a NUL" if "\0" in name else ""
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        reason = "its name has half a surrogate pair"
+    if twin not in (None, name):
+        reason = (
+            f"its name differs from that of column {twin!r} in case only, which Delta Lake, Spark and DuckDB ignore"
+        )
+    if reason:
+        valid = "a type whose fields have other names"
+        raise ConfigurationError("deserializer", name, valid, reason=f"the field {name!r} cannot be a column: {reason}")
+
+
+def _fields_within(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(kind):
+        return [kind.field(index) for index in range(kind.num_fields)]
+    parts = [kind.key_type, kind.item_type] if pa.types.is_map(kind) else []
+    parts += [kind.value_type] if pa.types.is_list(kind) else []
+    return [field for part in parts for field in _fields_within(part)]
+
+
 def _texts(batch: RecordBatch) -> pa.Array:
-    if batch.values is None:
+    if batch.decoded is None:
         return pa.nulls(len(batch), pa.string())
-    return text_column(_json_texts(batch.values))
+    return text_column(_json_texts(batch.decoded))
 
 
 def _json_texts(values: Sequence[Any]) -> list[str]:
-    return [json.dumps(value, default=plain_value) for value in values]
+    return [json.dumps(value, default=plain_value, allow_nan=False) for value in values]

@@ -28,16 +28,16 @@ class FrameColumns:
         self._typed = None if of is None else TypedColumns(of)
         fields = [] if self._typed is None else self._typed.fields
         hidden = {DATA, *(field.name for field in fields)} if fields else ()
-        self._metadata = pa.schema([field for field in RECORD_SCHEMA if field.name not in hidden])
-        self.schema = pa.schema([*fields, *self._metadata])
+        self.metadata = pa.schema([field for field in RECORD_SCHEMA if field.name not in hidden])
+        self.schema = pa.schema([*fields, *self.metadata])
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
         """Several batches as one. Raises: DeserializationError that names the record and the field that its column does not take."""
-        metadata = arrow_columns(*batches, schema=self._metadata)
+        metadata = arrow_columns(*batches, schema=self.metadata)
         if self._typed is None:
             return metadata
         try:
-            typed = self._typed.arrays([value for batch in batches for value in batch.value_column])
+            typed = self._typed.arrays([value for batch in batches for value in batch.values])
         except ValueError:
             for batch in batches:
                 self._check_each(self._typed, batch)
@@ -51,7 +51,7 @@ class FrameColumns:
 
     @staticmethod
     def _check_each(typed: TypedColumns, batch: RecordBatch) -> None:
-        for value, number in zip(batch.value_column, batch.sequence_numbers, strict=True):
+        for value, number in zip(batch.values, batch.sequence_numbers, strict=True):
             try:
                 typed.arrays([value])
             except ValueError as error:
@@ -64,13 +64,24 @@ def frame_columns(of: Any = None) -> FrameColumns:
     return FrameColumns(of)
 
 
-def to_arrow(batch: RecordBatch, into: Any = None) -> pa.RecordBatch:
-    """What `RecordBatch.to_arrow` returns. Raises: ConfigurationError, DeserializationError."""
+def to_arrow(*batches: RecordBatch, into: Any = None) -> pa.RecordBatch:
+    """Return the records of batches as one `pyarrow.RecordBatch`: the fields of typed values and the metadata, or the columns of Spark.
+
+    Arrow takes numbers without a copy; texts and payloads are copied once. Needs the extra `arrow`.
+
+    Args:
+        batches: the batches in the order of the rows.
+        into: the type of the values; None: their class if it has fields.
+
+    Raises:
+        ConfigurationError: for a field without an Arrow type, and for values of several classes.
+        DeserializationError: for a value that its column does not take.
+    """
     if into is None:
-        classes = list(dict.fromkeys(map(type, batch.values or ())))
+        classes = list(dict.fromkeys(type(value) for batch in batches for value in batch.decoded or ()))
         if any(map(has_fields, classes)):
             into = classes[0]
             if len(classes) > 1:
                 names = ", ".join(of.__name__ for of in classes)
                 raise ConfigurationError("into", None, "the type of all values", reason=f"the values are of {names}")
-    return frame_columns(into).batch(batch)
+    return frame_columns(into).batch(*batches)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +22,8 @@ _UNITS = {"%H": "hour", "%d": "day", "%j": "day", "%m": "month", "%Y": "year"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = (pa.scalar(time.replace(tzinfo=UTC)) for time in (datetime.min, datetime.max))
 """Times outside have no name in Python's calendar: they count as none."""
+_ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+"""In names of folders, as Hive and Spark do: Spark would take the bytes of an escaped umlaut for characters."""
 
 
 class PartitionPart(NamedTuple):
@@ -47,7 +48,12 @@ class Partition(NamedTuple):
     @property
     def folder(self) -> str:
         """`dt=2026-11-25/hour=14`; empty without parts."""
-        return "/".join(f"{name}={_folder_name(value)}" for name, value in self.values.items())
+        return "/".join(f"{name}={_folder_name(value)}" for name, value in self.texts.items())
+
+    @property
+    def texts(self) -> Mapping[str, str | None]:
+        """The values as folders and logs have them; None also for an empty text, for which no reader of folders or of Delta has a form."""
+        return {name: _text(value) for name, value in self.values.items()}
 
 
 class Partitions:
@@ -82,9 +88,13 @@ class Partitions:
                 names = ", ".join(field.name for field in schema if fits(field.type))
                 reason = f"{part.column!r} {what}; it can be {which}: {names}"
                 raise ConfigurationError(PARTITIONS.key, part.column, _VALID, reason=reason)
-            if part.form and part.name in schema.names:
+            if part.form and part.name.lower() in map(str.lower, schema.names):
                 reason = f"{part.name!r} is the name of a column that rows have"
                 raise ConfigurationError(PARTITIONS.key, part.name, _VALID, reason=reason)
+
+    def columns_of_files(self, schema: pa.Schema) -> pa.Schema:
+        """Return what files have: the columns by which they are partitioned stand in the names of their folders, or in the log."""
+        return pa.schema([field for field in schema if field.name not in self.names])
 
     def check_values(self, rows: pa.RecordBatch, longest: int, together: int) -> None:
         """Whether the folder of each row can be one: in bytes the `longest` name, and all names `together`. Raises: ValueError."""
@@ -93,9 +103,11 @@ class Partitions:
         if not texts or 3 * sum(sizes) + sum(len(name) + 40 for name in self.names) <= min(longest, together):
             return
         for folder in {partition.folder for partition in self.split(rows)}:
-            name = max(folder.split("/"), key=len)
-            if len(name) > longest or len(folder) > together:
-                size, most = (len(name), longest) if len(name) > longest else (len(folder), together)
+            name = max(folder.split("/"), key=lambda name: len(name.encode()))
+            size, most = len(name.encode()), longest
+            if size <= longest:
+                size, most = len(folder.encode()), together
+            if size > most:
                 raise ValueError(
                     f"{name.partition('=')[0]!r} is too long for {PARTITIONS.key}: {name[:40]}... {size} bytes, {most} are valid; leave "
                     "it out there, or see to it that the producer sends a shorter one"
@@ -148,5 +160,11 @@ def _is_plain(kind: Any) -> bool:
     return any(is_kind(kind) for is_kind in (types.is_string, types.is_integer, types.is_boolean, types.is_date))
 
 
-def _folder_name(value: Any) -> str:
-    return NO_VALUE if value is None or value == "" else quote(str(value), safe=" -_.:+@")
+def _text(value: Any) -> str | None:
+    if value is None or value == "":
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _folder_name(text: str | None) -> str:
+    return NO_VALUE if text is None else _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)

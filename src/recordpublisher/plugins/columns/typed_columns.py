@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -30,6 +32,8 @@ _KNOWN: dict[type[Any], pa.DataType] = {
     inspect.TimeDeltaType: pa.duration("us"),
     inspect.DecimalType: pa.decimal128(38, 18),  # as Spark has a Decimal of Python
 }
+_DIGITS = Context(prec=38, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[InvalidOperation, Inexact])
+_LAST_DIGIT = Decimal("1e-18")
 _OF_CONSTANTS = {str: pa.string(), int: pa.int64()}
 _LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.CollectionType)
 
@@ -48,6 +52,29 @@ class _Column(NamedTuple):
 
 def _as_it_is(value: Any) -> Any:
     return value
+
+
+def _decimal(value: Decimal) -> Decimal:
+    """Return the number with 18 digits after the point. Arrow ends the process, or makes up a number, for a large exponent."""
+    try:
+        fixed = value.quantize(_LAST_DIGIT, context=_DIGITS)
+    except DecimalException as error:
+        raise ValueError(f"{value!s:.100} has more than 20 digits before the point, or 18 after it") from error
+    if not fixed.is_finite():
+        raise ValueError(f"{fixed} is not a finite number")
+    return fixed
+
+
+def time_in_utc(value: time) -> time:
+    """Return a time of day without its zone, in UTC; one without a zone is in UTC. Raises: ValueError if its offset depends on the date."""
+    if value.tzinfo is None:
+        return value
+    if value.utcoffset() is None:
+        raise ValueError(f"the offset of {value} depends on the date")
+    return datetime.combine(date(2000, 1, 2), value).astimezone(UTC).time()
+
+
+_CONVERSIONS: dict[type[Any], Callable[[Any], Any]] = {inspect.DecimalType: _decimal, inspect.TimeType: time_in_utc}
 
 
 class TypedColumns:
@@ -75,7 +102,7 @@ class TypedColumns:
         """`place`: as in JSON. `inside`: the classes around it; one that is inside itself has no Arrow type."""
         info = without_none(info)
         if type(info) in _KNOWN:
-            return _Column(_KNOWN[type(info)], _as_it_is)
+            return _Column(_KNOWN[type(info)], _CONVERSIONS.get(type(info), _as_it_is))
         if isinstance(info, inspect.UUIDType):
             return _Column(pa.string(), str)
         if (constants := constants_of(info)) is not None:

@@ -17,7 +17,6 @@ from recordpublisher.publishers.errors import RecordPublisherError
 
 from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, SubtaskSnapshot
 from ..lag.rates import Rates
-from ..metrics.exported_metrics import is_known
 from .history import History
 from .server import DashboardServer
 
@@ -55,7 +54,11 @@ class LiveSnapshots:
         if not subtasks:
             raise RecordPublisherError("no subtask of the job responds")
         health = await self._source.health()
-        written = {key: (of["records"], of["bytes"]) for each in subtasks for key, of in each.shards.items()}
+        written = {
+            key: (of["records"] - of["unfinishedRecords"], of["bytes"])
+            for each in subtasks
+            for key, of in each.shards.items()
+        }
         self._rates.add(self._clock.monotonic(), written)
         values_of = {each.subtask: each.values for each in subtasks}
         values = [*values_of.values()]
@@ -72,14 +75,13 @@ class LiveSnapshots:
     def _shard(self, key: str, reader: SubtaskMetrics, values: dict[str, Any]) -> ShardSnapshot:
         stream, _, shard = key.rpartition("/")
         records, payload = self._rates.per_second(key) or (None, None)
-        lag_ms = values["millisBehindLatest"]
         return ShardSnapshot(
             stream=stream,
             shard=shard,
             subtask=reader.subtask,
             worker=reader.values["worker"],
             stage=values["stage"],
-            lag_ms=lag_ms if is_known("millisBehindLatest", lag_ms) else None,
+            lag_ms=values["lagMs"],
             records_per_second=records,
             bytes_per_second=payload,
             watermark=values["watermark"],
@@ -103,7 +105,9 @@ def _subtask(health: SubtaskHealth, values: dict[str, Any]) -> SubtaskSnapshot:
     if files is not None:
         commit = CommitSnapshot(files, values["committedBytes"], values["committedAgeMs"], values["uncommittedRecords"])
     left_out = values.get("skippedRecords"), values.get("deadLetters")
-    return SubtaskSnapshot(health.subtask, health.responds, health.not_ready, age_ms, worker, commit, *left_out)
+    return SubtaskSnapshot(
+        health.subtask, health.responds, health.not_ready, age_ms, worker, commit, values.get("alarms"), *left_out
+    )
 
 
 def alignment_sentence(subtasks: Sequence[SubtaskMetrics]) -> str:

@@ -1,25 +1,30 @@
 """Database: one connection in one thread; transactions are retried when the connection is lost."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from recordpublisher.publishers.errors import ConfigurationError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.retry import call_with_retries, tries_logged
+from recordpublisher.publishers.properties.retry_properties import outage_policy
+from recordpublisher.publishers.retry import call_with_retries
 
-from .engines import engine_of, on_connect
-from .error_kinds import first_error, is_permanent, is_transient, names_unknown_host
+from .engines import engine_of, name_transactions
+from .error_kinds import (
+    first_error,
+    is_of_pooler,
+    is_permanent,
+    is_transient,
+    names_unknown_host,
+    words_of_lost_connection,
+)
 
-log = logging.getLogger("recordpublisher.database")
 T = TypeVar("T")
 
 
@@ -36,56 +41,35 @@ class Database:
 
         Raises: ConfigurationError.
         """
-        self._session_name = ""
+        self._session_name = "recordpublisher"
         self._key, self._shown_uri = key, mask_passwords(uri)
         self._engine = engine_of(uri, key)
-        on_connect(self._engine, self._set_session_name)
-        self._policy = SQL_RETRIES.policy(properties)
+        name_transactions(self._engine, lambda: self._session_name)
+        self._policy = outage_policy(properties, base_ms=200)
         self._has_connected = False
         self._thread: ThreadPoolExecutor | None = None
 
     def name_session(self, name: str) -> None:
-        """The `application_name` of the next connection to PostgreSQL."""
+        """Set the `application_name` of the next transactions in PostgreSQL."""
         self._session_name = name
-
-    async def rename_session(self, name: str) -> None:
-        """Give this session, and those after it, a name in PostgreSQL's list of sessions. Raises: as `transaction`."""
-        self.name_session(name)
-        statement = text("SELECT set_config('application_name', :name, false)")
-        if self._engine.dialect.name == "postgresql":
-            await self.transaction(lambda connection: connection.execute(statement, {"name": name}))
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the thread, in a transaction of its own; returns its result. An exception rolls everything back.
 
-        After a lost connection or a lock timeout `work` runs again, by `flink.sql.transaction.*`. The first commit may have succeeded
+        After a lost connection or a lock timeout `work` runs again, for `flink.job.max.outage`. The first commit may have succeeded
         although its response was lost; `work` must check that. Raises: RetriesExhaustedError, and any other error of `work`.
         """
-        log_try, tries = tries_logged(log, self._policy), 0
-
-        def on_retry(error: Exception) -> None:
-            nonlocal tries
-            tries += 1
-            log_try(error)
-
         try:
-            result = await call_with_retries(
+            return await call_with_retries(
                 lambda: self.in_thread(lambda: self._attempt(work)),
                 self._policy,
-                on_retry=on_retry,
                 needs_few=self._may_be_mistyped,
+                service=self._shown_uri,
             )
         except RetriesExhaustedError as error:
-            if not self._policy.max_retries:
-                raise
             if isinstance(error.__cause__, TransientError) and self._may_be_mistyped(error.__cause__):
-                raise RetriesExhaustedError(f"{error.__cause__}; check the host in '{self._key}'") from error.__cause__
-            tried = f"tried {self._policy.max_retries + 1} times"
-            remedy = f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage"
-            raise RetriesExhaustedError(f"{error.__cause__}; {tried}; {remedy}") from error.__cause__
-        if tries:
-            log.warning("%s (property '%s') can be used again, after %d tries", self._shown_uri, self._key, tries)
-        return result
+                raise RetriesExhaustedError(f"{error.__cause__}; check the host in its URI") from error.__cause__
+            raise
 
     @property
     def place(self) -> str:
@@ -124,9 +108,6 @@ class Database:
         finally:
             thread.shutdown(wait=False)
 
-    def _set_session_name(self, cursor: Any) -> None:
-        cursor.execute("SELECT set_config('application_name', %s, false)", [self._session_name or "recordpublisher"])
-
     def _may_be_mistyped(self, error: TransientError) -> bool:
         cause = error.__cause__
         return not self._has_connected and isinstance(cause, DBAPIError) and names_unknown_host(cause)
@@ -140,10 +121,12 @@ class Database:
             error = first_error(raised)
             if is_permanent(error) or isinstance(error, ProgrammingError):
                 valid = "a database that this user can open, and in which the tables can be created and written"
-                reason = str(error.orig).partition("\n")[0]  # what follows is the statement
+                reason = str(error.orig).strip().partition("\n")[0]  # what follows is the statement
+                if is_of_pooler(error):
+                    reason += "; this is PgBouncer: its pool_mode must be transaction or session, and the URI without such parameters"
                 raise ConfigurationError(self._key, self._shown_uri, valid, reason=reason) from error
             if is_transient(error):
-                place = f"a transaction in {self._shown_uri} (property '{self._key}')"
-                message = " ".join(str(error.orig).split())  # on one line
+                place = f"a transaction in {self._shown_uri}"
+                message = words_of_lost_connection(error) or " ".join(str(error.orig).split())  # on one line
                 raise TransientError(place, type(error.orig).__name__, message) from error
             raise

@@ -12,7 +12,9 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
-_CONNECT_SECONDS = 10
+_OF_POSTGRESQL: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
+"""No statement is prepared on the server: behind a pooler in transaction mode the next transaction runs in another session, which does not
+have the statement, or has another client's of the same name."""
 _LOCK_SECONDS = 30
 _IDLE_TIMEOUT_MS = 30_000
 """A session that is idle inside a transaction holds locks; the server ends it after this time. Successors do not wait for that: they end
@@ -42,15 +44,14 @@ def _engine(url: URL) -> Engine:
     dialect = url.get_backend_name()
     if dialect not in ("postgresql", "sqlite") or (dialect == "sqlite" and url.database in (None, "", ":memory:")):
         raise ValueError(dialect)  # a database in memory does not survive a restart
-    waiting = {"connect_timeout": _CONNECT_SECONDS} if dialect == "postgresql" else {"timeout": _LOCK_SECONDS}
+    arguments = _OF_POSTGRESQL if dialect == "postgresql" else {"timeout": _LOCK_SECONDS}
     # hide_parameters: rows are the user's data; a message names the value that is wrong, never a whole row
     engine = create_engine(
-        url, pool_size=1, max_overflow=0, pool_pre_ping=True, hide_parameters=True, connect_args=waiting
+        url, pool_size=1, max_overflow=0, pool_pre_ping=True, hide_parameters=True, connect_args=arguments
     )
     if dialect == "sqlite":
         _begin_immediately(engine)
     else:
-        _end_idle_transactions(engine)
         _drain_pipelines(engine)
     return engine
 
@@ -68,10 +69,6 @@ def _begin_immediately(engine: Engine) -> None:
     @event.listens_for(engine, "begin")
     def begin(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _end_idle_transactions(engine: Engine) -> None:
-    on_connect(engine, lambda cursor: cursor.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_TIMEOUT_MS}"))
 
 
 def _drain_pipelines(engine: Engine) -> None:
@@ -94,13 +91,17 @@ def _drain_pipelines(engine: Engine) -> None:
         return True
 
 
-def on_connect(engine: Engine, work: Callable[[Any], object]) -> None:
-    """PostgreSQL: call `work` with a cursor of every new connection. SQLite: nothing."""
+def name_transactions(engine: Engine, name: Callable[[], str]) -> None:
+    """PostgreSQL: give each transaction of this engine a name in the list of sessions, and a limit for how long it may be idle.
+
+    Both end with the transaction: behind a pooler the session belongs to another client then. SQLite: do nothing.
+    """
     if engine.dialect.name != "postgresql":
         return
+    settings = (
+        "SELECT set_config('application_name', %s, true), set_config('idle_in_transaction_session_timeout', %s, true)"
+    )
 
-    @event.listens_for(engine, "connect")
-    def connected(connection: Any, record: Any) -> None:
-        with connection.cursor() as cursor:
-            work(cursor)
-        connection.commit()
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql(settings, (name(), str(_IDLE_TIMEOUT_MS)))

@@ -4,8 +4,8 @@ import sqlite3
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 
-_NOT_ABOUT_ROWS = ("08", "25", "28", "3D", "40", "42501", "42703", "42P01", "53", "55", "57", "58", "XX")
-"""SQLSTATE (PostgreSQL, appendix A), by its beginning: connection, transaction, rights, tables that have gone, resources, the server."""
+_NOT_ABOUT_ROWS = ("08", "25", "26", "28", "3D", "40", "42501", "42703", "42P01", "42P05", "53", "55", "57", "58", "XX")
+"""SQLSTATE (PostgreSQL, appendix A), by its beginning: connection, transaction, prepared statements, rights, dropped tables, resources."""
 _ROW_ERRORS_OF_SQLITE = {
     sqlite3.SQLITE_ERROR,
     sqlite3.SQLITE_TOOBIG,
@@ -28,6 +28,8 @@ _PERMANENT_WORDS = (
 )  # fmt: skip
 """Of PostgreSQL's client library while it connects, when it knows no SQLSTATE; the last two: what answers is no PostgreSQL."""
 
+_WORDS_OF_A_POOLER = ("in statement pooling mode", "unsupported startup parameter")
+"""Of PgBouncer, which refuses a transaction or a parameter of the URI without its own name."""
 _UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
 """Of psycopg, and of the client library."""
 
@@ -55,20 +57,32 @@ def tells_of_changed_table(error: Exception) -> bool:
 
 
 def is_permanent(error: DBAPIError) -> bool:
-    """Whether another try cannot help: credentials, rights, a database that is not there, a file that is no database."""
+    """Whether another try cannot help: credentials, rights, a database or a file that is not there or not one, a pooler that refuses."""
     if isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _PERMANENT_OF_SQLITE
     state = _sqlstate(error)
     is_told = (
         not state and isinstance(error, OperationalError) and any(word in str(error.orig) for word in _PERMANENT_WORDS)
     )
-    return state.startswith(_PERMANENT) or is_told
+    return state.startswith(_PERMANENT) or is_told or is_of_pooler(error)
+
+
+def is_of_pooler(error: DBAPIError) -> bool:
+    """Whether a pooler refuses what every transaction needs, or a parameter of the URI."""
+    return any(words in str(error.orig) for words in _WORDS_OF_A_POOLER)
 
 
 def names_unknown_host(error: DBAPIError) -> bool:
     """Whether DNS knows no such host; False while DNS itself does not answer."""
     words = str(error.orig)
     return any(start in words for start in _UNKNOWN_HOST) and "Temporary failure" not in words
+
+
+def words_of_lost_connection(error: DBAPIError) -> str | None:
+    """Return our words for a session that was ended; the client library says that the server crashed, which it seldom has."""
+    if _sqlstate(error) != "57P01" and "terminated abnormally" not in str(error.orig):
+        return None
+    return "the session was ended by the server: by a later start of this job, by an administrator, or because the server stopped"
 
 
 def is_transient(error: DBAPIError) -> bool:

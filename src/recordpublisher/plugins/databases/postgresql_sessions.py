@@ -10,21 +10,20 @@ def session_prefix(table: str, job: str) -> str:
     return f"recordpublisher {hashlib.sha256(f'{table} {job}'.encode()).hexdigest()[:20]}"
 
 
-def end_sessions(connection: Connection, name: str, like: str | None = None, unlike: str | None = None) -> None:
-    """End the sessions with this name; with patterns, also those that match `like` and not `unlike`. Does nothing with SQLite.
+def end_sessions(connection: Connection, name: str) -> None:
+    """End the sessions that run a transaction with this name (`name_transactions`). With SQLite do nothing.
 
     A process that is suspended in the middle of a commit would hold its locks until it resumes, possibly forever. (The server ends
     sessions that are idle between two statements, but not those that stopped while sending one.)
     """
     if connection.dialect.name != "postgresql":
         return
-    others = " OR (application_name LIKE :like AND application_name NOT LIKE :unlike)" if like and unlike else ""
     connection.execute(
         text(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user"
-            f" AND datname = current_database() AND (application_name = :name{others})"
+            " AND datname = current_database() AND application_name = :name"
         ),
-        {"name": name, "like": like, "unlike": unlike} if others else {"name": name},
+        {"name": name},
     )
 
 

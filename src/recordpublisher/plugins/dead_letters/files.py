@@ -1,6 +1,7 @@
 """FileLetters: dead letters in files of the jsonl or parquet sink. What is left of a file takes its place; if nothing is, it is deleted."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ class FileLetters(StoredLetters):
 
     def _keep_left(self) -> None:
         if self._left:
-            anew = self._folder / HIDDEN / f"left-of-replay{self._suffix}"
+            anew = self._folder / HIDDEN / f"left-of-replay-{secrets.token_hex(8)}{self._suffix}"  # of no other replay
             make_folder(anew.parent)
             self._write(anew, sorted(self._left))
             sync(anew)

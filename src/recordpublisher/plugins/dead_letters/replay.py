@@ -1,4 +1,4 @@
-"""Where dead letters are replayed: the job's handler, or the streams that they came from."""
+"""Where dead letters are replayed: the job's handler or sink, or the streams that they came from."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from contextlib import AsyncExitStack
 from itertools import groupby
 from typing import Self
 
+import msgspec
+
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Rejected, SinkContext
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.batch_decoration import decorators_and_type
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
 from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_argument
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.map import MapSink
+from recordpublisher.plugins.sinks.memory import MemorySink
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS
@@ -23,41 +26,43 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
-from .stored_letters import StoredLetters, put_letters
-
-Failures = Mapping[tuple[str, str, int], str]
-"""Why letters failed, by `DeadLetter.key`."""
+from .stored_letters import Failures, StoredLetters, put_letters
 
 
-class HandlerTarget:
-    """The handler of a job with a map sink, called as in the job: values, order, retries, time-outs. Age does not count."""
+class JobTarget:
+    """The job alone: its handler or its sink, called as in the job, with values, order, retries and time-outs. Age does not count.
+
+    Letters are written at least once: after a kill those that were replayed last are written again.
+    """
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:
-        """`program`: the fetcher that a program makes. Raises: ConfigurationError for a job with another sink."""
+        """`program`: the fetcher that a program makes. Raises: ConfigurationError if the sink takes nothing, or not these values."""
         given, registry, sink = properties.merged({ON_BAD_RECORD.key: "DEAD_LETTER"}), load_registry(), None
         if program is None:
-            self._decorator_for = batch_decorator_factory(registry, given)
+            self._decorator_for, self._value_type = decorators_and_type(registry, given)
         else:
-            sink, self._decorator_for = program.handling(given)
-        if sink is None and (properties.value(SINK) or "").lower() == "map":
-            sink = build_sink(registry, given)
-        if not isinstance(sink, MapSink):
-            reason = "letters go to the handler of a MapSink; --to stream puts them into their streams again"
-            valid = "map: -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
-            name = properties.value(SINK) if sink is None else type(sink).__name__
-            raise ConfigurationError(SINK.key, name, valid, reason=reason)
-        self._sink = sink.for_dead_letters()
+            sink, self._decorator_for, self._value_type = program.handling(given)
+        sink = build_sink(registry, given) if sink is None else sink
+        if isinstance(sink, MemorySink):
+            reason = "letters that it was given would be gone with this command"
+            valid = "another sink, as -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
+            raise ConfigurationError(SINK.key, "memory", valid, reason=reason)
+        self._sink = sink.for_dead_letters() if isinstance(sink, MapSink) else sink
+        self._streams = tuple(StreamNames(streams_argument(properties)).given) if program is None else ()
         self._failed: dict[tuple[str, str, int], str] = {}
 
     async def __aenter__(self) -> Self:
-        await self._sink.open(SinkContext(reject_together=self._reject))
+        context = SinkContext(
+            streams=self._streams, reject=self._reject_one, reject_together=self._reject, value_type=self._value_type
+        )
+        await self._sink.open(context)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._sink.close()
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Call the handler for each, as many at a time as the job does."""
+        """Call the handler for each, as many at a time as the job does, or write and flush them."""
         self._failed = {}
         for shard, of_shard in groupby(sorted(letters, key=_order), lambda letter: letter.shard):
             records = [letter.record for letter in of_shard]
@@ -72,6 +77,9 @@ class HandlerTarget:
                     await self._sink.write(part)
         await self._sink.flush()
         return self._failed
+
+    async def _reject_one(self, record: RecordBatch, reason: str) -> None:
+        await self._reject([(record, reason)], False)
 
     async def _reject(self, rejected: Rejected, is_logged: bool) -> None:
         for batch, reason in rejected:
@@ -122,17 +130,29 @@ class DropTarget(AsyncExitStack):
 
 
 async def replayed(
-    letters: StoredLetters, target: HandlerTarget | StreamTarget | DropTarget, only: Collection[str] = ()
+    letters: StoredLetters,
+    target: JobTarget | StreamTarget | DropTarget,
+    only: Collection[str] = (),
+    mended: Mapping[tuple[str, str], bytes] | None = None,
 ) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
     """Replay every letter once, a chunk at a time: those that succeeded, and those that failed and are kept, with the reason.
 
-    `only`: those with these numbers; empty: all. The others are kept; in a stream they go to its tip.
+    `only`: those with these numbers; empty: all. The others are kept; in a stream they go to its tip. `mended`: the payload of a letter, by
+    the shard's key and its number, in place of its own; only these are replayed, and one that fails is kept with its own payload.
     """
     async for chunk in letters.chunks(is_replay=True):
         chosen = [letter for letter in chunk if not only or letter.number in only]
+        if mended is not None:
+            chosen = [_mended(letter, mended) for letter in chosen if (letter.shard.key, letter.number) in mended]
         reasons = await target.replay(chosen) if chosen else {}
         done = {letter.key for letter in chosen if letter.key not in reasons}
         ended = [letter for letter in chunk if letter.key in done]
-        left = [letter for letter in chunk if letter.key not in done]
-        await letters.finish(ended, left)
-        yield ended, [(letter, reasons[letter.key]) for letter in left if letter.key in reasons]
+        kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
+        reasons = {**reasons, **kept}
+        failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
+        yield [letter for letter in ended if letter.key not in kept], failed
+
+
+def _mended(letter: DeadLetter, mended: Mapping[tuple[str, str], bytes]) -> DeadLetter:
+    payload = mended[letter.shard.key, letter.number]
+    return msgspec.structs.replace(letter, record=msgspec.structs.replace(letter.record, data=payload))

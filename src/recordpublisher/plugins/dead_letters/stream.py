@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
@@ -38,11 +39,12 @@ class StreamLetters(StoredLetters):
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """The batches that were read; a batch is done when the next one is asked for."""
-        properties, restore = (self._keeping, None) if is_replay else (self._reading, await self._stored())
         now = int(time.time() * 1000)
-        reading = stream(self._stream, properties, restore=restore, stop_at_tip=True, until_event_time=now)
-        async with aclosing(reading):
-            async for batch in reading:
+        reading = partial(stream, self._stream, self._reading, stop_at_tip=True, until_event_time=now)
+        # Only a call that itself says where keeps positions.
+        batches = reading(state_uri=self._place) if is_replay else reading(restore=await self._stored())
+        async with aclosing(batches):
+            async for batch in batches:
                 yield [DeadLetter(batch.shard, record, "") for record in batch.records]
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:

@@ -94,10 +94,17 @@ class Schema:
         """Raises: ValueError for nesting that is too deep, and for arrays whose items have no bytes."""
         self._named: dict[str, Any] = {}
         self._open: set[str] = set()
+        self._values: dict[str, int] = {}
+        """Each record, by its name, has so many values without a choice, those of records in it too."""
         self.is_recursive = False
-        self.definition = self._checked(parsed, 0)
-        self.begins_with_index = isinstance(parsed, list) or (isinstance(parsed, dict) and parsed["type"] == "enum")
-        """The library copies such a schema at each call, so its index is looked at here."""
+        self.begins_with_index = isinstance(parsed, list)
+        """The library copies this list at each call, so its index is looked at here."""
+        checked = self._checked(parsed, 0)
+        self.definition = list(map(self._kept, checked)) if self.begins_with_index else self._kept(checked)
+
+    def _kept(self, checked: Any) -> Any:
+        """Marked as parsed: the library would copy it at each call. With what it takes for a type that comes again by its name."""
+        return checked if isinstance(checked, str) else {**checked, _PARSED: True, _NAMED: self._named}
 
     def _checked(self, schema: Any, depth: int) -> Any:
         if depth > MAX_SCHEMA_DEPTH:
@@ -107,7 +114,7 @@ class Schema:
             return schema
         if isinstance(schema, list):
             return _Indexed(self._checked(branch, depth + 1) for branch in schema)
-        checked = dict(schema)
+        checked = {key: value for key, value in schema.items() if key not in (_PARSED, _NAMED)}
         name = checked.get("name", "")
         self._named[name] = checked
         self._open.add(name)
@@ -121,15 +128,26 @@ class Schema:
             schema["fields"] = [
                 {**field, "type": self._checked(field["type"], depth + 1)} for field in schema["fields"]
             ]
+            self._values[schema["name"]] = values = 1 + sum(
+                self._values_of(field["type"]) for field in schema["fields"]
+            )
+            if values > MOST_VALUES:
+                raise ValueError(
+                    f"a record {schema['name']} has more than {MOST_VALUES} values, whatever its bytes: it is not read"
+                )
         for part in ("items", "values"):
             if part in schema:
                 schema[part] = self._checked(schema[part], depth + 1)
         if kind == "array" and self._may_be_empty(schema["items"], 0):
             raise ValueError("an array whose items have no bytes may have any number of them: it is not read")
-        if kind == "enum" and depth:
+        if kind == "enum":
             schema["symbols"] = _Indexed(schema["symbols"])
         if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
             schema["logicalType"] = _DECIMAL
+
+    def _values_of(self, schema: Any) -> int:
+        name = schema.get("name", "") if isinstance(schema, dict) else schema
+        return self._values.get(name, 1) if isinstance(name, str) else 1
 
     def _may_be_empty(self, schema: Any, depth: int) -> bool:
         """Whether a value may be encoded without a byte."""
@@ -142,7 +160,10 @@ class Schema:
         return schema.get("size") == 0 or schema["type"] == "null"
 
 
+_PARSED, _NAMED = "__fastavro_parsed", "__named_schemas"
 MAX_SCHEMA_DEPTH = 100
+MOST_VALUES = 100_000
+"""Where records have others twice, by name, their number doubles with each: a payload without a byte would take hours."""
 MAX_DECIMAL_BYTES = 4_096
 """Python makes decimals in time that grows with the square of their digits."""
 _DECIMAL = "recordpublisher-decimal"

@@ -44,7 +44,7 @@ class GlueDeserializer:
 
     async def prepare(self, batch: RecordBatch) -> None:
         """Fetch the schemas that the batch names and that are not known. Raises: FatalKinesisError, RetriesExhaustedError."""
-        await self._schemas.fetch({data[_VERSION] for data in batch.data if _has_header(data)})
+        await self._schemas.fetch({data[_VERSION] for data in batch.data if _has_header(data)}, batch)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """The decoded values. Raises: ValueError for a record without the header, or that does not fit its schema."""

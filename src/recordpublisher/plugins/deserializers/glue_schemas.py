@@ -2,22 +2,25 @@
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 from uuid import UUID
 
 from recordpublisher.publishers.errors import FatalKinesisError, RetriesExhaustedError, ThrottledError
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, tries_logged
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 
 log = logging.getLogger("recordpublisher.deserializers")
 Decode = Callable[[bytes], Any]
 DecoderFor = Callable[[str, str], Awaitable[Decode]]
 """Of a format and a definition. Raises: ValueError for what it cannot use."""
 MAX_SCHEMAS = 1_000
-"""Kept at a time. Above it the oldest are forgotten, and fetched again when a record needs one."""
+"""Kept at a time. Above it the oldest that no batch needs are forgotten, and fetched again when a record needs one."""
 MOST_UNKNOWN, PAUSE_SECONDS = 100, 1.0
 """After so many versions that do not exist, each call waits, so that their producer cannot use up the account's calls."""
+REFUSED_SECONDS = 60.0
+"""After this time a version that the registry did not have is asked for again: it may be newer than the answer."""
 RETRIES = RetryPolicy(max_retries=10, base_ms=200, max_ms=5_000, exponent=1.5)
 _UNKNOWN = ("EntityNotFoundException", "InvalidInputException")
 
@@ -29,22 +32,29 @@ class GlueSchemas:
         self._glue = glue
         self._decoder_for = decoder_for
         self._decoders: dict[bytes, Decode] = {}
+        self._needed: dict[int, Collection[bytes]] = {}
+        """What each batch needs that may not be decoded yet, by its `id`."""
+        self._refused_at: dict[bytes, float] = {}
+        """When the registry did not have a version (seconds of the loop). Whoever may put records can name any number of them."""
         self._fetching: dict[bytes, asyncio.Lock] = {}
         self._users = 0
         """Shards that fetch now."""
-        self._unknown = 0
-        """Versions that records named and the registry does not have: whoever may put records can name any number of them."""
 
     def decoder(self, version: bytes) -> Decode:
-        """Of a version for which `fetch` was awaited just before."""
+        """Return the decoder of a version. `fetch` was awaited for the batch that needs it."""
         return self._decoders[version]
 
-    async def fetch(self, versions: Collection[bytes]) -> None:
-        """Fetch those that are not known. A version that does not exist gets a decoder that raises ValueError.
+    async def fetch(self, versions: Collection[bytes], batch: object) -> None:
+        """Fetch those that are not known. A version that does not exist gets a decoder that raises ValueError, for a minute.
+
+        They are known as long as `batch` exists: it may be decoded in parts, and other shards fetch between them.
 
         Raises: FatalKinesisError, for example without the right; RetriesExhaustedError; ConfigurationError without the extra `glue`.
         """
-        while missing := [version for version in versions if version not in self._decoders]:
+        self._needed[id(batch)] = versions
+        weakref.finalize(batch, self._needed.pop, id(batch), None).atexit = False
+        missing = [version for version in versions if not self._is_known(version)]
+        while missing:
             self._users += 1
             try:
                 for version in missing:
@@ -53,21 +63,29 @@ class GlueSchemas:
                 self._users -= 1
                 if not self._users:
                     await self._glue.close()  # new versions are rare
-            self._forget_oldest(versions)
+            self._forget_oldest()
+            missing = [version for version in versions if version not in self._decoders]
 
     async def _fetch_once(self, version: bytes) -> None:
         """A version that another shard fetches is waited for; no shard waits for what others name."""
         lock = self._fetching.setdefault(version, asyncio.Lock())
         try:
             async with lock:
-                if version not in self._decoders:
-                    if self._unknown > MOST_UNKNOWN:
+                if not self._is_known(version):
+                    if len(self._refused_at) > MOST_UNKNOWN:
                         await asyncio.sleep(PAUSE_SECONDS)
-                    self._decoders[version] = await self._fetch(str(UUID(bytes=version)))
+                    self._decoders[version] = await self._fetch(version)
         finally:
             self._fetching.pop(version, None)
 
-    async def _fetch(self, version: str) -> Decode:
+    def _is_known(self, version: bytes) -> bool:
+        refused_at = self._refused_at.get(version)
+        is_old = refused_at is not None and asyncio.get_running_loop().time() - refused_at > REFUSED_SECONDS
+        return version in self._decoders and not is_old
+
+    async def _fetch(self, key: bytes) -> Decode:
+        version = str(UUID(bytes=key))
+
         async def get() -> tuple[str, str]:
             return await self._glue.call("GetSchemaVersion", _format_and_definition, SchemaVersionId=version)
 
@@ -76,29 +94,33 @@ class GlueSchemas:
         except FatalKinesisError as error:
             if error.code not in _UNKNOWN:
                 raise
-            self._unknown += 1
-            if self._unknown == MOST_UNKNOWN + 1:
+            self._refused_at[key] = asyncio.get_running_loop().time()
+            if len(self._refused_at) == MOST_UNKNOWN + 1:
                 log.warning(
                     "records name %d schema versions that the registry does not have: it is asked slowly now",
-                    self._unknown,
+                    len(self._refused_at),
                 )
             return _refuse(f"the schema version {version} is not in the registry: {error}")
+        self._refused_at.pop(key, None)
         try:
             return await self._decoder_for(*found)
         except ValueError as error:
             return _refuse(f"the schema version {version} cannot be used: {error}")
 
-    def _forget_oldest(self, needed: Collection[bytes]) -> None:
+    def _forget_oldest(self) -> None:
         surplus = len(self._decoders) - MAX_SCHEMAS
-        for version in [known for known in self._decoders if known not in needed][: max(0, surplus)]:
-            del self._decoders[version]
+        if surplus > 0:
+            needed = set[bytes]().union(*list(self._needed.values()))  # a copy: batches may end in the meantime
+            for version in [known for known in self._decoders if known not in needed][:surplus]:
+                del self._decoders[version]
+                self._refused_at.pop(version, None)
 
 
 async def _call_while_throttled(get: Callable[[], Awaitable[tuple[str, str]]]) -> tuple[str, str]:
     """Whoever may put records can use up the account's calls: throttling is waited for, and ends no job."""
     while True:
         try:
-            return await call_with_retries(get, RETRIES, on_retry=tries_logged(log, RETRIES))
+            return await call_with_retries(get, RETRIES, service="the Glue Schema Registry")
         except RetriesExhaustedError as error:
             if not isinstance(error.__cause__, ThrottledError):
                 raise

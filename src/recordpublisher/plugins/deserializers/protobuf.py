@@ -16,6 +16,7 @@ from recordpublisher.publishers.properties.groups.formats import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
+from recordpublisher.publishers.user_code import exits_as_errors
 
 
 class Protobuf(Generic[V]):
@@ -54,7 +55,8 @@ def _pool(properties: Properties) -> Any:
         raise ConfigurationError(PROTOBUF_DESCRIPTOR_FILE.key, file, "a file of descriptors", reason=reason)
     if module is not None:
         try:
-            importlib.import_module(module)
+            with exits_as_errors():
+                importlib.import_module(module)
         except Exception as error:  # whatever the module raises
             valid = "a module that can be imported"
             raise ConfigurationError(PROTOBUF_MODULE.key, module, valid, reason=str(error)) from error

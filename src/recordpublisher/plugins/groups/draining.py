@@ -7,8 +7,11 @@ from recordpublisher.fetcher.conditional_store import ConflictError, Stored, pau
 from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
+from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION
 
 POLL_SECONDS = 1.0
+DEFAULT_LEASE_SECONDS = LEASE_DURATION.default / 1000
+SEALED = "others have taken its shards, because it sent no heartbeats. Its process, if it goes on, joins again as a new worker: end it"
 
 
 async def drain(group: GroupStore, worker: str) -> None:
@@ -51,25 +54,43 @@ async def seal(group: GroupStore, worker: str) -> None:
     raise StoreUnavailableError(f"worker {worker} sent {MAX_ATTEMPTS} heartbeats meanwhile: try again")
 
 
-async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> bool:
-    """Wait until the worker has left or was sealed; returns whether it has."""
+async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str | None:
+    """Wait until the worker has left. Return None then; after `seconds`, or when others have sealed it, return in words what is the matter,
+    and what helps."""
+    loop = asyncio.get_running_loop()
+    beat, beats, interval = 0, 0, DEFAULT_LEASE_SECONDS / 4
+    looked = heard = loop.time()
     try:
         async with asyncio.timeout(seconds):
-            while not await _has_left(group, worker):  # noqa: ASYNC110 - another process
+            while (record := (await group.read_records()).get(worker)) is not None:
+                if record.document.is_sealed:
+                    return None if record.document.is_leaving else SEALED
+                looked = loop.time()
+                interval = (record.document.lease_ms or 0) / 4_000 or interval
+                if record.document.beat != beat:
+                    beat, heard, beats = record.document.beat, loop.time(), beats + 1
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
-        return False
-    return True
+        if (away := loop.time() - looked) > interval:
+            return f"the group's store has not answered this command for {away:.0f} s"
+        silent = loop.time() - heard
+        if beats > 1 and silent <= 2 * interval:  # the first one was there before
+            return (
+                "it sends heartbeats: it stores its last checkpoint, which waits for its sink, or for others to take its shards. "
+                "Wait longer (--wait), or take its shards away (--force)"
+            )
+        if silent > interval + POLL_SECONDS:
+            return (
+                f"it has sent no heartbeat for {silent:.0f} s: its process is suspended, cut off from the store, or gone. "
+                "It leaves when it goes on; workers that live take its shards when its lease has ended. --force takes them away now"
+            )
+        return f"it was asked {seconds:g} s ago, and learns of it at its next look at the group, within {interval:g} s"
+    return None
 
 
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
     """Workers read the table when a record names a later version. This one is sealed, so that the group deletes it."""
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
-
-
-async def _has_left(group: GroupStore, worker: str) -> bool:
-    record = (await group.read_records()).get(worker)
-    return record is None or record.document.is_sealed
 
 
 async def _unsealed(group: GroupStore, worker: str) -> Stored[WorkerRecord]:

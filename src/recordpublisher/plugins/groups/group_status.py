@@ -30,13 +30,22 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """`shards`: how many it has. `share`: its part of all loads that are shared, 0 to 1. `heartbeat`: the number of the last one."""
+    """What a worker says of itself.
+
+    - `shards`: how many it has.
+    - `share`: its part of all loads that are shared, 0 to 1.
+    - `heartbeat`: the number of its last heartbeat, and `sent_ms` when it was sent, by its own clock (epoch ms); None: not known.
+    - `host`, `pid`: where its process runs.
+    """
 
     worker: str
     state: WorkerState
     shards: int
     share: float
     heartbeat: int
+    sent_ms: int | None = None
+    host: str = ""
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ def _worker_status(view: GroupView, name: str) -> WorkerStatus:
     owned = [shard for shard, lease in view.table.leases.items() if is_owner and lease.owner == name]
     loads = {shard: weight(view.load_level(shard)) for shard, lease in view.table.leases.items() if lease.owner}
     share = sum(loads[shard] for shard in owned) / (sum(loads.values()) or 1)
-    return WorkerStatus(name, state, len(owned), share, record.beat)
+    return WorkerStatus(name, state, len(owned), share, record.beat, record.sent_ms, record.host, record.pid)
 
 
 def _worker_state(view: GroupView, name: str) -> WorkerState:

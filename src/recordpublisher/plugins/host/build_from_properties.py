@@ -12,9 +12,10 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.fetcher.pipeline.dead_letter_handler import OF_SINK, of_dead_letter_sink
 from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.function_property import imported_object
@@ -37,14 +38,23 @@ from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
-_SINK_PREFIX = "flink.sink."
+
+def source_class(registry: Registry, properties: Properties) -> type[RecordSource]:
+    """The class of `flink.stream.recordpublisher`, not built. Raises: ConfigurationError, PluginError."""
+    return registry.publishers.get(properties.as_given(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
 
 
 def publisher_class(
-    registry: Registry, properties: Properties, name: str | None = None
+    registry: Registry, properties: Properties, what: str, name: str | None = None
 ) -> type[RecordPublisherFactory]:
-    """The class of `flink.stream.recordpublisher`, or of another publisher (`name`), not built. Raises: ConfigurationError, PluginError."""
-    return registry.publishers.get(name or properties.as_given(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
+    """The same, or of another publisher (`name`), for `what`, which needs positions. Raises: ConfigurationError also for a queue."""
+    name = name or properties.as_given(RECORD_PUBLISHER)
+    made = registry.publishers.get(name, RECORD_PUBLISHER.key)
+    if not issubclass(made, RecordPublisherFactory):
+        reason = f"{what} needs positions, and a queue has none"
+        valid = "POLLING or EFO, which read the queue's stream"
+        raise ConfigurationError(RECORD_PUBLISHER.key, name, valid, reason=reason)
+    return made
 
 
 def build_sink(registry: Registry, properties: Properties) -> Sink:
@@ -73,17 +83,15 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         return sink_class(own)  # type: ignore[call-arg]
     except ConfigurationError as error:
         typo = unknown_key_near(error.key, own) if error.value is None else ""
-        words = "; ".join(filter(None, (error.reason, typo)))
-        key, valid, reason = (each.replace(_SINK_PREFIX, DEAD_LETTER.key) for each in (error.key, error.valid, words))
-        raise ConfigurationError(key, error.value, valid, reason=reason) from None
+        raise of_dead_letter_sink(error, typo) from None
 
 
 def dead_letter_properties(properties: Properties) -> Properties:
     """What the dead-letter sink is built with."""
     job = properties.value(JOB_NAME)
     own = properties.with_prefix(DEAD_LETTER).items()
-    settings = {_SINK_PREFIX + key: value for key, value in own if key != "sink"}
-    others = {key: value for key, value in properties.items() if not key.lower().startswith(_SINK_PREFIX)}
+    settings = {OF_SINK + key: value for key, value in own if key != "sink"}
+    others = {key: value for key, value in properties.items() if not key.lower().startswith(OF_SINK)}
     return Properties({**others, **settings, JOB_NAME.key: None if job is None else f"{job} dead letters"})
 
 

@@ -21,7 +21,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import RecordSource
 
 from .registry import Registrar
 
@@ -35,8 +35,8 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFactory]) -> None:
-    """Add publisher factories; selected by `flink.stream.recordpublisher` (P5)."""
+def recordpublisher_register_publishers(registry: Registrar[RecordSource]) -> None:
+    """Add publisher factories and queue sources; selected by `flink.stream.recordpublisher` (P5)."""
 
 
 @hookspec

@@ -8,14 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+import msgspec
+
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.user_code import exits_as_errors
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -28,20 +31,23 @@ class Registrar(Protocol[T_contra]):
         """Register a class under `name` (case-insensitive); `"package.module:Class"` is imported at its first use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """The plugin that claims a name: its entry-point name and its distribution."""
 
     plugin: str
     distribution: str
-    version: str = ""
 
     def __str__(self) -> str:
-        return f"{self.distribution} {self.version}".strip()
+        """The distribution and its version, if it is installed: a plugin that is given as an argument is not, nor need a checkout be."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return f"{self.distribution} {version(self.distribution)}"
+        except PackageNotFoundError:
+            return self.distribution
 
 
-@dataclass(frozen=True, slots=True)
-class Claim(Generic[T]):
+class Claim(msgspec.Struct, Generic[T], frozen=True):
     """One name that a plugin registers."""
 
     name: str
@@ -115,15 +121,15 @@ def _imported(claim: Claim[T], kind: str) -> Any:
         return claim.provided
     module, _, name = claim.provided.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
+        with exits_as_errors():
+            return getattr(importlib.import_module(module), name)
     except Exception as error:
         raise PluginError(
             f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: {error}"
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class PluginStatus:
+class PluginStatus(msgspec.Struct, frozen=True):
     """The result of loading one plugin: `state` is loaded, blocked or failed; `reason` says why."""
 
     owner: Owner
@@ -138,9 +144,7 @@ class PluginStatus:
 class Registry:
     """The names of every kind, and the plugins that were found."""
 
-    publishers: NameTable[RecordPublisherFactory] = field(
-        default_factory=lambda: NameTable("publisher", RecordPublisherFactory)
-    )
+    publishers: NameTable[RecordSource] = field(default_factory=lambda: NameTable("publisher", RecordSource))
     sinks: NameTable[Sink] = field(default_factory=lambda: NameTable("sink", Sink))
     trackers: NameTable[WatermarkTracker] = field(default_factory=lambda: NameTable("tracker", WatermarkTracker))
     stores: NameTable[ConditionalStore] = field(default_factory=lambda: NameTable("store", ConditionalStore))
@@ -159,10 +163,12 @@ class Registry:
             table.plugins = self.plugins
 
     def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import what is registered under a name that is the value of a property, so that its own properties are declared (C2)."""
+        """Import what is registered under a name that is the value of a property, or in its list, so that its own properties are declared
+        (C2)."""
+        chosen = {name.partition(":")[0].strip().lower() for value in properties.values() for name in value.split(",")}
         for table in self.tables().values():
             for claim in table.claims():
-                if any(value.lower().partition(":")[0] == claim.name.lower() for value in properties.values()):
+                if claim.name.lower() in chosen:
                     with suppress(PluginError):  # where it is used, the error is raised
                         table.get(claim.name, "")
 

@@ -10,13 +10,13 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     - `subtask` reads it; with ELASTIC assignment `worker`, where its name is known. `checkpoint_age_ms`: since its last checkpoint.
     - `stage`: WAITING for its parents, READING, DRAINING, ENDED. `parents`: the ids of the shards that were split or merged into it.
-    - `lag_ms`: how far its reader is behind the newest record; from stored positions, the age of the oldest record that no checkpoint
-      covers. `unread`: whether there is one. `position`: the stored one.
-    - `loss_ms`: until a record that was not written may be past retention.
+    - `lag_ms`: the age of the oldest record that is not finished; from stored positions, of the oldest one that no checkpoint covers.
+      `unread`: whether there is one. `position`: the stored one.
+    - `loss_ms`: until a record that is not finished may be past retention.
     - `watermark`: of the last record written, epoch ms. `is_held`, `is_excluded`: by alignment.
     - `is_idle`: nothing arrived for `IdleIntervals.shown_ms`; `idle_ms`: since the last record.
-    - `records_per_second`, `bytes_per_second`: written lately, or without stored positions, what arrives. `tip`, `tip_age_ms`: then the
-      sequence number of the newest record, and its age.
+    - `records_per_second`: finished lately, `bytes_per_second`: written lately; or without stored positions, what arrives.
+      `tip`, `tip_age_ms`: then the sequence number of the newest record, and its age.
     - `skipped_records`, `dead_letters`: since its reader has it. `in_flight`: records of a queue that are not acknowledged.
     - `has_alarm`: whether the shard needs attention; None where nobody looked. `alarm`: why it does.
     """
@@ -60,8 +60,8 @@ class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     """One subtask, or with ELASTIC assignment one `worker`: whether its event loop responds, why it is not ready (none: it is), and how
-    long ago (ms) its last checkpoint was; of a running one whose sink commits, `commit`; `skipped_records` and `dead_letters` since
-    it started, of all shards that it had."""
+    long ago (ms) its last checkpoint was; of a running one whose sink commits, `commit`; `alarms`: active ones; `skipped_records` and
+    `dead_letters` since it started, of all shards that it had."""
 
     subtask: int | None = None
     responds: bool | None = None
@@ -69,6 +69,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     checkpoint_age_ms: int | None = None
     worker: str | None = None
     commit: CommitSnapshot | None = None
+    alarms: int | None = None
     skipped_records: int | None = None
     dead_letters: int | None = None
 

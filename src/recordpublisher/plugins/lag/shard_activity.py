@@ -48,7 +48,10 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
             break
         records, is_at_tip = found
         if records:
-            return _until_tip(records, start_ms, now_ms) if is_at_tip else _between(records)
+            if is_at_tip:
+                return _until_tip(records, start_ms, now_ms)
+            # More records than one read brings came in a burst that the shorter windows did not see: nothing arrives now.
+            return _between(records) if window_ms == SHORT_MS else ShardActivity(0.0, 0.0)
     return ShardActivity()
 
 

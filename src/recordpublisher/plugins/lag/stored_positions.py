@@ -25,9 +25,10 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.shards import Shard
 
-from ..runtime.sources_without_positions import reads_a_queue
+from ..host.source_kind import reads_a_queue
 
 PositionsLoader = Callable[[WorkerRecord], Awaitable[Positions]]
 ATTEMPTS = 5
@@ -80,7 +81,8 @@ def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
         return ""
     start = properties.value(INITIAL_POSITION)
     loss = {"LATEST": "misses what came since the last one", "TRIM_HORIZON": "reads all records again"}
-    return f"no positions are stored: each start {loss.get(start, f'begins at {start} again')}; set {STATE_URI.key}"
+    other = f"begins at {start} again" if parse_with_unit(start, "ms") is None else f"begins {start} before it"
+    return f"no positions are stored: each start {loss.get(start, other)}; set {STATE_URI.key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[di
     missing: list[str] = []
     for shard, lease in table.leases.items():
         if lease.ended:
-            states[shard] = ShardState(table.start, ended=True, watermark=lease.watermark)
+            states[shard] = ShardState(table.start, ended=True, watermark=lease.watermark, seen_ms=lease.seen_ms)
         elif lease.owner is None:
             states[shard] = replace(table.initial_state(shard), waiting=not table.can_be_read(shard))
         elif stored := positions.get(lease.owner, {}).get(PositionKey(shard, lease.epoch)):

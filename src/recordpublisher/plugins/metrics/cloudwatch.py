@@ -47,9 +47,14 @@ class CloudWatchExporter(PeriodicExporter):
         self._counted: dict[tuple[str, ...], int] = {}
 
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
-        """Write the lines of this moment. Raises: OSError."""
+        """Write the lines of this moment. Raises: OSError; then the next lines have what was counted since the last that were written."""
+        before = dict(self._counted)
         lines = b"".join(msgspec.json.encode(line) + b"\n" for each in subtasks for line in self._lines_of(each))
-        await asyncio.to_thread(self._write, lines)
+        try:
+            await asyncio.to_thread(self._write, lines)
+        except OSError:
+            self._counted = before
+            raise
 
     def _lines_of(self, subtask: SubtaskMetrics) -> Iterable[dict[str, Any]]:
         own = {"Job": self._job, "Subtask": str(subtask.subtask)}

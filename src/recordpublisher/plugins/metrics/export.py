@@ -1,11 +1,11 @@
-"""`rp.export_metrics`: exports the metrics of fetchers while a block runs (A1). PeriodicExporter: for exporters that write now and then."""
+"""`rp.export_metrics` and `rp.metrics_text`: metrics of fetchers and producers (A1). PeriodicExporter writes now and then."""
 
 import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
@@ -21,6 +21,7 @@ from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
 
 
+@runtime_checkable
 class MeasuredFetcher(Protocol):
     """What is exported of a `DataFetcher`."""
 
@@ -29,7 +30,7 @@ class MeasuredFetcher(Protocol):
         """Its number."""
 
     def metrics(self) -> dict[str, Any]:
-        """Its metrics now."""
+        """Return its metrics now."""
 
     def sink_metrics(self) -> list[SinkMetric]:
         """Those of its sink."""
@@ -38,15 +39,66 @@ class MeasuredFetcher(Protocol):
         """Why it is not ready."""
 
 
+@runtime_checkable
+class MeasuredProducer(Protocol):
+    """What is exported of a `Producer`, or of a `KinesisSink` that is used without a job."""
+
+    def exported_metrics(self) -> list[SinkMetric]:
+        """Return its metrics now."""
+
+    def reasons_not_ready(self) -> list[str]:
+        """Why it takes no records."""
+
+
 @asynccontextmanager
-async def export_metrics(properties: Mapping[str, object], *fetchers: MeasuredFetcher) -> AsyncIterator[None]:
+async def export_metrics(
+    properties: Mapping[str, object], *sources: MeasuredFetcher | MeasuredProducer
+) -> AsyncIterator[None]:
     """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
-    `flink.metrics.exporters` says where to. `recordpublisher run` does this by itself. Raises: ConfigurationError.
+    `sources` are fetchers, producers, and Kinesis sinks that no job has; see `metrics_text`. `flink.metrics.exporters` says where to.
+    `recordpublisher run` does this by itself. Raises: ConfigurationError; TypeError if a source has no metrics.
     """
     exporters = build_metrics_exporters(load_registry(), Properties(properties))
-    async with exporters_opened(exporters, FetchersHere(fetchers)):
+    async with exporters_opened(exporters, FetchersHere(_as_fetchers(sources))):
         yield
+
+
+def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
+    """Return the metrics in the text format of Prometheus, for a page `/metrics` that the application serves itself.
+
+    `sources` are fetchers, whose event loop must make the call, producers, and Kinesis sinks that no job has. A producer or sink counts as
+    a subtask; its number follows those of the fetchers, in the order of the arguments. Raises: TypeError if a source has no metrics.
+    """
+    from .prometheus.exporter import page_of  # with the HTTP server, which this text needs not
+
+    here = FetchersHere(_as_fetchers(sources))
+    return page_of(here.measure(), here.check())
+
+
+class _ProducerAsFetcher:
+    """A producer with the number of a subtask."""
+
+    def __init__(self, subtask: int, producer: MeasuredProducer) -> None:
+        self.subtask = subtask
+        self.sink_metrics = producer.exported_metrics
+        self.reasons_not_ready = producer.reasons_not_ready
+
+    def metrics(self) -> dict[str, Any]:
+        """Nothing: it reads no shards."""
+        return {"subtask": {}, "shards": {}}
+
+
+def _as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
+    fetchers = [source for source in sources if isinstance(source, MeasuredFetcher)]
+    producers = [source for source in sources if isinstance(source, MeasuredProducer)]
+    if len(fetchers) + len(producers) < len(sources):
+        names = ", ".join(type(each).__name__ for each in sources if each not in [*fetchers, *producers])
+        raise TypeError(
+            f"{names} has no metrics to export: give a DataFetcher, a Producer, or a KinesisSink without a job"
+        )
+    first = max((fetcher.subtask for fetcher in fetchers), default=-1) + 1
+    return [*fetchers, *(_ProducerAsFetcher(number, each) for number, each in enumerate(producers, first))]
 
 
 @asynccontextmanager
@@ -67,14 +119,22 @@ class FetchersHere:
 
     async def metrics(self) -> list[SubtaskMetrics]:
         """The metrics of each."""
+        return self.measure()
+
+    async def health(self) -> list[SubtaskHealth]:
+        """The health of each."""
+        return self.check()
+
+    def measure(self) -> list[SubtaskMetrics]:
+        """Return the metrics of each."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
             SubtaskMetrics(fetcher.subtask, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
             for fetcher, metrics in read
         ]
 
-    async def health(self) -> list[SubtaskHealth]:
-        """The health of each."""
+    def check(self) -> list[SubtaskHealth]:
+        """Return the health of each."""
         return [SubtaskHealth(fetcher.subtask, True, fetcher.reasons_not_ready()) for fetcher in self._fetchers]
 
 

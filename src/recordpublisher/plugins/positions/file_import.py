@@ -12,7 +12,7 @@ from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, stream_of
 from recordpublisher.publishers.stream_arns import stream_name
 
 from .job_positions import ImportedPosition, JobPositions, imported_states
@@ -71,7 +71,7 @@ def positions_from_states(
     states: Mapping[str, ShardState], listed: Sequence[Shard], streams: Collection[str]
 ) -> list[ImportedPosition]:
     """What the job starts from. Raises: StateError for a stream that the job does not read, or of which the file has nothing."""
-    found = {shard.rpartition("/")[0] for shard in states}
+    found = {stream_of(shard) for shard in states}
     if others := sorted(found - set(streams)):
         raise StateError(
             f"the file has positions of {', '.join(others)}, and the job reads {', '.join(sorted(streams))}"

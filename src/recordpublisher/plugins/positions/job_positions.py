@@ -23,13 +23,11 @@ from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_sink, build_store, publisher_class
 from ..host.manager import load_registry
 from ..lag.stored_positions import SinkPositions, StoreOrGroupPositions
-from ..runtime.sources_without_positions import check_has_positions
 from ..runtime.stream_names import streams_of
 from ..stores.by_location import missing_folder
 
@@ -72,8 +70,7 @@ class JobPositions:
         """Raises: ConfigurationError when the job stores its positions nowhere."""
         self._registry = load_registry()
         properties.check()
-        made = publisher_class(self._registry, properties)
-        check_has_positions(made, properties.as_given(RECORD_PUBLISHER), "this command")
+        publisher_class(self._registry, properties, "this command")
         self._properties = properties
         sink = properties.value(SINK)
         keeps = sink is not None and stores_positions(self._registry.sinks.get(sink, SINK.key))
@@ -138,7 +135,7 @@ class JobPositions:
         snapshots = SnapshotStore(store, self._properties.value(JOB_NAME))
         generation = await snapshots.open_generation(0)
         await snapshots.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
-        await snapshots.fence_subtasks_from(1)
+        await snapshots.fence_subtasks_from(1, is_replaced=True)
 
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
         """Store states over those of the job; a group's when nobody is in it. Silent workers are waited for. Raises: StateError."""
@@ -146,12 +143,7 @@ class JobPositions:
         if group is None:
             await self.store(states)
             return
-        try:
-            await seal_all_silent(group, self._lease_settings, SystemClock())
-        except LiveWorkerError as error:
-            raise StateError(
-                f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
-            ) from error
+        await end_group(group, self._lease_settings)
         store = self._opened_store()
         assert store is not None  # the group is in it
         await store_as_group(store, states, await group.read_table())
@@ -191,6 +183,16 @@ class JobPositions:
         """Opening a store in a folder creates it, also for a mistyped path: None while there is no such folder."""
         uri = self._properties.value(STATE_URI)
         return None if uri is not None and missing_folder(uri) is not None else self._opened_store()
+
+
+async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
+    """Wait until no worker is in the group: silent ones are sealed. Raises: StateError naming one that lives, StoreUnavailableError."""
+    try:
+        await seal_all_silent(group, settings, SystemClock())
+    except LiveWorkerError as error:
+        raise StateError(
+            f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
+        ) from error
 
 
 async def _stored(store: ConditionalStore, sink: Sink | None) -> Sequence[State]:

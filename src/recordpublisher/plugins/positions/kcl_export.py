@@ -13,7 +13,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
 
-from .kcl_lease_table import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease
+from .kcl_lease_table import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease, check_hash_range
 
 NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them anew."
 
@@ -42,7 +42,8 @@ def leases_from_states(
 ) -> list[ExportedLease]:
     """The lease of each listed shard that is to be read, and of those that ended in the job and not in the table.
 
-    Raises: StateError when the rows do not name the streams and the job has several, or for a position that the KCL cannot hold.
+    Raises: StateError when the rows do not name the streams and the job has several, or are of another stream; and for a position that the
+    KCL cannot hold.
     """
     replaced = {row.key: row for row in rows}
     identifiers = _stream_identifiers(replaced.values(), streams)
@@ -64,6 +65,8 @@ def leases_from_states(
             children=children,
             hash_range=shard.hash_range,
         )
+        if lease.key in replaced:
+            check_hash_range(replaced[lease.key], shard)
         exported.append(ExportedLease(shard.key, lease, replaced.get(lease.key), _note(state, checkpoint)))
     return sorted(exported, key=lambda lease: lease.shard)
 
@@ -95,10 +98,12 @@ def _note(state: ShardState, checkpoint: str) -> str:
 def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Mapping[str, str | None]:
     """`account:stream:epoch` of each stream, from the rows; None for the table of a single stream."""
     found: dict[str, set[str]] = {stream: set() for stream in streams}
+    names_streams = False
     for row in rows:
+        names_streams |= row.stream is not None
         if row.stream in found:
             found[row.stream].add(str(row.stream_id))
-    if not any(found.values()) and len(streams) == 1:
+    if not names_streams and len(streams) == 1:
         return {streams[0]: None}
     for stream, identifiers in found.items():
         if len(identifiers) != 1:

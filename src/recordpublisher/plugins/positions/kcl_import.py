@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSIT
 from recordpublisher.publishers.shards import Shard
 
 from .job_positions import ImportedPosition
-from .kcl_lease_table import AT_TIMESTAMP, LATEST, WHOLE_AGGREGATE, KclLease
+from .kcl_lease_table import AT_TIMESTAMP, LATEST, WHOLE_AGGREGATE, KclLease, check_hash_range
 
 
 def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: str) -> dict[str, list[KclLease]]:
@@ -48,7 +48,8 @@ def positions_from_leases(
     imported = []
     for lease in leases:
         shard = shards.get(lease.shard_id)
-        _check_hash_range(lease, shard, stream)
+        if shard is not None:
+            check_hash_range(lease, shard)
         parents = lease.parents if shard is None else shard.parents
         state = _state_of(lease, parents, not unfinished.isdisjoint(parents), start, now_ms)
         note = _note(lease, shard is not None)
@@ -90,11 +91,3 @@ def _note(lease: KclLease, is_listed: bool) -> str:
     if lease.checkpoint == LATEST:
         notes.append("nothing was checkpointed: what arrived before the import is not read")
     return "; ".join(notes)
-
-
-def _check_hash_range(lease: KclLease, shard: Shard | None, stream: str) -> None:
-    if shard is not None and lease.hash_range is not None and lease.hash_range != shard.hash_range:
-        raise StateError(
-            f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, and the shard of {stream} "
-            f"{shard.hash_range.start} to {shard.hash_range.end}: the table belongs to another stream"
-        )

@@ -6,7 +6,7 @@ from typing import Any
 
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.shards import HashRange
+from recordpublisher.publishers.shards import HashRange, Shard
 
 from ..stores.aws_store_service import ConditionFailedError, NotFoundError, StoreService
 from ..stores.dynamodb_store import create_table
@@ -66,6 +66,15 @@ class KclLease:
 
     def __str__(self) -> str:
         return self.checkpoint if self.checkpoint in NO_SEQUENCE_NUMBER else f"{self.checkpoint}/{self.sub_sequence}"
+
+
+def check_hash_range(lease: KclLease, shard: Shard) -> None:
+    """Refuse a lease of a shard of the same id in another stream. Raises: StateError."""
+    if lease.hash_range is not None and lease.hash_range != shard.hash_range:
+        raise StateError(
+            f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, and the shard of {shard.stream} "
+            f"{shard.hash_range.start} to {shard.hash_range.end}: the table belongs to another stream"
+        )
 
 
 def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:

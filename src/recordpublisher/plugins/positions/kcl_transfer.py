@@ -97,7 +97,8 @@ class KclTransfer:
         for stream in self.streams:
             name, listed = stream_name(stream), await self._list(stream)
             now_ms = await self._retried(functools.partial(self.service.server_time_ms, stream))
-            plan += positions_from_leases(by_stream[name], listed, name, start, now_ms)
+            begin = start if start.is_tip else start.pinned_at(now_ms)
+            plan += positions_from_leases(by_stream[name], listed, name, begin, now_ms)
         return plan
 
     async def _read_leases(self) -> list[KclLease]:

@@ -1,22 +1,39 @@
-"""JobLeftovers: what killed processes of a job have staged, which no entry names and nobody will publish."""
+"""JobLeftovers: what killed processes of a job have staged and nobody will publish, and commits that cannot be published."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import PARTS
-from recordpublisher.fetcher.checkpoints.state_entries import read_entries
+from recordpublisher.fetcher.checkpoints.assignment_kinds import PARTS, SUBTASK_PREFIX
+from recordpublisher.fetcher.checkpoints.state_entries import StateEntry, read_entries
 from recordpublisher.fetcher.committing_sink import CommittingSink, Leftover, Staged, entries_of
-from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore, write_value
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.position_part import PositionPart
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.position_store import seal_part
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_store
 from ..host.manager import load_registry
 from ..stores.by_location import missing_folder
+from .job_positions import end_group
+
+
+class Unpublished(NamedTuple):
+    """Commits of an entry that are not published."""
+
+    sink: CommittingSink
+    store: ConditionalStore
+    name: str
+    staged: Sequence[Staged]
 
 
 class JobLeftovers:
@@ -36,13 +53,40 @@ class JobLeftovers:
         for each in self._sinks:
             if (entries := entries_of(each)) is not None:
                 self._stores[each].append(entries)
+        self._lease_settings = LeaseSettings(**values_of(LeaseSettings, properties))
         uri = properties.value(STATE_URI)
-        if uri is not None and missing_folder(uri) is None and (state := build_store(registry, properties)):
-            self._stores[sink].append(state)
+        self._state = None if uri is None or missing_folder(uri) is not None else build_store(registry, properties)
+        if self._state is not None:
+            self._stores[sink].append(self._state)
 
     async def find(self, before: float) -> Sequence[tuple[CommittingSink, Sequence[Leftover]]]:
         """What was written before this time (epoch seconds), by sink. Raises: StateError, StoreUnavailableError."""
         return [(sink, await self._find(sink, before)) for sink in self._sinks]
+
+    async def unpublished(self) -> Sequence[Unpublished]:
+        """Return what entries name and the destination proves not to have. Of a running job that is published soon.
+
+        Raises: StateError, StoreUnavailableError.
+        """
+        return [
+            each for sink in self._sinks for store in self._stores[sink] for each in await _unpublished_in(store, sink)
+        ]
+
+    async def take_back(self, found: Unpublished) -> None:
+        """Let the destination refuse what is not published, and return the positions to before it.
+
+        The silent workers of a group are waited for, for the lease duration. Raises: StateError naming a worker that lives, or if others
+        have changed the entry meanwhile; StoreUnavailableError.
+        """
+        if not found.name.startswith(SUBTASK_PREFIX):
+            group = None if self._state is None else GroupStore(self._state, self._lease_settings.interval)
+            if group is None or await group.read_table() is None:
+                raise StateError(
+                    f"{found.name} in {found.store.place} is of a worker of a group, and there is no group in the store of "
+                    f"{STATE_URI.key}: set the one that the group has"
+                )
+            await end_group(group, self._lease_settings)
+        await take_back(found)
 
     async def close(self) -> None:
         """Close what was opened."""
@@ -54,15 +98,73 @@ class JobLeftovers:
     async def _find(self, sink: CommittingSink, before: float) -> list[Leftover]:
         listed = await sink.leftovers(())
         # What is committed or published meanwhile is in the entries, or gone.
-        named = [staged for store in self._stores[sink] for staged in await _named_in(store, sink.target())]
+        in_stores = [await _named_in(store, sink.target()) for store in self._stores[sink]]
+        named = [each for names in in_stores for staged in names.values() for each in staged]
         still = set(await sink.leftovers(named))
         return [left for left in listed if left.written < before and left in still]
 
 
-async def _named_in(store: ConditionalStore, target: str) -> list[Staged]:
+async def take_back(found: Unpublished) -> None:
+    """Let the destination refuse what is not published, and return the positions to before it. A process that goes on is fenced off.
+
+    Of a group nobody may live (`JobLeftovers.take_back`). Raises: StateError if the entry has changed meanwhile; StoreUnavailableError.
+    """
+    of_subtask = found.name.startswith(SUBTASK_PREFIX)
+    taken = await (_take_back_of_subtask if of_subtask else _take_back_of_worker)(found)
+    # A table may forget its number after a time: then a process that wakes up finds nothing that it could publish.
+    lives = {each.number.writer.rpartition("/")[2] for each in taken}
+    if lives:
+        await found.sink.discard(lives.__contains__, ())
+
+
+async def _take_back_of_subtask(found: Unpublished) -> Sequence[Staged]:
+    store, name, place = found.store, found.name, f"{found.name} in {found.store.place}"
+    if (stored := await store.get(name)) is None:
+        raise StateError(f"{place} is not there any more: its positions were not returned")
+    entry = StateEntry.from_bytes(stored.value, place)
+    taken = await found.sink.take_back(entry.staged)
+    if taken:
+        first = next(each for each in entry.staged if each.number == taken[0].number)
+        kept = _of_others(entry.staged, taken)
+        returned = replace(entry, generation=entry.generation + 1, checkpoint=0, snapshot=first.before, staged=kept)
+        await write_value(store, name, returned.to_bytes(), stored.version)
+    return taken
+
+
+async def _take_back_of_worker(found: Unpublished) -> Sequence[Staged]:
+    """All shards with these rows are still its own: a worker releases a shard, and others take one, only when its rows are published."""
+    group, place = GroupStore(found.store), f"{found.name} in {found.store.place}"
+    worker, _, number = found.name.removeprefix(PARTS).rpartition("/")
+    await seal_part(group, worker, int(number))
+    if (stored := await group.read_part(worker, int(number))) is None:
+        raise StateError(f"{place} is not there any more: its positions were not returned")
+    part = stored.document
+    taken = await found.sink.take_back(part.staged)
+    if taken:
+        kept = _of_others(part.staged, taken)
+        positions = part.before(taken[0].number, place)
+        returned = replace(part, write=part.write + 1, positions=positions, staged=kept)
+        await group.seal_part(returned, int(number), stored.version)
+    return taken
+
+
+def _of_others(staged: Sequence[Staged], taken: Sequence[Staged]) -> tuple[Staged, ...]:
+    writers = {each.number.writer for each in taken}
+    return tuple(each for each in staged if each.number.writer not in writers)
+
+
+async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list[Unpublished]:
+    return [
+        Unpublished(sink, store, name, found)
+        for name, staged in (await _named_in(store, sink.target())).items()
+        if (found := await sink.unpublished(staged))
+    ]
+
+
+async def _named_in(store: ConditionalStore, target: str) -> dict[str, Sequence[Staged]]:
     """What the entries of subtasks and workers name that is in this target."""
-    subtasks = [stored.document for stored in (await read_entries(store)).values()]
-    parts = (await store.list(PARTS)).items()
-    workers = [PositionPart.from_bytes(value.value, f"{name} in {store.place}") for name, value in parts]
-    named = [(entry.target, entry.staged) for entry in subtasks] + [(part.target, part.staged) for part in workers]
-    return [each for place, staged in named if place in ("", target) for each in staged]
+    found = {name: (each.document.target, each.document.staged) for name, each in (await read_entries(store)).items()}
+    for name, value in (await store.list(PARTS)).items():
+        part = PositionPart.from_bytes(value.value, f"{name} in {store.place}")
+        found[name] = (part.target, part.staged)
+    return {name: staged for name, (place, staged) in found.items() if staged and place in ("", target)}

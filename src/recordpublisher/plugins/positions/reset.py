@@ -2,29 +2,29 @@
 
 import functools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
-from recordpublisher.fetcher.checkpoints.initial_states import initial_states
+from recordpublisher.fetcher.checkpoints.initial_states import initial_states, shards_missing_from_listing
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.initial_position import refuse_future, time_ms
+from recordpublisher.publishers.initial_position import A_START, named_start, refuse_future
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.times import A_TIME, iso_time
+from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.shards import Shard, stream_of
 from recordpublisher.publishers.stream_arns import stream_name
 
 from .job_positions import ImportedPosition, JobPositions, imported_states, job_and_service
 
 T = TypeVar("T")
-PLACES = (PositionType.TRIM_HORIZON.value, PositionType.LATEST.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,16 @@ class PositionsReset:
             listed = await self._retried(functools.partial(self.service.list_shards, stream))
             listed_ids |= {shard.shard_id for shard in listed}
             chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
-            fresh = initial_states(chosen, RestoredState({}), Starts(await self._start_of(stream)))
+            start = await self._start_of(stream)
+            fresh = initial_states(chosen, RestoredState({}), Starts(start))
+            # What comes before the tip is not wanted, and what comes after it is: from then on a gap is one (P3, S5).
+            seen_ms = start.timestamp_ms if self.start.is_tip else None
             children = {f"{stream_name(stream)}/{parent}" for shard in listed for parent in shard.parents}
             for key, state in fresh.items():
                 note = "its children keep their positions" if self.shard_ids and key in children else "reset"
-                known[key] = ImportedPosition(key, "", state, note)
+                known[key] = ImportedPosition(key, "", replace(state, seen_ms=seen_ms), note)
+            if not self.shard_ids:
+                known |= _expired(known, listed, stored.merged, stream_name(stream))
         if unknown := sorted(set(self.shard_ids) - listed_ids):
             raise ConfigurationError("--shard", unknown[0], f"a shard of {', '.join(map(stream_name, self.streams))}")
         return sorted(known.values(), key=lambda position: position.shard)
@@ -78,7 +83,7 @@ class PositionsReset:
             return self.start
         now = await self._retried(functools.partial(self.service.server_time_ms, stream))
         if (at := self.start.timestamp_ms) is None:
-            return StartingPosition.at_timestamp(now)
+            return self.start.pinned_at(now)
         refuse_future("to", at, now, 1_000)  # the service tells whole seconds
         return self.start
 
@@ -86,19 +91,29 @@ class PositionsReset:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
 
 
-def place_named(to: datetime | str | float, name: str = "--to") -> StartingPosition:
-    """TRIM_HORIZON, LATEST, or a time from 2000 on. Raises: ConfigurationError that names the setting `name`."""
-    if isinstance(to, str) and to.upper() in PLACES:
-        return StartingPosition(PositionType(to.upper()))
-    at = time_ms(name, to, valid := f"{', '.join(PLACES)}, or a time: {A_TIME}")
-    if at < EARLIEST_PLAUSIBLE_MS:
-        raise ConfigurationError(name, to, valid, reason=f"that is {iso_time(at)}")
-    return StartingPosition.at_timestamp(at)
+def _expired(
+    known: Mapping[str, ImportedPosition], listed: Sequence[Shard], restored: RestoredState, stream: str
+) -> dict[str, ImportedPosition]:
+    """The shards that a stream lists no more, to be forgotten: a start would find their records lost, after each reset again."""
+    there = {shard.key for shard in listed} | set(shards_missing_from_listing(listed, restored, [stream]))
+    return {
+        key: replace(each, note="it has expired, and is forgotten", is_stored=False)
+        for key, each in known.items()
+        if stream_of(key) == stream and key not in there
+    }
+
+
+def place_named(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
+    """Return the start that `to` gives. Raises: ConfigurationError that names the setting `name`, also for a time before 2000."""
+    start = named_start(name, to)
+    if start.timestamp_ms is not None and start.timestamp_ms < EARLIEST_PLAUSIBLE_MS:
+        raise ConfigurationError(name, to, A_START, reason=f"that is {iso_time(start.timestamp_ms)}")
+    return start
 
 
 async def reset_positions(
     properties: Mapping[str, object],
-    to: datetime | str | float,
+    to: datetime | timedelta | str | float,
     *,
     shard_ids: Collection[str] = (),
     dry_run: bool = False,
@@ -106,7 +121,8 @@ async def reset_positions(
     """Let a job that was stopped go on from another place, as `recordpublisher positions reset` does.
 
     - `properties`: of the job, as `recordpublisher run` takes them.
-    - `to`: `"TRIM_HORIZON"`, `"LATEST"`, or a time: a datetime or ISO-8601 with a zone, epoch seconds or milliseconds.
+    - `to`: `"TRIM_HORIZON"`, `"LATEST"`, an age (`"1h"` or a timedelta), or a time: a datetime or ISO-8601 with a zone, epoch seconds or
+      milliseconds.
     - `shard_ids`: only these shards, of all streams. Default: every shard.
     - `dry_run`: nothing is written.
 
@@ -120,5 +136,5 @@ async def reset_positions(
         plan = await reset.plan()
         if not dry_run:
             await reset.apply(plan)
-    states = {each.shard: each.state for each in plan}
+    states = imported_states(plan)
     return {key: None if state.ended else state.position or state.start for key, state in states.items()}

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import signature
 from typing import Any, TypeVar
+
+import msgspec
 
 from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
@@ -27,11 +28,10 @@ from .stream_names import StreamsArgument, streams_argument
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOptions:
+class CommandOptions(msgspec.Struct, frozen=True):
     """What a command wants of the fetcher that a program makes: properties `given` above its own, and above its arguments; a `change`."""
 
-    given: Properties = field(default_factory=Properties)
+    given: Properties = msgspec.field(default_factory=Properties)
     change: Callable[[Properties], Properties] = lambda own: own
 
     def properties(self, own: Properties) -> Properties:
@@ -57,8 +57,8 @@ def checked_properties(
 ) -> Properties:
     """The properties of a mapping and of keyword arguments. An argument that is a text (`sink="sql"`) is the property of that name.
 
-    Raises: ConfigurationError for another type than a mapping, and for a keyword argument that is unknown or contradicts the mapping: with
-    the nearest argument of the function `of`.
+    Raises: ConfigurationError for another type than a mapping, and for a keyword argument that is unknown, with the nearest argument of the
+    function `of`, or that contradicts another one.
     """
     named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
     try:
@@ -119,7 +119,16 @@ def check_subtask(subtask: Any, parallelism: Any) -> None:
 def check_sink(sink: object) -> None:
     """`sink` is an instance of `Sink`. Raises: ConfigurationError."""
     if not isinstance(sink, Sink):
-        raise ConfigurationError("sink", _shown(sink), "an instance of recordpublisher.Sink")
+        hint = "it is a class" if isinstance(sink, type) else "it is a function" if callable(sink) else ""
+        name = getattr(sink, "__name__", "") if hint else ""
+        valid = (
+            f"{name}()"
+            if isinstance(sink, type)
+            else f"rp.MapSink({name})"
+            if hint
+            else "an instance of recordpublisher.Sink"
+        )
+        raise ConfigurationError("sink", _shown(sink), valid, reason=hint)
 
 
 def check_store(store: object) -> None:

@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
+
+from recordpublisher.publishers.errors import RecordPublisherError
+
+from .thread_exit import OwnedThread
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 PATIENCE_SECONDS = 5.0
 
 
 class BackgroundLoop:
-    """Owns the thread and the loop between `__enter__` and `__exit__`; both end with the block.
+    """Owns the thread and the loop between `__enter__` and `__exit__`; both end with the block. Any thread may call `run`.
 
     The first interruption (Ctrl-C) cancels the work. Those within `patience_seconds` after it wait until everything is closed; a later
     one ends the waiting, for a user whose network hangs.
     """
 
-    def __init__(self, name: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        name: str,
+        patience_seconds: float = PATIENCE_SECONDS,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
+        self._loop_factory = loop_factory
         self._patience_seconds = patience_seconds
         self._interrupted_at: float | None = None
-        self._task: _BackgroundTask | None = None
+        self._tasks: set[_BackgroundTask] = set()
+        """The work that has not ended; each is added before the loop learns of it."""
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run_until_stopped()), name=name, daemon=True)
+        self._thread = OwnedThread(target=self._run_loop, name=name, daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop runs. It ends by a KeyboardInterrupt or SystemExit in it, and a forked process does not have it."""
+        return self._thread.is_alive()
 
     def __enter__(self) -> Self:
         try:
@@ -43,23 +62,49 @@ class BackgroundLoop:
     ) -> None:
         self._stop()
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end and return its result. When the caller is interrupted, cancel it and wait until it has ended."""
-        task = self._task = _BackgroundTask(coroutine)
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Run a coroutine to its end and return its result. When the caller is interrupted, cancel it and wait until it has ended.
+
+        After `timeout` seconds it is cancelled too. What can end without waiting does so even with a timeout of 0.
+
+        Raises: TimeoutError if it was cancelled after the timeout; RecordPublisherError if the loop does not run, or the caller is in it.
+        """
+        if not self.is_alive or self._thread is threading.current_thread():
+            coroutine.close()
+            self.refuse_own_thread()
+            raise RecordPublisherError(
+                f"{self._thread.name} was begun before a fork, or has ended: begin it in this process"
+            )
+        task = _BackgroundTask(coroutine)
+        self._tasks.add(task)
         try:
-            self._loop.call_soon_threadsafe(task.start)
-            task.ended.wait()
+            self._begin(task)
+            interruption = None if task.ended.wait(timeout) else self._end(task)
         except BaseException:
             self._interrupted_at = time.monotonic()
             self._end(task)
             raise
+        finally:
+            if task.ended.is_set():
+                self._tasks.discard(task)
+        if interruption is not None:
+            raise interruption
         result: T = task.result()
         return result
 
+    def refuse_own_thread(self) -> None:
+        """Refuse a caller in the loop. Raises: RecordPublisherError, since the caller cannot wait for its own loop."""
+        if self._thread is threading.current_thread():
+            reason = "calls this function, and cannot wait for itself: make the call in another thread"
+            raise RecordPublisherError(f"{self._thread.name} {reason}")
+
     def close(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that closes something, after what an interruption may have left running. It is not cancelled by another one."""
-        if self._task is not None:
-            self._end(self._task)
+        for left in list(self._tasks):
+            self._end(left)
+        if not self.is_alive:  # what a forked process has belongs to its parent, which closes it
+            coroutine.close()
+            return
         task = _BackgroundTask(coroutine)
 
         def ended() -> None:
@@ -71,13 +116,20 @@ class BackgroundLoop:
         if interruption is not None:
             raise interruption
 
-    def _end(self, task: _BackgroundTask) -> None:
+    def _begin(self, task: _BackgroundTask) -> None:
+        try:
+            self._loop.call_soon_threadsafe(task.start)
+        except RuntimeError:  # it was closed at this moment
+            task.cancel()
+
+    def _end(self, task: _BackgroundTask) -> KeyboardInterrupt | None:
         def ended() -> None:
-            if not task.ended.is_set():
-                self._loop.call_soon_threadsafe(task.cancel)
+            if not task.ended.is_set() and self.is_alive:
+                with contextlib.suppress(RuntimeError):  # it was closed at this moment, and has set `ended`
+                    self._loop.call_soon_threadsafe(task.cancel)
                 task.ended.wait()
 
-        self._until_ended(ended)
+        return self._until_ended(ended)
 
     def _until_ended(self, wait: Callable[[], object]) -> KeyboardInterrupt | None:
         """Wait; returns an interruption that came meanwhile, or raises it when the user has waited long enough."""
@@ -98,14 +150,51 @@ class BackgroundLoop:
             raise KeyboardInterrupt
 
     def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        if not self.is_alive:  # a forked process would wake the loop of its parent
+            return
+        with contextlib.suppress(RuntimeError):  # it is closed at this moment
+            self._loop.call_soon_threadsafe(self._stopping.set)
         self._until_ended(self._thread.join)
+
+    def _run_loop(self) -> None:
+        try:
+            with (
+                contextlib.suppress(KeyboardInterrupt, SystemExit),  # the caller gets it from its task
+                asyncio.Runner(loop_factory=self._loop_factory) as runner,
+            ):
+                runner.run(self._run_until_stopped())
+        finally:
+            for task in list(self._tasks):
+                task.ended.set()
 
     async def _run_until_stopped(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._ready.set()
         await self._stopping.wait()
+
+
+class LoopForExit(asyncio.SelectorEventLoop):
+    """A loop that can still look up addresses while the interpreter exits, when pools take no work and no thread can begin."""
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run a function in a pool; during the exit run it at once, in the thread of the loop."""
+        try:
+            return super().run_in_executor(executor, func, *args)
+        except RuntimeError:
+            future: asyncio.Future[T] = self.create_future()
+            try:
+                future.set_result(func(*args))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the pool, except during the exit, which has ended it."""
+        with contextlib.suppress(RuntimeError):
+            await super().shutdown_default_executor()
 
 
 class _BackgroundTask:
@@ -130,11 +219,15 @@ class _BackgroundTask:
             return
         self._is_cancelled = True
         if self._task is not None:
-            self._task.cancel()
+            # After the steps that are ready: work that need not wait ends, and is not cancelled.
+            self._task.get_loop().call_soon(self._task.cancel)
         else:  # it was never started
             self._coroutine.close()
             self.ended.set()
 
     def result(self) -> Any:
-        assert self._task is not None
+        if self._task is None or not self._task.done():
+            raise RecordPublisherError("the event loop has ended before its work")
+        if self._is_cancelled and self._task.cancelled():
+            raise TimeoutError
         return self._task.result()

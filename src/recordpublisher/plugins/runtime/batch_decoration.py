@@ -63,6 +63,17 @@ def batch_decorator_factory(
     return decorator_for
 
 
+def decorators_and_type(
+    registry: Registry,
+    properties: Properties,
+    deserializer: DeserializerArgument[Any] | None = None,
+    *times: Assigner | None,
+) -> tuple[Decorators, Any]:
+    """Return what `batch_decorator_factory` makes, and the type of the values, as a sink is told it."""
+    values = chosen_deserializer(registry, properties, deserializer)
+    return batch_decorator_factory(registry, properties, values, *times), made_type(values)
+
+
 def check_reading(registry: Registry, properties: Properties) -> None:
     """What a job refuses when it is made and that needs no call: its start, its limits, how values and times are made (C2).
 

@@ -18,7 +18,6 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -28,7 +27,6 @@ from ..host.build_from_properties import publisher_class
 from ..host.manager import load_registry
 from .arguments import check_bounded
 from .batch_decoration import Assigner, batch_decorator_factory
-from .sources_without_positions import check_has_positions
 from .stream_lister import StreamLister
 
 NEVER = -1
@@ -48,10 +46,9 @@ class BoundedReader:
         timestamp_assigner: Assigner | None = None,
     ) -> None:
         registry = load_registry()
-        made = publisher_class(registry, properties, publisher)
+        made = publisher_class(registry, properties, "to read from a position", publisher)
         self._clock = clock or SystemClock()
         check_bounded(properties)
-        check_has_positions(made, publisher or properties.as_given(RECORD_PUBLISHER), "to read from a position")
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
         self._decorator_for = batch_decorator_factory(registry, properties, timestamp_assigner=timestamp_assigner)
         self._use_continuations = made.resumes_by_continuation

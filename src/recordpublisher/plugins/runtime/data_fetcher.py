@@ -9,17 +9,18 @@ from typing import Any, Generic, Self, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.alarms import AlarmListener
+from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import FatalKinesisError
+from recordpublisher.publishers.errors import FatalKinesisError, FencedError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.job import DRAIN_TIMEOUT, SINK
 from recordpublisher.publishers.properties.groups.values_and_time import (
     DESERIALIZER,
     TIMESTAMP_FIELD,
@@ -31,12 +32,13 @@ from recordpublisher.publishers.records import V
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import OF_COMMAND, checked_properties, described_job
-from .batch_decoration import Assigner, Decorators, batch_decorator_factory
+from .batch_decoration import Assigner, Decorators, decorators_and_type
 from .job_assembly import build_job
+from .jobs.termination import CLOSING_SECONDS
 from .short_errors import SHORT_ERRORS
-from .sources_without_positions import check_without_positions
 from .stop_signals import STOP_SIGNALS
 from .stream_names import StreamNames, StreamsArgument
+from .thread_exit import RUNS_IN_THREADS
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -107,7 +109,7 @@ class DataFetcher(Generic[V]):
             clock=clock or SystemClock(),
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
-        self._has_positions, self._state_place = job.has_positions, job.state_place
+        self._state_place = job.state_place
         self._given_streams = names.given
         self.subtask = subtask
         self._handles_signals = handle_signals
@@ -124,15 +126,19 @@ class DataFetcher(Generic[V]):
         """
         return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
 
-    def handling(self, properties: Properties) -> tuple[Sink | None, Decorators]:
-        """Its sink, if that is an object, and how records get values with these properties: for a command that replays dead letters."""
-        return self._given_sink, batch_decorator_factory(load_registry(), properties, *self._values)
+    def handling(self, properties: Properties) -> tuple[Sink | None, Decorators, Any]:
+        """Return its sink, if that is an object, how records get values with these properties, and the type of the values.
+
+        For a command that replays dead letters.
+        """
+        return self._given_sink, *decorators_and_type(load_registry(), properties, *self._values)
 
     async def __aenter__(self) -> Self:
         with SHORT_ERRORS:
             try:
                 if self._handles_signals:
                     STOP_SIGNALS.add(self.stop)
+                RUNS_IN_THREADS.add(self, self.stop, self.properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS)
                 await self._fetcher.open()
             except BaseException as error:
                 await self._close(error)
@@ -147,9 +153,27 @@ class DataFetcher(Generic[V]):
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, or the end of every stream (S8).
 
-        The run ends with a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and errors of the sink.
+        The run ends with a checkpoint, except after an error, which is logged too, or a cancellation. Raises: RecordPublisherError, and
+        errors of the sink.
         """
-        return await self.run_bounded()
+        try:
+            return await self.run_bounded()
+        except Exception as error:
+            if isinstance(error, FencedError):
+                error.add_note(
+                    f"If that was another process of the same job, set {SHARD_ASSIGNMENT.key}=ELASTIC in all of them to share the "
+                    f"shards. If it was another job, give it {ANOTHER_PLACE}"
+                )
+            words = ". ".join([str(error), *getattr(error, "__notes__", ())])
+            # Logged because a task that runs next to a server may be awaited only when the server ends.
+            log.error(  # noqa: TRY400 - the traceback is raised
+                "the run ended by an error, and this process no longer reads %s: %s: %s. "
+                "Make and run a new DataFetcher to resume",
+                ", ".join(self.streams),
+                type(error).__name__,
+                words,
+            )
+            raise
 
     async def run_bounded(
         self,
@@ -164,9 +188,8 @@ class DataFetcher(Generic[V]):
         A further call continues where the last run ended. Raises: as `run`.
         """
         with SHORT_ERRORS:
-            if not self._has_positions:
-                check_without_positions(self.properties, until_event_time=until_event_time)
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
+            self._fetcher.snapshot()  # raises StateError if it was not opened
             try:
                 return await self._fetcher.run_bounded(bounds)
             except FatalKinesisError as error:
@@ -202,7 +225,7 @@ class DataFetcher(Generic[V]):
 
     def progress(self) -> SubtaskProgress:
         """The figures of a progress line: `records` read, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`,
-        `behind_ms` of the shard furthest behind its tip, and `unfinished` records of the sink (None: not known). A twentieth of the cost of
+        `lag_ms` of the shard that is furthest behind, and `unfinished` records of the sink (None: not known). A twentieth of the cost of
         `metrics()`.
         """
         return self._fetcher.progress()
@@ -233,12 +256,15 @@ class DataFetcher(Generic[V]):
                 await self._fetcher.close()
             finally:
                 STOP_SIGNALS.remove(self.stop)
-                await self._lister.close()
+                if self._lister is not None:
+                    await self._lister.close()
             self._tell_what_was_left_out()
         except Exception as error:
             if ended_by is None:
                 raise
             log.warning("closing the fetcher failed too: %s", error, exc_info=error)
+        finally:
+            RUNS_IN_THREADS.remove(self)
 
     def _tell_what_was_left_out(self) -> None:
         """The lines about bad records name some of them; a script has no metrics that would count them."""

@@ -1,15 +1,16 @@
 """Builds the parts of a job from its arguments and properties: the only place that wires the layers together."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from recordpublisher.consumer.deserialization import DeserializerArgument
+import msgspec
+
+from recordpublisher.consumer.deserialization import DeserializerArgument, StreamDeserializer
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
@@ -18,15 +19,17 @@ from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.queues.job import QueueJob
 
 from ..host.build_from_properties import (
     build_dead_letter_sink,
@@ -34,27 +37,26 @@ from ..host.build_from_properties import (
     build_sink,
     build_store,
     build_tracker,
-    publisher_class,
+    source_class,
 )
 from ..host.registry import Registry
 from ..tracing.provider import traced_calls
 from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
-from .sources_without_positions import check_without_positions
+from .job_identity import JobIdentity
+from .queue_assembly import build_queue_job
 from .stream_lister import StreamLister
 from .stream_names import StreamNames
 
 log = logging.getLogger("recordpublisher.fetcher")
 
 
-@dataclass(frozen=True, slots=True)
-class JobParts:
-    """What a job consists of. `has_positions`: its source has positions to start from. `state_place`: where its own are stored, or ""."""
+class JobParts(msgspec.Struct, frozen=True):
+    """What a job consists of. `lister`: None for a queue. `state_place`: where its positions are stored, or ""."""
 
-    fetcher: SubtaskFetcher
-    lister: StreamLister
-    streams: StreamList
-    has_positions: bool
+    fetcher: SubtaskFetcher | QueueJob
+    lister: StreamLister | None
+    streams: Sequence[str]
     state_place: str
 
 
@@ -86,20 +88,32 @@ def build_job(
     check_function("timestamp_assigner", timestamp_assigner)
     check_function("on_alarm", on_alarm, "a function of an Alarm")
     check_function("watermark_assigner", watermark_assigner)
-    publisher = publisher_class(registry, given)
+    publisher = source_class(registry, given)
     registry.import_chosen(given)  # plugins declare properties of their own
     given.check()
     publisher.check(given, list(names.given.values()))
-    has_positions = publisher.visibility_seconds is None
-    if not has_positions:
-        check_without_positions(
+    values = chosen_deserializer(registry, given, deserializer)
+    if isinstance(values, StreamDeserializer):
+        values.check(names.given)
+    if issubclass(publisher, QueueSource):
+        job = build_queue_job(
+            publisher,
+            registry,
             given,
+            names,
+            sink=sink,
+            values=values,
+            subtask=subtask,
+            parallelism=parallelism,
+            on_alarm=on_alarm,
+            clock=clock,
             restore=snapshots,
             state_store=state_store,
             timestamp_assigner=timestamp_assigner,
             watermark_assigner=watermark_assigner,
-            streams=names.function,
         )
+        return JobParts(job, None, tuple(names.given), "")
+    assert issubclass(publisher, RecordPublisherFactory)
     settings = FetcherSettings.of(given)
     sink = build_sink(registry, given) if sink is None else sink
     dead_letters = build_dead_letter_sink(registry, given)
@@ -109,15 +123,17 @@ def build_job(
         from ..host.elastic_group import elastic_group_of  # most jobs are STATIC, and import nothing of groups
 
         group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
-    values = chosen_deserializer(registry, given, deserializer)
     factory = publisher(given)  # type: ignore[call-arg]
     merge_snapshots(snapshots, factory.order_of)
     lister = StreamLister(factory, given, names.given, clock)
     streams = names.stream_list(partial(publisher.check, given), given)
     is_in_commits = isinstance(sink, CommittingSink) and entries_of(sink) is None  # the positions are in those
+    identified = partial(JobIdentity, given.value(JOB_NAME), subtask, parallelism)
     checkpoints = None
     if store is not None and group is None and not is_in_commits:
-        checkpoints = SubtaskCheckpoints(SnapshotStore(store, given.value(JOB_NAME)), subtask, parallelism)
+        checkpoints = identified(store).checkpoints()
+    commits = _commits(identified, sink, store, clock) if group is None else None
+    owned = commits or checkpoints
     dependencies = FetcherDependencies(
         factory=factory,
         discovery=ShardDiscovery(lister, streams, settings.discovery_interval_ms),
@@ -137,7 +153,8 @@ def build_job(
         on_alarm=on_alarm,
         use_continuations=publisher.resumes_by_continuation,
         checkpoints=checkpoints,
-        commits=_commits(given, sink, store, subtask, parallelism, clock) if group is None and has_positions else None,
+        commits=commits,
+        check_owner=None if owned is None else owned.check_owner,
         dead_letters=dead_letters,
         traced=traced_calls(given, clock),
         restore=snapshots,
@@ -149,11 +166,11 @@ def build_job(
     fetcher = build_fetcher(dependencies, group)
     factory.prepare(list(names.given.values()))
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
-    return JobParts(fetcher, lister, streams, has_positions, place)
+    return JobParts(fetcher, lister, streams, place)
 
 
 def _commits(
-    given: Properties, sink: Sink, store: ConditionalStore | None, subtask: int, parallelism: int, clock: Clock
+    identified: Callable[[ConditionalStore], JobIdentity], sink: Sink, store: ConditionalStore | None, clock: Clock
 ) -> SubtaskCommits | None:
     if not isinstance(sink, CommittingSink):
         return None
@@ -163,4 +180,4 @@ def _commits(
     if (place := entries or store) is None:
         reason = f"{type(sink).__name__} commits rows by the positions there"
         raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
-    return SubtaskCommits(sink, place, given.value(JOB_NAME), subtask, parallelism, clock)
+    return identified(place).commits(sink, clock)

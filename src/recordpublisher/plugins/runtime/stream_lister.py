@@ -31,9 +31,9 @@ from recordpublisher.publishers.polling.shard_probe import (
 )
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.access import ENDPOINT
-from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.retry import FEW_RETRIES, call_with_retries, tries_logged
+from recordpublisher.publishers.retry import FEW_RETRIES, call_with_retries
 from recordpublisher.publishers.shards import Shard, first_unlisted_range
 from recordpublisher.publishers.stream_arns import arn_of
 
@@ -66,22 +66,15 @@ class StreamLister:
         names: Mapping[str, str],
         clock: Clock,
         client: kinesis.KinesisClient | None = None,
-        *,
-        retry_level: int = logging.WARNING,
     ) -> None:
-        """`retry_level`: the log level of calls that are tried again."""
         self._factory = factory
         self._properties = properties
         self._names = names
         self._policy = LIST_SHARDS_RETRIES.policy(properties)
-        few = replace(self._policy, max_retries=min(self._policy.max_retries, FEW_RETRIES))
-        as_reads = GETRECORDS_RETRIES.policy(properties)
-        is_set = properties.is_set(LIST_SHARDS_RETRIES.max_retries)
-        self._first_policy = few if is_set else max(few, as_reads, key=lambda policy: policy.longest_seconds(0))
+        self._first_policy = replace(self._policy, max_retries=min(self._policy.max_retries, FEW_RETRIES))
         self._has_succeeded = False
         self._clock = clock
         self._client = client
-        self._retry_level = retry_level
         self._is_own: dict[str, bool] = {}
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
@@ -206,17 +199,15 @@ class StreamLister:
             return None
 
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call with retries: until the first success a few, or as many as for GetRecords, where these last longer. An endpoint that DNS
-        does not know is tried a few times only: its setting may be wrong."""
+        """Call with retries. Until the first success, a few are enough where their number is set, and for an endpoint that DNS does not
+        know: its setting may be wrong."""
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
-            result = await call_with_retries(
-                call, policy, on_retry=tries_logged(log, policy, self._retry_level), needs_few=self._may_be_mistyped
-            )
+            result = await call_with_retries(call, policy, needs_few=self._may_be_mistyped)
         except RetriesExhaustedError as error:
             if self._has_succeeded or getattr(error.__cause__, "code", None) != UNREACHABLE:
                 raise
-            raise RetriesExhaustedError(f"{error.__cause__}; {self._endpoint_in_words()}") from error.__cause__
+            raise RetriesExhaustedError(f"{error}; {self._endpoint_in_words()}") from error.__cause__
         self._has_succeeded = True
         return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations  # the reference and help() show types by the
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TypeVar, Unpack
 
@@ -12,14 +12,19 @@ from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.initial_position import from_the_oldest
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.short_outages import with_short_outages
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .arguments import checked_properties
 from .background_loop import BackgroundLoop
 from .data_fetcher import DataFetcher
+from .job_identity import as_look
 from .short_errors import SHORT_ERRORS
 from .stream_names import StreamsArgument
 
@@ -49,11 +54,32 @@ def stream(
     iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`), otherwise never. It starts where `flink.stream.initpos`
     says; when that is not set, at the oldest record with `stop_at_tip` (what there is now), else at the tip (what comes from now on).
 
+    Positions are kept only if the call itself says where: with `state_uri` or `state_store`. Then it resumes at the stored positions, as
+    the job that they belong to, and a running start of that job ends with FencedError. Otherwise it is a look at the streams: from a
+    job's `properties` it takes neither positions, group, tracker nor dead letters (bad records are skipped), nor its consumer of enhanced
+    fan-out (it polls).
+
+    While a service is away, calls are retried for `max_outage`: 30 s if the iteration has a bound, otherwise 15 minutes.
+
     Raises: ConfigurationError at once, other errors from the iteration.
     """
     bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _IterationSink()
     given = checked_properties(properties, settings, stream, deserializer=deserializer)
+    if state_store is None and "state_uri" not in settings:
+        if given.is_set(STATE_URI):
+            log.warning(
+                "rp.stream and rp.consume do not use %s of a mapping: they neither resume at its positions nor store any. "
+                "To read as that job, pass state_uri=... or state_store=... to the call",
+                STATE_URI.key,
+            )
+        look = as_look(given).merged(Properties(**settings))
+        if look.value(RECORD_PUBLISHER) != given.value(RECORD_PUBLISHER):
+            text = "rp.stream and rp.consume poll: %s=EFO of a mapping may be a job's. To subscribe, pass publisher='EFO' to the call"
+            log.warning(text, RECORD_PUBLISHER.key)
+        given = look
+    if bounds != Bounds():
+        given = with_short_outages(given)
     fetcher = DataFetcher(
         streams,
         from_the_oldest(given) if stop_at_tip else given,
@@ -82,11 +108,11 @@ def consume(
     until_event_time: int | None = None,
     stop_at_tip: bool = False,
     **settings: Unpack[JobSettings],
-) -> Iterator[Record[V]]:
-    """Records one by one, for scripts and notebooks: `for record in rp.consume("orders", region="eu-west-1")`.
+) -> Records[V]:
+    """Records one by one: `for record in rp.consume("orders", region="eu-west-1")`, or `async for` in asyncio code.
 
-    Takes the arguments of `stream`, and starts where it starts. The event loop runs in a thread of its own. A batch is done when the record
-    after its last one is requested.
+    Takes the arguments of `stream`, and starts where it starts. With `for` the event loop runs in a thread of its own. A batch is done when
+    the record after its last one is requested.
 
     Raises: ConfigurationError at once, other errors from the iteration.
     """
@@ -105,7 +131,7 @@ def consume(
         stop_at_tip=stop_at_tip,
         **settings,
     )
-    return _records(batches)
+    return Records(batches)
 
 
 class _IterationSink(Sink):
@@ -162,7 +188,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
                 yield batch
                 sink.done()
             result = await running
-            log.info("the run ended: %s, %s", result.reason.name, counted(result.records, "record"))
+            log.info("the run ended: %s", result)
         finally:
             fetcher.stop()
             sink.abandon()
@@ -171,10 +197,52 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
                 log.debug("the run ended with %r", ended)
 
 
-def _records(batches: AsyncGenerator[RecordBatch, None]) -> Generator[Record, None, None]:
-    with closing(in_background("rp.consume", batches)) as read:
+class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
+    """The records that `consume` reads, for `for` or for `async for`. `close` or `aclose` ends the read early.
+
+    Raises: RecordPublisherError from the iteration if the other kind of loop has begun to read.
+    """
+
+    def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
+        self._unread = [batches]  # which the first loop takes: only its event loop can read on
+        self._in_thread = _records_in_thread(self._unread)
+        self._in_loop: AsyncGenerator[RecordBatch[V], None] | None = None
+        self._of_batch: Iterator[Record[V]] = iter(())
+
+    def __next__(self) -> Record[V]:
+        return next(self._in_thread)
+
+    def close(self) -> None:
+        """End a read by `for`, and wait until everything is closed."""
+        self._in_thread.close()
+
+    async def __anext__(self) -> Record[V]:
+        # no generator around that of the batches: at its end a loop closes all at once, and one that another closes is an error
+        if self._in_loop is None:
+            self._in_loop = _taken(self._unread)
+        while (record := next(self._of_batch, None)) is None:
+            self._of_batch = iter(await anext(self._in_loop))
+        return record
+
+    async def aclose(self) -> None:
+        """End a read by `async for`, and wait until everything is closed."""
+        self._of_batch = iter(())
+        if self._unread:
+            self._in_loop = _taken(self._unread)
+        if self._in_loop is not None:
+            await self._in_loop.aclose()
+
+
+def _records_in_thread(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> Generator[Record[V], None, None]:
+    with closing(in_background("rp.consume", _taken(unread))) as read:
         for batch in read:
             yield from batch
+
+
+def _taken(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> AsyncGenerator[RecordBatch[V], None]:
+    if not unread:
+        raise RecordPublisherError("a loop has begun to read these records: go on with `for` or `async for` as it did")
+    return unread.pop()
 
 
 def in_background(name: str, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:

@@ -20,27 +20,34 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     StoreUnavailableError,
 )
+from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES
+from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.retry import RetryPolicy
-
-from .options import SPARK
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 
-MAX_OUTAGE = SPARK.integer(
-    "flink.spark.max.outage",
-    "For how long Kinesis, or the store of claims, may be away before the query fails: connection errors, throttling and errors of "
-    "the service itself (5xx).",
-    600_000,
-    0,
-    unit="ms",
-    aliases=("maxOutage",),
-)
 UNKNOWN_HOST_MS = 20_000
 """For how long a host is waited for that DNS does not know, unless it was reached before: its name, or the region in it, is wrong."""
+UNANSWERED_MS = 30_000
+"""For how long a query without a checkpoint, or a batch read, waits for a service that has never answered: the endpoint may be wrong."""
+CALL_RETRIES_MS = 10_000
+"""For how long a call to a store of claims is retried before it counts as a failed try."""
 PAUSES = RetryPolicy(max_retries=0, base_ms=500, max_ms=10_000, exponent=2.0)
 """The pauses between two tries. Their number is not limited, the outage is."""
+
+
+def with_short_retries(properties: Properties) -> Properties:
+    """Return the properties for calls that `OutageWatch` repeats: each of them ends within seconds, so that an outage is known and waited
+    for in one place."""
+    counted = {
+        each.max_retries.key: each.max_retries.default
+        for each in ALL_RETRIES
+        if not properties.is_set(each.max_retries)
+    }
+    return properties.merged({**counted, MAX_OUTAGE.key: CALL_RETRIES_MS})
 
 
 def is_outage(error: BaseException | None) -> bool:
@@ -89,6 +96,7 @@ class OutageWatch:
 
     def __init__(self, max_ms: int, clock: Clock | None = None, *, is_batch_read: bool = False) -> None:
         """`is_batch_read`: a port that was closed from the beginning is waited for no longer than an unknown host."""
+        self._is_first_start = is_batch_read
         self._max_ms = max_ms
         self._is_batch_read = is_batch_read
         self._clock = clock or SystemClock()
@@ -101,6 +109,10 @@ class OutageWatch:
         """The outage that began first."""
         with self._lock:
             return min(self._down.values(), key=lambda outage: outage.began, default=None)
+
+    def begin(self, *, is_first_start: bool) -> None:
+        """`is_first_start`: what begins has never run before, so a service that has never answered ends it soon."""
+        self._is_first_start = is_first_start
 
     def on_failure(self, error: object, key: str = "", took: float = 0.0) -> float:
         """Note a failed try that `took` so many seconds; returns those to wait before the next one. Raises: OutageError after `max_ms`."""
@@ -116,7 +128,8 @@ class OutageWatch:
             )
         first_wait_ms = math.inf if self._was_reached else self._first_wait_ms(error)
         if down_ms >= first_wait_ms:
-            raise OutageError(f"{service} was not found since {since}: is the region, or the endpoint, right? {error}")
+            tried = f"tried {outage.tries} times; is the region, or the endpoint, right, and does the network let the driver through?"
+            raise OutageError(f"{service} was not reached since {since}: {tried} {error}")
         limit_ms, name = min((self._max_ms, "maxOutage"), (first_wait_ms, "it was never reached"))
         if not is_known:
             text = "%s is away since %s, and is waited for up to %g s (%s): %s"
@@ -136,8 +149,9 @@ class OutageWatch:
         """For how long a service is waited for that was never reached."""
         if kinesis.speaks_no_tls(error):
             return 0
-        is_wrong = kinesis.is_host_unknown(error) or (self._is_batch_read and kinesis.is_refused(error))
-        return UNKNOWN_HOST_MS if is_wrong else math.inf
+        if kinesis.is_host_unknown(error) or (self._is_batch_read and kinesis.is_refused(error)):
+            return UNKNOWN_HOST_MS
+        return UNANSWERED_MS if self._is_first_start and kinesis.is_unanswered(error) else math.inf
 
     def _is_down(self, service: str) -> bool:
         return any(outage.service == service for outage in self._down.values())

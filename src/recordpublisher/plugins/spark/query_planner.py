@@ -12,8 +12,9 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 
 from .outages import Outage, OutageWatch, is_outage, outage_figures
+from .service.new_data_watch import Look
 from .source.batch_planner import BatchPlanner
-from .source.next_step import Decision, Step, Watch
+from .source.next_step import Decision, Wait, Watch
 from .source.offset import BatchOffset
 from .source.task_plans import task_plans
 from .source.task_read import TaskPlan
@@ -106,9 +107,12 @@ class PlanningCalls:
 
 
 POLL_SECONDS = 0.05
-"""How long one call waits for something new; Spark itself calls again after 10 ms."""
+"""How long one call waits before it asks again for the next step."""
 FIRST_LOOK_SECONDS = 1.0
 """How long planning waits for a first look at every shard, after a batch that read records to all tips."""
+SETTLED_SECONDS = 2.0
+"""A stream that was quiet for so long gets a batch without rows that shows its figures. After each record of a slow stream it would be one
+batch too many."""
 
 
 @dataclass(slots=True)
@@ -123,6 +127,8 @@ class QueryPlanner:
     background: BackgroundCall = field(default_factory=BackgroundCall)
     sleep: Callable[[float], None] = time.sleep
     _calls: PlanningCalls = field(init=False)
+    _quiet_since: float | None = None
+    """When a look at every shard found nothing for the first time since the last batch."""
 
     def __post_init__(self) -> None:
         self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
@@ -134,38 +140,54 @@ class QueryPlanner:
 
     def initial_offset(self) -> BatchOffset:
         """Where a new query starts; without shards when they cannot be listed now. Raises: every error that is no outage, at once."""
-        initial = self._calls.result("initial", self.planner.initial_offset)
-        return initial or BatchOffset.unlisted(self.planner.clock.now_ms())
+        began_ms = self.planner.clock.now_ms()
+        self.planner.outages.begin(is_first_start=True)
+        initial = self._calls.result("initial", lambda: self.planner.initial_offset(began_ms))
+        return initial or BatchOffset.unlisted(began_ms)
 
     def prepare_available_now(self) -> None:
         """Stop at the tips as of now (Trigger.AvailableNow)."""
         self.planner.prepare_available_now()
 
     def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
-        """The plan of the next batch; `previous` when there is none now (Spark calls again) or, for AvailableNow, none any more.
+        """Return the plan of the next batch, or `previous` if there is none now (Spark calls again) or, for AvailableNow, none any more.
 
-        `is_first`: Spark may not call again, so there is a plan unless a service is away, also when nothing is known to be new; and a call
+        It returns `previous` only after a look at every shard that began after this call did, since `processAllAvailable` takes that for
+        "everything that was put is in the sink". Where no look was possible in time, a batch without tasks makes Spark ask again. While a
+        service is away, and where the sink does not read its batches, it returns `previous` at once.
+
+        `is_first`: Spark may not call again, so there is a plan unless a service is away, even if nothing is known to be new; and a call
         that runs is waited for, until it counts as an outage.
-        Raises: OutageError; every error that is no outage, at once.
+
+        Raises: OutageError if a service was away for too long; every error that is no outage, at once.
         """
         planner, now = self.planner, self.planner.clock.monotonic
+        planner.outages.begin(is_first_start=previous.is_unlisted)
         until, found_new = now() + ANSWER_SECONDS, False
         while True:
             planned = partial(planner.step, previous, limit, found_new=found_new or is_first)
             step = self._calls.result(previous.plan, planned, until - now())
             if isinstance(step, BatchOffset):
+                self._quiet_since = None
                 return step
             if step is Decision.FINISH:
-                return previous
-            found_new = self._wait(step)
-            if found_new:
-                continue
+                return _without_rows(previous) if planner.has_news() else previous
+            if isinstance(step, Watch):
+                look = self._look(step, until)
+                found_new = look is Look.FOUND or (step.first_look and look is not Look.NOTHING)
+                if found_new:
+                    continue
+                is_shown = self._is_settled() and planner.has_news()
+                return _without_rows(previous) if is_shown or look is Look.LATE else previous
+            self.sleep(POLL_SECONDS)
             is_late, is_away = now() >= until, self.outage is not None
+            may_be_new = not is_away and (step is None or (isinstance(step, Wait) and step.may_be_new))
+            runs_on = is_first and step is None and not is_away  # until it counts as an outage
             if planner.is_available_now:
                 if is_late and (is_away or step is None):
-                    return replace(previous, waits=previous.waits + 1)
-            elif not is_first or (is_late and (is_away or step is not None)):
-                return previous
+                    return _without_rows(previous)
+            elif not runs_on and (is_late or not (is_first or may_be_new)):
+                return _without_rows(previous) if may_be_new else previous
 
     def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:
         """The tasks of a batch. Services are called only for a batch that was planned before a restart; if they are away, its tasks wait.
@@ -191,14 +213,19 @@ class QueryPlanner:
         """Figures of the last plan, and the outage if there is one; None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
 
-    def _wait(self, step: Step | None) -> bool:
-        """Wait a moment; returns whether the batch should be planned at once."""
-        service = self.planner.service
-        if isinstance(step, Watch):
-            return (
-                not service.finds_nothing(FIRST_LOOK_SECONDS)
-                if step.first_look
-                else service.wait_for_new_data(POLL_SECONDS)
-            )
-        self.sleep(POLL_SECONDS)
-        return False
+    def _look(self, step: Watch, until: float) -> Look:
+        """Look at every shard: at once after a batch, and else once in each probe interval."""
+        if step.first_look:
+            return self.planner.service.look(FIRST_LOOK_SECONDS)
+        pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
+        return self.planner.service.look(max(0.0, until - self.planner.clock.monotonic()), pause)
+
+    def _is_settled(self) -> bool:
+        """Return whether the stream has been quiet for a while, so that a batch without rows may show the figures that have changed."""
+        now = self.planner.clock.monotonic()
+        self._quiet_since = now if self._quiet_since is None else self._quiet_since
+        return now - self._quiet_since >= SETTLED_SECONDS
+
+
+def _without_rows(previous: BatchOffset) -> BatchOffset:
+    return replace(previous, waits=previous.waits + 1)

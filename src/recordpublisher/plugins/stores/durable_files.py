@@ -5,7 +5,7 @@ import io
 import os
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
 
@@ -15,10 +15,7 @@ _URI_FORMS = {
     "s3": "s3://bucket/prefix",
     "dynamodb": "dynamodb://table/job",
 }
-_LIKE_A_URI = re.compile(
-    r"(?P<scheme>sqlite|postgres|s3|dynamodb|hdfs|dbfs|https?|\w+(?=://))[a-z+]*(:|//)|(?![a-z]:[/\\]).*:.*@",
-    re.IGNORECASE,
-)
+_LIKE_A_URI = r"(?P<scheme>sqlite|postgres|s3|dynamodb|hdfs|dbfs|https?|\w+(?=://))[a-z+]*(:|//)|(?![a-z]:[/\\]).*:.*@"
 
 
 def sync(path: Path) -> None:
@@ -79,11 +76,14 @@ def path_of(location: str, key: str) -> str:
     Raises: ConfigurationError, also for what looks like a URI of another kind: it may have a password, which would name the folder.
     """
     if not location.startswith("file:"):
-        if (like := _LIKE_A_URI.match(location)) is not None:
+        if (like := re.match(_LIKE_A_URI, location, re.IGNORECASE)) is not None:
             form = _URI_FORMS.get((like["scheme"] or "").lower())
             reason = "it looks like a URI" + (f", which is written {form}," if form else "") + " and is no path"
             raise ConfigurationError(key, location, "a folder, as /path or file:///path", reason=reason)
         return os.path.expanduser(location)
+    if (found := re.search("[?#]", location)) is not None:
+        reason = f"a URI ends at {found[0]!r}: write {quote(found[0])}, or a path without file:"
+        raise ConfigurationError(key, location, "file:///path", reason=reason)
     parts = urlsplit(location)
     if parts.netloc not in ("", "localhost"):
         reason = f"{parts.netloc!r} would be a host: file: has one slash or three"

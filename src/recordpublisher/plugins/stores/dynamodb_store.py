@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import ConfigurationError, ResourceInUseE
 from recordpublisher.publishers.properties.properties import Properties
 
 from .aws_store_service import ConditionFailedError, NotFoundError, StoreService
-from .remote_stores import get_side_by_side, refuse_credentials, side_by_side
+from .remote_stores import get_side_by_side, refuse_credentials, refuse_cut, side_by_side
 
 T = TypeVar("T")
 _CREATE_SECONDS = 60
@@ -43,6 +43,7 @@ class DynamoDbStore(ConditionalStore):
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
         """`key` is the property that has the URI. Raises: ConfigurationError."""
+        refuse_cut(key, uri, "dynamodb://table/job")
         parts = urlsplit(uri)
         if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
             raise ConfigurationError(key, uri, "dynamodb://table/job")

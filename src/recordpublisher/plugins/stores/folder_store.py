@@ -128,6 +128,8 @@ class FolderStore(ConditionalStore):
                 if self._put_new(path, version, value):
                     return version
                 if (current := _read(path)) is not None:  # otherwise it was deleted since then
+                    if current.version == version:  # a network file system has sent the rename twice
+                        return version
                     raise ConflictError(self.place, name, current)
                 reason = "its name is taken, and nothing is stored there"
             except FileNotFoundError as error:  # a concurrent delete has removed the empty parent, or none can be made
@@ -194,7 +196,8 @@ class FolderStore(ConditionalStore):
         try:
             path.rename(aside)
         except FileNotFoundError:
-            return
+            if not aside.exists():  # otherwise a network file system has sent the rename twice
+                return
         sync(path.parent)
         shutil.rmtree(aside, ignore_errors=True)
         for folder in path.relative_to(self._root).parents[:-1]:

@@ -12,11 +12,11 @@ from recordpublisher.fetcher.conditional_store import (
     new_version,
     pause,
 )
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
 from .obstore_client import as_state_errors, open_object_store, words_of
-from .remote_stores import ConditionalObjects, refuse_credentials
+from .remote_stores import ConditionalObjects, refuse_credentials, refuse_cut
 
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
@@ -41,10 +41,11 @@ class GoogleAzureStore(ConditionalObjects):
         self, uri: str, key: str, properties: Properties, open_client: Callable[[str], Any] = open_object_store
     ) -> None:
         """`key` is the property that has the URI. Raises: ConfigurationError."""
+        refuse_cut(key, uri, FORMS)
         host = urlsplit(uri).netloc
         refuse_credentials(key, uri, host if uri.startswith("gs:") else host.replace("@", "", 1), FORMS)
-        if "?" in uri or not _URI.fullmatch(uri):
-            raise ConfigurationError(key, uri.partition("?")[0], FORMS)
+        if not _URI.fullmatch(uri):
+            raise ConfigurationError(key, uri, FORMS)
         self.place = uri
         try:
             self._client = open_client(uri)
@@ -88,7 +89,9 @@ class GoogleAzureStore(ConditionalObjects):
                 except (AlreadyExistsError, PreconditionError):
                     continue  # met another write, or the first attempt of this one
                 return _version(stored)
-        raise StateError(f"{name} in {self.place} could not be written: other processes write it again and again")
+        raise StoreUnavailableError(
+            f"{name} in {self.place} could not be written: each of {_ATTEMPTS} attempts met another write"
+        )
 
     async def _get(self, name: str) -> _Found:
         with as_state_errors(self.place):

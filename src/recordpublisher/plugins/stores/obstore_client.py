@@ -1,18 +1,24 @@
 """obstore, the client of Google, of Azure, and of file sinks in S3: how it is opened, its errors, and its credentials for S3."""
 
+from __future__ import annotations
+
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from recordpublisher.extras import install_command
-from recordpublisher.publishers.errors import StateError, StoreUnavailableError, TransientError
-from recordpublisher.publishers.kinesis.endpoint import region_of
-from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of, session_with_credentials
+from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+
+_KEYS = ("access_key_id", "secret_access_key", "session_token")
+_OF_GIVEN = {"session_token": "token"}
 VALID = timedelta(minutes=5)
 """For how long obstore keeps credentials; the SDK's are valid for longer when it gives them."""
 _QUERY = re.compile(r"\?\S*")
@@ -21,11 +27,16 @@ _QUERY = re.compile(r"\?\S*")
 
 def open_object_store(uri: str, **options: Any) -> Any:
     """obstore's client; without `options` it finds credentials in the environment. Raises: ImportError, obstore's errors."""
+    from_url = _from_url(uri)
+    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **options)
+
+
+def _from_url(uri: str) -> Any:
     try:
         from obstore.store import from_url
     except ModuleNotFoundError as error:
         raise ImportError(f"{uri} needs the extra 'object-storage': {install_command('object-storage')}") from error
-    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **options)
+    return from_url
 
 
 @contextmanager
@@ -45,35 +56,63 @@ def words_of(error: Exception) -> str:
     return _QUERY.sub("", str(error).partition("\n")[0])
 
 
-class S3Access:
-    """How obstore and deltalake reach S3: with the region, the endpoint and the credentials of the job's other calls.
+def s3_access(properties: Properties, region: str | None = None, *, needs_keys: bool = True) -> AwsAccess:
+    """Return how obstore, deltalake and pyiceberg reach S3: as the SDK's own client does.
 
-    Owns the credentials that were found last. obstore asks for them in threads of its own, where no event loop runs."""
+    `region` is taken before that of the job; without `needs_keys` the client has keys already.
 
-    def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError for wrong credentials or no region."""
-        self._region, self._endpoint = region_of(properties), properties.value(STATE_ENDPOINT)
-        self._session = session_with_credentials(properties, self._region)
-        self._found: dict[str, Any] = {}
+    Raises: ConfigurationError for wrong credentials or no region.
+    """
+    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # the SDK
 
-    async def refresh(self) -> dict[str, Any]:
-        """The credentials now, by obstore's names; to be called before each use of the client.
+    return AwsAccess("s3", properties, properties.value(STATE_ENDPOINT), region, needs_keys=needs_keys)
 
-        Raises: KinesisError, ConfigurationError without credentials; StoreUnavailableError when those who give them are away.
+
+def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return what obstore's client gets. `given`: settings of the user, by obstore's names, which take precedence."""
+    found = access.found
+    options: dict[str, Any] = {"region": found.region, "endpoint": found.endpoint} | dict(given or {})
+    own = {_OF_GIVEN.get(name, name): options.pop(name) for name in _KEYS if name in options}
+
+    def keys() -> dict[str, Any]:
+        """Return the credentials that were found last. obstore itself would complete keys with a token of the environment."""
+        found = access.found
+        theirs = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, "token": found.token}
+        return (own or theirs) | {"expires_at": datetime.now(UTC) + VALID}
+
+    client: dict[str, Any] = {"allow_http": options["endpoint"].startswith("http:")}
+    if found.ca_bundle is not None:
+        client["root_certificate"] = Path(found.ca_bundle).read_bytes()
+    return {**options, "credential_provider": keys, "client_options": client}
+
+
+class ObjectLocation:
+    """A location in S3, Google or Azure. Owns the client, with which its objects are read and written."""
+
+    def __init__(
+        self, uri: str, key: str, properties: Properties, access: AwsAccess | None = None, **given: str
+    ) -> None:
+        """`key` is the property that has the URI. `access`: to S3, if others use it too. `given`: settings of the user, by obstore's names.
+
+        Raises: ConfigurationError, even without the extra.
         """
+        self.uri, self._given = uri, given
+        self._access = access or (s3_access(properties) if uri.startswith("s3:") else None)
         try:
-            found = await credentials_of(self._session)
-        except TransientError as error:
-            raise StoreUnavailableError(f"there are no credentials of S3 now: {error}") from error
-        token = {"token": found.token} if found.token else {}
-        self._found = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, **token}
-        return self._found
+            _from_url(uri)
+            self._client = None if self._access else open_object_store(uri, **given)
+        except Exception as error:
+            raise ConfigurationError(key, uri, reason=words_of(error)) from error
 
-    def options(self) -> dict[str, Any]:
-        """What obstore's client gets."""
-        endpoint = {"endpoint": self._endpoint} if self._endpoint else {}
-        plain = {"client_options": {"allow_http": True}} if (self._endpoint or "").startswith("http:") else {}
-        return {"region": self._region, "credential_provider": self._credentials, **endpoint, **plain}
+    async def refresh(self) -> None:
+        """Find the credentials that hold now; to be called before each use of the client. Raises: as `AwsAccess.refresh`."""
+        if self._access is not None:
+            await self._access.refresh()
 
-    def _credentials(self) -> dict[str, Any]:
-        return {**self._found, "expires_at": datetime.now(UTC) + VALID}
+    @property
+    def client(self) -> Any:
+        """obstore's client. Raises: ValueError, obstore's errors."""
+        if self._client is None:
+            assert self._access is not None
+            self._client = open_object_store(self.uri, **s3_options(self._access, self._given))
+        return self._client

@@ -1,8 +1,9 @@
 """ReadClaimStore: stores once what a task has read, before any of it is emitted; the first writer wins."""
 
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
@@ -11,8 +12,7 @@ T = TypeVar("T")
 _VALID = "one place that the driver and every executor can read and write"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchId:
+class BatchId(msgspec.Struct, frozen=True):
     """Identifies a batch: the query, the batch's number, and the random id of its plan.
 
     The number alone is not enough: a deleted checkpoint, or a driver that still runs beside its successor, may have claims with the same
@@ -29,8 +29,7 @@ class BatchId:
         return f"{self.query}/{self.batch:010d}-{self.plan}/"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredClaims:
+class StoredClaims(msgspec.Struct, frozen=True):
     """Claims by name; `has_marker`: the store has the query's marker."""
 
     claims: dict[str, bytes]
@@ -129,7 +128,11 @@ async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> by
     try:
         await store.put_if_absent(name, value)
     except ConflictError as error:
-        return error.current.value if error.current is not None else value
+        if (
+            error.current is None
+        ):  # deleted since: neither claim is stored, and another try of the task would read again
+            raise
+        return error.current.value
     return value
 
 

@@ -13,6 +13,18 @@ from recordpublisher.publishers.password_masking import MASK
 T = TypeVar("T")
 
 
+def refuse_cut(key: str, uri: str, valid: str) -> None:
+    """Refuse a URI with `#` or `?`: clients cut it there, so that two jobs would share one place.
+
+    Raises: ConfigurationError, which does not show the end of the URI: it may be a signature.
+    """
+    if (found := re.search("[?#]", uri)) is not None:
+        reason = (
+            f"clients of such a store cut it at {found[0]!r}, and two places could become one. Use another character"
+        )
+        raise ConfigurationError(key, uri[: found.start()] + found[0], valid, reason=reason)
+
+
 def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
     """Refuse credentials in a URI, which would be shown wherever the place is named. `place`: of the URI, between :// and the next slash.
 

@@ -10,11 +10,11 @@ from recordpublisher.fetcher.conditional_store import (
     new_version,
     pause,
 )
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
 from .aws_store_service import ConditionFailedError, NotFoundError, StoreService
-from .remote_stores import ConditionalObjects, refuse_credentials
+from .remote_stores import ConditionalObjects, refuse_credentials, refuse_cut
 
 T = TypeVar("T")
 SCHEMES = ("s3", "s3a", "s3n")
@@ -35,8 +35,9 @@ class S3Store(ConditionalObjects):
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
         """`key` is the property that has the URI. Raises: ConfigurationError."""
+        refuse_cut(key, uri, "s3://bucket/prefix")
         parts = urlsplit(uri)
-        if parts.scheme not in SCHEMES or not parts.netloc or parts.query:
+        if parts.scheme not in SCHEMES or not parts.netloc:
             raise ConfigurationError(key, uri, "s3://bucket/prefix")
         refuse_credentials(key, uri, parts.netloc, "s3://bucket/prefix")
         self.place = uri
@@ -82,7 +83,9 @@ class S3Store(ConditionalObjects):
                     raise ConflictError(self.place, name, current) from error
                 # refused because of a concurrent write, which then failed: nothing has changed
             await pause(attempt)
-        raise StateError(f"{name} in {self.place} could not be written: other processes write it again and again")
+        raise StoreUnavailableError(
+            f"{name} in {self.place} could not be written: each of {_ATTEMPTS} attempts met another write"
+        )
 
     async def _get(self, name: str) -> tuple[VersionedValue, str] | None:
         """An object, and the id of the write that made it."""

@@ -26,7 +26,7 @@ class ContextField:
     def __init__(self, name: str) -> None:
         """Raises: ConfigurationError for a name that JSON would have to escape."""
         self._key = msgspec.json.encode(name)
-        self._decode = json_field(TRACING_FIELD.key, name, Any, None)
+        self._decode = json_field(TRACING_FIELD.key, name, Any, msgspec.UNSET)
 
     def read(self, record: Record) -> Carrier | None:
         """What the field holds; None: it is not there, or the payload is no JSON object."""
@@ -42,7 +42,7 @@ class ContextField:
     def add(self, data: bytes, traceparent: str) -> bytes:
         """The payload with the field. One that has it, or is no JSON object, stays as it is."""
         try:
-            is_there = self._decode(data).value is not None
+            is_there = self._decode(data).value is not msgspec.UNSET  # null is there, too
         except UNDECODABLE:
             return data
         if is_there:

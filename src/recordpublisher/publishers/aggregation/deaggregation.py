@@ -13,7 +13,7 @@ from ..records import RecordBatch, UserRecord, behind_after, columns_of, to_mill
 from ..shard_metrics import ShardMetrics
 from ..shards import HashRange, Shard
 from ..skipped_records import SkippedRecordsLog
-from .expanded_records import ExpandedRecords, records_after
+from .expanded_records import MAX_BATCH_BYTES, ExpandedRecords, records_after
 from .kpl_format import LongAggregate, SubRecords, parse_aggregate
 from .loop_yielder import STEP, LoopYielder
 from .owned_keys import OwnedKeys
@@ -226,13 +226,14 @@ class ResponseBatches:
                 expanded.add(aggregate.columns(record, 0, owned), len(record.data))
                 if deaggregator.yielder.is_due(len(aggregate.data), len(record.data)):
                     await asyncio.sleep(0)
-                if expanded.is_full:
-                    return
-                continue
-            if aggregate is not None:
-                self._opened = await deaggregator.open(aggregate, record, done)
-            if self._opened is None:
-                expanded.add_plain(record, done)
+            else:
+                if aggregate is not None:
+                    self._opened = await deaggregator.open(aggregate, record, done)
+                if self._opened is None:
+                    expanded.add_plain(record, done)
+            # A full batch ends here. If it ended at a long aggregate of which nothing is done, its position would be after the aggregate.
+            if expanded.held_bytes >= MAX_BATCH_BYTES and expanded.is_full:
+                return
 
     async def _take_step(self, expanded: ExpandedRecords, opened: OpenAggregate) -> None:
         """Take some sub-records of a long aggregate."""

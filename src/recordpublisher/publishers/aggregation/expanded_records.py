@@ -18,22 +18,27 @@ class ExpandedRecords:
     def __init__(self) -> None:
         self._columns: list[list[Any]] = [[] for _ in COLUMNS]
         self._plain: list[UserRecord] = []  # those after the last aggregate
-        self.raw_count = self.raw_bytes = 0
+        self.held_bytes = 0
+        """Memory of the records in bytes (P6): data before de-aggregation plus a measured overhead for each record."""
+        self.raw_count = 0
 
     def add(self, columns: Iterable[Iterable[Any]], raw_bytes: int) -> None:
         """Add sub-records, as `COLUMNS`."""
         if self._plain:
             data, numbers, arrivals, *others = zip(*map(astuple, self._plain), strict=True)
-            self._plain = []
+            held_bytes, self._plain = self.held_bytes, []
             self.add((data, numbers, map(to_millis, arrivals), *others), 0)
+            self.held_bytes = held_bytes  # has the plain records already
+        count = len(self._columns[0])
         for column, more in zip(self._columns, columns, strict=True):
             column.extend(more)
-        self.raw_bytes += raw_bytes
+        self.held_bytes += raw_bytes + RECORD_OVERHEAD_BYTES * (len(self._columns[0]) - count)
 
     def add_plain(self, record: UserRecord, done: SequenceNumber | None) -> None:
         """Add a record that is no aggregate, unless it was done before."""
-        self.raw_bytes += len(record.data)
+        self.held_bytes += len(record.data)
         if done is None or record.sequence_number != done.sequence:
+            self.held_bytes += RECORD_OVERHEAD_BYTES
             self._plain.append(record)
 
     def records(self) -> RecordColumns:
@@ -44,10 +49,14 @@ class ExpandedRecords:
         return RecordColumns(**dict(zip(COLUMNS, self._columns, strict=True)))
 
     @property
+    def raw_bytes(self) -> int:
+        """Bytes of data before de-aggregation."""
+        return self.held_bytes - RECORD_OVERHEAD_BYTES * (len(self._columns[0]) + len(self._plain))
+
+    @property
     def is_full(self) -> bool:
-        """Whether the batch takes as much memory as it may. One without records goes on."""
-        count = len(self._columns[0]) + len(self._plain)
-        return bool(count) and self.raw_bytes + RECORD_OVERHEAD_BYTES * count >= MAX_BATCH_BYTES
+        """Whether the batch takes as much memory as it may. A batch without records is never full."""
+        return self.held_bytes >= MAX_BATCH_BYTES and bool(self._columns[0] or self._plain)
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:

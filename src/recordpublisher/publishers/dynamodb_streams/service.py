@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from ..base import Checks, check_clock
 from ..clock import Clock, SystemClock
-from ..errors import DataLossError, FatalKinesisError, StreamNotFoundError
+from ..errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
 from ..kinesis import LIST_SHARDS_RETRIES, ReadResponse, RecordDistribution, call_with_retries, endpoint_of
 from ..kinesis.listing import server_time_ms_or_none
 from ..kinesis.sdk.aws_service import AwsService, OpenClient
@@ -38,7 +38,10 @@ class DynamoDbStreams:
         self._clock = clock or SystemClock()
         self._service = AwsService("dynamodbstreams", properties, endpoint_of(properties), open_client=open_client)
         self._empty_reads = properties.value(DYNAMODB_EMPTY_READS)
-        self._arns: dict[str, str] = {}
+        self._arns: dict[str, list[str]] = {}
+        """The streams of each table, the newest last. A stream can be read for a day after it was disabled."""
+        self._arn_of: dict[tuple[str, str], str] = {}
+        """The stream of each listed shard, by table and shard id."""
         self.last_response_ms: int | None = None
         """The service's clock at its last response, in whole seconds (epoch ms)."""
 
@@ -48,7 +51,7 @@ class DynamoDbStreams:
         if position.type is PositionType.AT_TIMESTAMP:
             kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
         at = {"SequenceNumber": position.sequence_number} if position.sequence_number else {}
-        arn = await self.stream_arn(shard.stream)
+        arn = self._arn_of.get((shard.stream, shard.shard_id)) or await self.stream_arn(shard.stream)
         where = {"StreamArn": arn, "ShardId": shard.shard_id, "ShardIteratorType": kind, **at}
         own: str = await self._call("GetShardIterator", lambda response: response["ShardIterator"], **where)
         return f"{since} 0 {own}"
@@ -72,17 +75,42 @@ class DynamoDbStreams:
         )
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """The shards of the table's newest stream, those after a shard id."""
+        """Return the shards of the table's streams, of the newest one those after a shard id.
+
+        A stream that was disabled and enabled again, to change its view, is another one. The shards of both are listed as long as the
+        service has the former, also in a job that was started in the meantime: it may have positions in the former.
+        """
+        newest = await self.stream_arn(stream)
+        listed, is_enabled = await self._shards_of(stream, newest, after)
+        if not is_enabled:
+            found = await self._listed_arns(stream)
+            self._arns[stream] = [*(arn for arn in self._arns[stream] if arn not in found), *found]
+        for arn in self._arns[stream]:
+            if arn != newest:
+                more, _ = await self._shards_of(stream, arn, None)
+                listed = [*more, *listed]
+        return listed
+
+    async def _shards_of(self, table: str, arn: str, after: str | None) -> tuple[list[Shard], bool]:
+        """Return the shards of one stream of a table, and whether it is enabled. One that is gone has no shards."""
+        status = ""
 
         def parse(response: dict[str, Any]) -> tuple[list[Shard], dict[str, Any] | None]:
+            nonlocal status
             page = response["StreamDescription"]
+            status = page.get("StreamStatus", "ENABLED")
             last = page.get("LastEvaluatedShardId")
             following = {"ExclusiveStartShardId": last} if last else None
-            return [_shard(stream, described) for described in page["Shards"]], following
+            return [_shard(table, described) for described in page["Shards"]], following
 
-        start = {"ExclusiveStartShardId": after} if after else {}
-        pages = self._service.pages("DescribeStream", parse, StreamArn=await self.stream_arn(stream), **start)
-        return [shard async for page in pages for shard in page]
+        start = {"ExclusiveStartShardId": after} if after and self._arn_of.get((table, after), arn) == arn else {}
+        try:
+            pages = self._service.pages("DescribeStream", parse, StreamArn=arn, **start)
+            shards = [shard async for page in pages for shard in page]
+        except ResourceNotFoundError:
+            return [], False
+        self._arn_of |= {(table, shard.shard_id): arn for shard in shards}
+        return shards, status in ("ENABLED", "ENABLING")
 
     async def server_time_ms(self, stream: str) -> int:
         """This machine's clock in whole seconds, as the service tells times."""
@@ -93,17 +121,21 @@ class DynamoDbStreams:
         return RecordDistribution(by_key=True)
 
     async def stream_arn(self, table: str) -> str:
-        """The newest stream of a table. Raises: StreamNotFoundError without one."""
+        """Return the newest stream of a table. Raises: StreamNotFoundError if it has none."""
         if table not in self._arns:
-            arns = await self._call(
-                "ListStreams",
-                lambda found: {stream["StreamLabel"]: stream["StreamArn"] for stream in found["Streams"]},
-                TableName=table,
-            )
-            if not arns:
-                raise StreamNotFoundError(table)
-            self._arns[table] = arns[max(arns)]
-        return self._arns[table]
+            self._arns[table] = await self._listed_arns(table)
+        return self._arns[table][-1]
+
+    async def _listed_arns(self, table: str) -> list[str]:
+        """Ask for the streams of a table, the newest last. Raises: StreamNotFoundError if it has none."""
+        arns = await self._call(
+            "ListStreams",
+            lambda found: {stream["StreamLabel"]: stream["StreamArn"] for stream in found["Streams"]},
+            TableName=table,
+        )
+        if not arns:
+            raise StreamNotFoundError(table)
+        return [arns[label] for label in sorted(arns)]
 
     async def endpoint_url(self) -> str:
         """Where calls go: as set, else by the rules of the SDK for DynamoDB Streams."""
@@ -146,7 +178,7 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
         super().__init__(properties, service=self._streams, clock=clock)
 
     async def discover(self, stream: str, after: str | None) -> list[Shard]:
-        """List the shards of the table's newest stream. Raises: StreamNotFoundError without one."""
+        """List the shards of the table's streams. Raises: StreamNotFoundError without one."""
         return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
 
     async def endpoint_url(self) -> str:

@@ -1,6 +1,5 @@
 """FanOutRecordPublisher: one shard, read with SubscribeToShard, one subscription for each run."""
 
-import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -79,7 +78,7 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _run(self, consumer: BatchConsumer) -> RunResult:
         if self._is_complete:
             return RunResult.COMPLETE
-        await asyncio.sleep(self._resubscribe.pacing.seconds_to_wait)
+        await self._resubscribe.wait()
         if self._registrar.is_stopping:
             return RunResult.CANCELLED
         arn = self._registrar.arn(self._shard.stream)

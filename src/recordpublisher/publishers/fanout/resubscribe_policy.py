@@ -15,7 +15,7 @@ from ..errors import (
     TransientError,
 )
 from ..kinesis.ports import ListingPort, is_shard_listed
-from ..retry import RetryPolicy, call_with_retries
+from ..retry import Failures, RetryPolicy, call_with_retries
 from ..service_limits import SECONDS_BETWEEN_SUBSCRIBE_CALLS, SECONDS_BETWEEN_SUBSCRIPTIONS
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
@@ -40,13 +40,16 @@ class ResubscribePolicy:
     ) -> None:
         self.pacing = Pacing(clock)
         self._shard = shard
-        self._policy = config.retries.subscribe
+        self._failures = Failures(config.retries.subscribe, draw=draw)
         self._recoverable = config.recoverable
         self._metrics = metrics
         self._draw = draw
         self._preemption = SubscriptionPreemptionDetector(shard)
-        self._failures = 0
         self._reregistrations = 0
+
+    async def wait(self) -> None:
+        """Wait until a subscription may be opened."""
+        await self._failures.sleep(self.pacing.seconds_to_wait)
 
     def on_subscribed(self) -> None:
         """A subscription was opened."""
@@ -55,7 +58,7 @@ class ResubscribePolicy:
 
     def on_event(self) -> None:
         """An event came, empty or not: the retry budget is reset."""
-        self._failures = 0
+        self._failures.on_success()
         self._reregistrations = 0
 
     def on_clean_end(self) -> None:
@@ -113,17 +116,20 @@ class ResubscribePolicy:
         self._count(error)
 
     def _count(self, error: Exception) -> None:
-        if self._failures >= self._policy.max_retries:
-            raise RetriesExhaustedError(
-                f"Maximum retries exceeded for SubscribeToShard of {self._shard.key}: {self._failures + 1} failures in a row without "
-                f"an event between, the last: {error}"
-            ) from error
-        self._back_off(error)
-        self._failures += 1
+        try:
+            delay = self._failures.pause_after(error)
+        except RetriesExhaustedError as over:
+            words = (
+                f"Maximum retries exceeded for SubscribeToShard of {self._shard.key}, without an event between: {over}"
+            )
+            raise RetriesExhaustedError(words) from error
+        self._wait(error, delay)
 
     def _back_off(self, error: Exception) -> None:
+        self._wait(error, self._failures.backoff())
+
+    def _wait(self, error: Exception, delay: float) -> None:
         self._metrics.count_retry(error)
-        delay = self._policy.delay_seconds(self._failures, self._draw)
         self.pacing.wait_at_least(delay)
         log.info("subscribing to %s again in %.1f s: %s", self._shard.key, delay, error)
 

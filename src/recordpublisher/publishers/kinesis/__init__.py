@@ -15,7 +15,7 @@ from .run_sync import run_sync
 if TYPE_CHECKING:
     from .client import KinesisClient
     from .endpoint import endpoint_of, region_of
-    from .error_mapping import is_host_unknown, is_refused, speaks_no_tls, translate_errors
+    from .error_mapping import is_host_unknown, is_refused, is_unanswered, speaks_no_tls, translate_errors
     from .sdk.credentials import session_with_credentials
 
 _LAZY = {
@@ -23,6 +23,7 @@ _LAZY = {
     "endpoint_of": ".endpoint",
     "is_host_unknown": ".error_mapping",
     "is_refused": ".error_mapping",
+    "is_unanswered": ".error_mapping",
     "region_of": ".endpoint",
     "speaks_no_tls": ".error_mapping",
     "session_with_credentials": ".sdk.credentials",
@@ -38,6 +39,7 @@ __all__ = [
     "endpoint_of",
     "is_host_unknown",
     "is_refused",
+    "is_unanswered",
     "region_of",
     "run_sync",
     "session_with_credentials",

@@ -22,7 +22,7 @@ def endpoint_of(properties: Properties, region: str | None = None) -> str | None
     key, endpoint = (
         (ENDPOINT.key, properties.value(ENDPOINT)) if of_region is None else (REGION_ENDPOINT.key, of_region)
     )
-    if endpoint is None or _is_http_url(endpoint):
+    if endpoint is None or is_http_url(endpoint):
         return endpoint
     if of_region is not None:
         key += str(region)
@@ -59,7 +59,13 @@ def host_header(url: SplitResult) -> str:
     return host if url.port in (None, DEFAULT_PORTS[url.scheme]) else f"{host}:{url.port}"
 
 
-def _is_http_url(text: str) -> bool:
+def tls_name(url: SplitResult) -> str:
+    """Return the name that the certificate of a URL must have: without the final dot by which DNS knows a full name."""
+    return (url.hostname or "").removesuffix(".")
+
+
+def is_http_url(text: str) -> bool:
+    """Return whether a text is the URL of a server."""
     try:
         parts = urlsplit(text)
         # a host without credentials, which would be shown with the endpoint

@@ -4,11 +4,13 @@ import errno
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from ..errors import (
     NOT_TLS,
+    ConfigurationError,
     ExpiredIteratorError,
     FatalKinesisError,
     KinesisError,
@@ -22,6 +24,8 @@ from ..properties.groups.access import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDP
 from ..properties.groups.publisher import INITIAL_POSITION
 from ..undecodable import UNDECODABLE
 from . import ca_bundle
+
+T = TypeVar("T")
 
 
 class TruncatedStreamError(Exception):
@@ -154,6 +158,11 @@ def is_refused(error: object) -> bool:
     return any(refused in str(cause) for cause in _causes(error))
 
 
+def is_unanswered(error: object) -> bool:
+    """Return whether a call ended without any response: at a closed port, behind a firewall, by a lost connection; False for text."""
+    return any(isinstance(cause, NETWORK) for cause in _causes(error))
+
+
 def _is_bad_certificate(error: BaseException) -> bool:
     return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
 
@@ -166,15 +175,24 @@ def _causes(error: object) -> Iterator[BaseException]:
         error = inner if isinstance(inner, BaseException) else error.__cause__
 
 
-NO_CREDENTIALS_FOUND = (
-    f"Unable to locate credentials where '{CREDENTIALS_PROVIDER.key}' looks: with AUTO, the default, in AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, in the profile of ~/.aws/credentials and ~/.aws/config (AWS_PROFILE, else default), and in the metadata of the "
-    "container or instance"
-)
+class NoCredentialsError(ConfigurationError):
+    """No credentials were found."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__("AWS credentials", None, TO_HAVE_CREDENTIALS)
+        self.args = (text or NO_CREDENTIALS_FOUND,)
+
+
 TO_HAVE_CREDENTIALS = (
     f"set these variables, or run `aws configure` or `aws sso login`, or set {ACCESS_KEY_ID.key} and {SECRET_KEY.key}, or "
     f"'{CREDENTIALS_PROVIDER.key}' to ENV_VAR, PROFILE, ASSUME_ROLE or WEB_IDENTITY_TOKEN with its keys"
 )
+NO_CREDENTIALS_FOUND = f"""No AWS credentials found. Looked in:
+- the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+- the profile (AWS_PROFILE, else default) of ~/.aws/credentials and ~/.aws/config
+- the metadata of the container or instance
+{CREDENTIALS_PROVIDER.key}, if it is set, says which of these alone.
+{TO_HAVE_CREDENTIALS[0].upper()}{TO_HAVE_CREDENTIALS[1:]}."""
 _CREDENTIALS = f"check the credentials ({CREDENTIALS_PROVIDER.key} and its keys)"
 _ACCESS = "allow this action for the identity in use (IAM policy, resource policy of the stream or consumer)"
 _CLOCK = "this machine's clock is wrong by more than five minutes: set it"
@@ -192,7 +210,7 @@ HINTS = {
     "ExpiredTokenException": f"the session token has expired: {_CREDENTIALS}, or use a provider that renews them",
     "ExpiredToken": f"the session token has expired: {_CREDENTIALS}, or use a provider that renews them",
     "OptInRequired": "this account must subscribe to Kinesis in this region first",
-    "KMSAccessDeniedException": "allow kms:Decrypt on the stream's key for the identity in use",
+    "KMSAccessDeniedException": "allow kms:Decrypt to read, or kms:GenerateDataKey to write, on the stream's key for the identity in use",
     "KMSDisabledException": "enable the stream's KMS key",
     "KMSInvalidStateException": "bring the stream's KMS key into the Enabled state",
     "KMSNotFoundException": "the stream's KMS key or its alias is gone: restore it or give the stream another key",
@@ -216,3 +234,18 @@ DEFAULT_HINT = "a retry cannot help; the API reference of this call explains the
 def hint_for(code: str, kind: type[KinesisError]) -> str:
     """`; do this` for a fatal error code. Errors that are handled by a retry need no hint."""
     return f"; {HINTS.get(code, DEFAULT_HINT)}" if issubclass(kind, FatalKinesisError) else ""
+
+
+async def with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
+    """Call, and call once more if the service refuses the token as expired and its provider has another one.
+
+    A token may be refused that is valid by its own date, as after a session was revoked.
+
+    - `renew`: ask the provider again, and return whether the call would be signed with other keys now.
+    """
+    try:
+        return await call()
+    except FatalKinesisError as error:
+        if error.code not in ("ExpiredTokenException", "ExpiredToken") or not await renew():
+            raise
+    return await call()

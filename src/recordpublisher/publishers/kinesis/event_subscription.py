@@ -7,7 +7,7 @@ from typing import Any
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader
 from .codec.response_decoders import decode_error, decode_read, to_read_response
-from .error_mapping import check_response_size, error_for_code, reject_malformed, translate_errors
+from .error_mapping import HINTS, check_response_size, error_for_code, reject_malformed, translate_errors
 from .ports import ReadResponse
 from .read_buffers import limit_read_ahead
 
@@ -84,7 +84,9 @@ class EventSubscription:
             message = details.get("message") or details.get("Message", "")
             raise error_for_code(API, str(headers.get(":exception-type", "")), message)
         if kind == "error":
-            raise error_for_code(API, str(headers.get(":error-code", "")), str(headers.get(":error-message", "")))
+            code, message = str(headers.get(":error-code", "")), str(headers.get(":error-message", ""))
+            # The API documents none. An unknown one is a failure of the server, which had accepted the subscription.
+            raise error_for_code(API, code, message, 0 if code in HINTS else 500)
         if headers.get(":event-type") != "SubscribeToShardEvent":
             return None  # the initial response; others are for newer clients
         body = decode_read(frame.payload)

@@ -22,15 +22,15 @@ from ..properties.groups.access import (
 from ..properties.groups.fanout import HTTP_PROTOCOL
 from ..properties.groups.publisher import uses_fan_out
 from ..properties.properties import Properties
-from .endpoint import endpoint_of
-from .plain_profile import plain_profile
+from .endpoint import endpoint_of, is_http_url
+from .plain_profile import is_header_text, plain_profile
 from .proxies import has_proxies
 
 PARTITIONS = {
-    "aws": (re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d+"), "amazonaws.com"),
-    "aws-cn": (re.compile(r"cn-[a-z]+-\d+"), "amazonaws.com.cn"),
-    "aws-eusc": (re.compile(r"eusc-de-[a-z]+-\d+"), "amazonaws.eu"),
-    "aws-us-gov": (re.compile(r"us-gov-[a-z]+-\d+"), "amazonaws.com"),
+    "aws": (r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d+", "amazonaws.com"),
+    "aws-cn": (r"cn-[a-z]+-\d+", "amazonaws.com.cn"),
+    "aws-eusc": (r"eusc-de-[a-z]+-\d+", "amazonaws.eu"),
+    "aws-us-gov": (r"us-gov-[a-z]+-\d+", "amazonaws.com"),
 }
 """The regions of each partition, and the suffix of its hosts."""
 CALLS = {
@@ -41,12 +41,15 @@ CALLS = {
     "DescribeStreamSummary": "control",
 }
 """The calls of most jobs, and which host of the account serves each for a stream that is given by ARN."""
-_ARN = re.compile(r"arn:(?P<partition>[^:]+):kinesis:[^:]+:(?P<account>\d{12}):stream/.+")
+_ARN = r"arn:(?P<partition>[^:]+):kinesis:[^:]+:(?P<account>\d{12}):stream/.+"
+_ENDPOINTS = ("AWS_ENDPOINT_URL_KINESIS", "AWS_ENDPOINT_URL")
 _PLAIN_VARIABLES = {
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_PAGER",
     "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CA_BUNDLE", "AWS_EC2_METADATA_DISABLED", "AWS_EXECUTION_ENV",
+    "AWS_DEFAULT_OUTPUT", "AWS_STS_REGIONAL_ENDPOINTS", *_ENDPOINTS,
 }  # fmt: skip
-_OTHER_SERVICES = re.compile(r"AWS_ENDPOINT_URL_(?!KINESIS$).+")
+_WITHOUT_EFFECT = re.compile(r"AWS_(ENDPOINT_URL|LAMBDA|XRAY|CONTAINER)_.+")
+"""Endpoints of other services, and what Lambda, ECS and EKS set: a container has credentials where no others are found."""
 
 
 class Keys(msgspec.Struct):
@@ -68,9 +71,9 @@ class KnownAccess(NamedTuple):
         """Where a call goes that names a stream by this ARN, or no stream, or one by its name. None: only the SDK can tell."""
         if self.endpoint is not None:
             return self.endpoint if urlsplit(self.endpoint).path else f"{self.endpoint}/"
-        arn = None if stream_arn is None else _ARN.fullmatch(stream_arn)
+        arn = None if stream_arn is None else re.fullmatch(_ARN, stream_arn)
         for partition, (regions, suffix) in PARTITIONS.items():
-            if not regions.fullmatch(self.region) or (stream_arn is None) != (arn is None):
+            if not re.fullmatch(regions, self.region) or (stream_arn is None) != (arn is None):
                 continue
             if arn is None:
                 return f"https://kinesis.{self.region}.{suffix}/"
@@ -86,6 +89,11 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
     is_wanted = is_wanted or uses_fan_out(properties)
     profile = None if role is not None or is_wanted or not _is_plain_environment() else plain_profile(properties)
     keys = None if profile is None else _keys(properties, profile)
+    if endpoint is None and profile is not None:
+        found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
+        endpoint = next(filter(None, found), None)
+        if endpoint is not None and not is_http_url(endpoint):
+            return None
     if keys is None or not is_header_text(f"{keys.access_key}{keys.secret_key}{keys.token or ''}"):
         return None
     access = KnownAccess(keys, region, endpoint)
@@ -98,11 +106,6 @@ def provider_name(properties: Properties) -> str:
     return (
         "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
     )
-
-
-def is_header_text(value: str) -> bool:
-    """Whether a text can stand in a header: it has no control characters, such as the end of a line."""
-    return value.isascii() and value.isprintable()
 
 
 def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
@@ -124,5 +127,5 @@ def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
 
 def _is_plain_environment() -> bool:
     """Whether no variable but the usual ones may change where calls go or who signs them; nor does a model of the user's."""
-    aws = {name for name in os.environ if name.startswith("AWS_") and not _OTHER_SERVICES.fullmatch(name)}
+    aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

@@ -1,18 +1,25 @@
-"""plain_profile: the profile in the AWS configuration files, where it has nothing but keys and a region: then the SDK is not needed."""
+"""plain_profile: the profile in the AWS configuration files, where it has only keys, a region and an endpoint: the SDK is not needed then.
+
+A file that the SDK could read in another way decides nothing.
+"""
 
 import os
+import re
 from pathlib import Path
 
 from ..properties.groups.access import PROFILE_NAME, PROFILE_PATH
 from ..properties.properties import Properties
 
 _KEYS = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
-_PLAIN = _KEYS | {"region", "output"}
+_PLAIN = _KEYS | {"region", "output", "endpoint_url"}
+_NAME = re.compile(r"((profile|sso-session|services) )?[\w.@+-]+", re.ASCII)
+"""Of a section. The SDK splits others as a shell does, and takes what begins with `profile` for one."""
 
 
 def plain_profile(properties: Properties) -> dict[str, str] | None:
     """Its settings; keys are those of the credentials file, else of the other. None: only the SDK can tell what the profile means."""
-    name = properties.value(PROFILE_NAME) or os.environ.get("AWS_PROFILE") or "default"
+    chosen = properties.value(PROFILE_NAME) or os.environ.get("AWS_PROFILE")
+    name = "default" if chosen is None else chosen
     shared = properties.value(PROFILE_PATH) or os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
     config = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
     try:
@@ -20,24 +27,37 @@ def plain_profile(properties: Properties) -> dict[str, str] | None:
     except (ValueError, OSError):  # not to be read, or not a file of settings
         return None
     credentials, rest = ({} if settings is None else settings for settings in given)
-    is_missing = given == (None, None) and name != "default"
+    is_missing = given == (None, None) and chosen is not None
     if is_missing or not (credentials.keys() | rest.keys()) <= _PLAIN or "AWS_DEFAULT_PROFILE" in os.environ:
         return None
     keys = credentials if credentials.keys() & _KEYS else rest
     return {name: value for name, value in (rest | credentials).items() if name not in _KEYS or name in keys}
 
 
+def is_header_text(value: str) -> bool:
+    """Return whether a key or token can stand in a header: it has no control characters, such as the end of a line."""
+    return value.isascii() and value.isprintable()
+
+
 def _section(path: str, *names: str) -> dict[str, str] | None:
-    """The settings of a section, under any of its names; None without one. Raises: ValueError, OSError."""
+    """Return the settings of the section that has one of the names, or None without one. Raises: ValueError, OSError."""
+    if os.path.expandvars(path) != path:
+        raise ValueError(path)
     file = Path(os.path.expanduser(path))  # without a home, as in some containers, Path.expanduser is an error
     if not file.is_file():
         return None
     from configparser import Error, RawConfigParser
 
-    parser = RawConfigParser(default_section="")
+    parser = RawConfigParser()
     try:
         parser.read_string(file.read_text())
     except Error as error:
         raise ValueError(path) from error
-    sections = [dict(parser[name]) for name in names if name in parser]
-    return {key: value for section in sections for key, value in section.items()} if sections else None
+    found = [name for name in names if name in parser]
+    settings = dict(parser[found[0]]) if found else None
+    values = [value for section in parser.sections() for value in parser[section].values()]
+    nested = [line for value in values if value.startswith("\n") for line in value.split("\n") if line.strip()]
+    is_plain = all(map(_NAME.fullmatch, parser.sections())) and len(found) < 2 and not parser.defaults()
+    if not is_plain or not all("=" in line for line in nested) or "\n" in "".join((settings or {}).values()):
+        raise ValueError(path)
+    return settings

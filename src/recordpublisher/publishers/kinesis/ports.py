@@ -12,8 +12,7 @@ from ..records import UserRecord
 from ..shards import Shard, is_listing_older_than
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResponse:
+class ReadResponse(msgspec.Struct, frozen=True):
     """One GetRecords response, or one SubscribeToShardEvent.
 
     `records` are raw Kinesis records (not yet de-aggregated). `next_iterator` (polling) or `continuation` (fan-out) is None at the end
@@ -124,8 +123,7 @@ class StreamSummary:
     distributes_by_key: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDistribution:
+class RecordDistribution(msgspec.Struct, frozen=True):
     """How a stream distributed its records at `server_ms`, the service's time of the response (None: not known) (S4).
 
     `is_switchable`: whether it can be switched to AUTO and back, which only streams in on-demand mode can.

@@ -17,7 +17,7 @@ QUEUE_CALLS = {
 """And which host of a queue serves each."""
 WITHOUT_HOSTS = ("aws-iso", "aws-iso-b")
 """Partitions in which a queue has no host of its own."""
-_REGIONAL = re.compile(r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)")
+_REGIONAL = r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)"
 
 
 def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool = False) -> str:
@@ -25,7 +25,7 @@ def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool =
 
     `is_fips`: FIPS is set, which in us-gov does not change `kinesis_url`.
     """
-    regional = _REGIONAL.fullmatch(kinesis_url)
+    regional = re.fullmatch(_REGIONAL, kinesis_url)
     if regional is None:
         return kinesis_url
     has_host = queue_arn is not None and queue_arn.split(":")[1] not in WITHOUT_HOSTS

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from ..aggregation.deaggregation import Deaggregator
 from ..aggregation.record_distribution import DistributionPort
@@ -171,8 +172,7 @@ def _position_after(response: ReadResponse) -> SequenceNumber | None:
     return SequenceNumber(response.records[-1].sequence_number) if response.records else None
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedReaderState:
+class CarriedReaderState(msgspec.Struct, frozen=True):
     """What a publisher leaves for the next one of its shard, so that iterators, quotas and sizes survive it.
 
     `iterator` (None: none) is valid at `position` and was taken at `since`. No read before `next_read_at` (R1). `lost_read_at` is the

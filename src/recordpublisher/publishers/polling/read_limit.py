@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from ..service_limits import GET_RECORDS_RECORDS, READ_BYTES_PER_SECOND
 from .read_rate import MIN_CALL_INTERVAL_SECONDS
@@ -11,8 +11,7 @@ FIRST_READ_BUDGET_BYTES = 2**20
 """Budget of the first read when none was set. It measures the records, so that a thousand shards may start at once (P6)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSize:
+class RecordSize(msgspec.Struct, frozen=True):
     """Mean bytes of a Kinesis record: `read` as the service counts them, `held` in memory after de-aggregation.
 
     Before anything was read, the defaults are larger than usual records, so that the first read stays within its budget.

@@ -1,7 +1,8 @@
 """What one small read says about a shard: how far a position is behind its tip (A2), and its oldest record (S5)."""
 
 import asyncio
-from dataclasses import dataclass
+
+import msgspec
 
 from ..errors import TransientError
 from ..kinesis.ports import PollingPort, ReadResponse
@@ -15,8 +16,7 @@ PAUSE_SECONDS = 0.25
 """Between two reads: the shard's readers share its 5 calls a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class TipDistance:
+class TipDistance(msgspec.Struct, frozen=True):
     """The result of one probe.
 
     `has_unread`: there is a record after the position; `oldest_ms` is its arrival (epoch ms). `millis_behind`: MillisBehindLatest of the
@@ -28,8 +28,7 @@ class TipDistance:
     millis_behind: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OldestRecord:
+class OldestRecord(msgspec.Struct, frozen=True):
     """The oldest record that a shard still has: its sequence number and arrival (epoch ms); both None: the shard has none."""
 
     sequence: str | None = None

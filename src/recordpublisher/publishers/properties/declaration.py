@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from ..password_masking import names_a_secret
+
 T = TypeVar("T")
 
 
@@ -58,6 +60,9 @@ class PropertyValues(Protocol):
     def value(self, declared: Property[T]) -> T:
         """The typed value, or the default. Raises: ConfigurationError with key, value and what is valid."""
 
+    def is_set(self, declared: Property[Any]) -> bool:
+        """Whether the property was given."""
+
 
 _declared: dict[str, Property[Any]] = {}
 """By key and alias, in lower case."""
@@ -90,4 +95,4 @@ def is_secret(key: str) -> bool:
     declared = find_property(key)
     if declared is not None:
         return declared.secret
-    return any(word in key.lower() for word in ("secret", "pass", "pwd", "token", "accesskey", "apikey", "sslkey"))
+    return names_a_secret(key)

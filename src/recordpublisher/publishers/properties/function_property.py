@@ -8,7 +8,7 @@ from recordpublisher.publishers.base import Check
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.user_code import check_user_function
+from recordpublisher.publishers.user_code import ForeignExitError, check_user_function, exits_as_errors
 
 
 def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:
@@ -30,11 +30,11 @@ def imported(path: str | None, key: str, valid: str) -> Any:
         meant = ":".join([*path.rsplit(".", 1), "name"][:2])
         raise ConfigurationError(key, path, valid, reason=f"there is no colon before the name, as in {meant}")
     try:
-        return getattr(importlib.import_module(module), name)
+        with exits_as_errors():
+            return getattr(importlib.import_module(module), name)
     except Exception as error:  # the user's module may raise anything
-        reason = (
-            str(error) if isinstance(error, (ImportError, SyntaxError, AttributeError, ValueError)) else repr(error)
-        )
+        says_all = (ImportError, SyntaxError, AttributeError, ValueError, ForeignExitError)
+        reason = str(error) if isinstance(error, says_all) else repr(error)
         raise ConfigurationError(key, path, valid, reason=reason) from error
 
 

@@ -26,10 +26,11 @@ from .groups import (
     sinks,
     values_and_time,
 )
+from .max_outage import JOB
 
 GROUPS = (
     access.ACCESS,
-    job.JOB,
+    JOB,
     publisher.PUBLISHER,
     polling.POLLING,
     fanout.FAN_OUT,
@@ -50,6 +51,11 @@ GROUPS = (
 )
 
 _OF_SINKS = "flink.sink."
+_OTHER_NAMES = {
+    **{"region_name": "region", "bootstrap_servers": "region", "endpoint_url": "endpoint", "group_id": "job_name"},
+    **dict.fromkeys(("initial_position", "initial_position_in_stream", "auto_offset_reset"), "start"),
+}
+"""Keywords of boto3, the KCL and Kafka's clients, and ours."""
 SIMILAR = 0.75
 """From here on a spelling is a suggestion: with 0.72 `region` was one for `begin`."""
 
@@ -79,7 +85,10 @@ def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
 
 
 def _nearest(keyword: str, known: Mapping[str, Property[Any]]) -> list[str]:
-    """Known keywords: those whose key, unless it is of a sink, ends in the given words (`initpos`), else those of a similar spelling."""
+    """Return ours for another library's; else those whose key, unless it is of a sink, ends in the given words (`initpos`); else the
+    ones of a similar spelling."""
+    if keyword in _OTHER_NAMES:
+        return [_OTHER_NAMES[keyword]]
     ending = "." + keyword.replace("_", ".")
     of_sinks = (_OF_SINKS, bad_records.DEAD_LETTER.key)
     keys = {name: declared.key for name, declared in known.items() if not declared.key.startswith(of_sinks)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -27,22 +27,25 @@ class Properties(Mapping[str, str]):
     Keys compare without case, since Spark lower-cases them (C2). Other values than text are converted to text (`True` to `true`).
     Keyword arguments are properties too, by a key without prefix: `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
 
-    Raises: ConfigurationError for what is no mapping, and for a keyword argument that is unknown or contradicts the mapping.
+    A keyword argument takes precedence over the same property of the mapping.
+
+    Raises: ConfigurationError if `mapping` is not a mapping, or a keyword argument is unknown or contradicts another one.
     """
 
     def __init__(self, mapping: Mapping[str, object] | None = None, **settings: Unpack[Settings]) -> None:
         if mapping is not None and not isinstance(mapping, Mapping):
             raise ConfigurationError(
                 "properties",
-                f"{mapping!r:.200}",
+                mapping,
                 "a mapping of property keys to values; rp.Properties.from_file reads a file",
             )
-        merged: dict[str, object] = dict(mapping or {})
+        own: dict[str, object] = {}
         for keyword, value in settings.items():
             if value is not None:
                 declared = property_of_keyword(keyword, value)
-                _check_same(keyword, value, declared, Properties(merged))
-                merged[declared.key] = value
+                _check_same(keyword, value, declared, Properties(own))
+                own[declared.key] = value
+        merged = {**_without(own, mapping or {}), **own}
         given = {str(key): _as_text(str(key), value) for key, value in merged.items() if value is not None}
         self._values = {key.lower(): value for key, value in given.items()}
         spelling = {key.lower(): key for key in given}  # of two keys that differ in case only, the later one wins
@@ -105,9 +108,7 @@ class Properties(Mapping[str, str]):
 
     def merged(self, mapping: Mapping[str, object]) -> Properties:
         """These properties with `mapping` over them: over every spelling of its properties."""
-        replaced = {spelling.lower() for key in mapping for spelling in _all_spellings(key)}
-        kept = {key: value for key, value in self._given.items() if key.lower() not in replaced}
-        return Properties({**kept, **mapping})
+        return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
         """Parse every declared property that was given and warn of unknown keys with the nearest known one (C2).
@@ -134,13 +135,22 @@ class Properties(Mapping[str, str]):
         return [key for key in (declared.key, *declared.aliases) if key.lower() in self._values]
 
 
+def _without(replaced: Mapping[str, object], values: Mapping[str, object]) -> dict[str, object]:
+    """Return `values` without any spelling of the properties in `replaced`."""
+    spellings = {spelling.lower() for key in replaced for spelling in _all_spellings(key)}
+    return {key: value for key, value in values.items() if str(key).lower() not in spellings}
+
+
 def _all_spellings(key: str) -> tuple[str, ...]:
     declared = find_property(key)
     return (key,) if declared is None else (key, declared.key, *declared.aliases)
 
 
 def _check_same(keyword: str, value: object, declared: Property[Any], others: Properties) -> None:
-    """Raises: ConfigurationError when a property has another value than its keyword argument."""
+    """Refuse two keyword arguments that contradict each other.
+
+    Raises: ConfigurationError if another keyword argument gives the same property another value.
+    """
     own = Properties({declared.key: value})
     if not others.is_set(declared) or others.value(declared) == own.value(declared):
         return
@@ -153,6 +163,8 @@ def _as_text(key: str, value: object) -> str:
     """Raises: ConfigurationError for a datetime without a zone: Python takes it as local time."""
     if isinstance(value, datetime) and value.tzinfo is None:
         raise ConfigurationError(key, value, "a time with a zone, as of datetime.now(UTC)")
+    if isinstance(value, timedelta):
+        return f"{value // timedelta(milliseconds=1)}ms"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, overload
 
 from .declaration import Property, declare
+from .times import OTHER_NAMES
 
 _MILLISECONDS = {
     "ms": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
@@ -78,8 +79,9 @@ class PropertyGroup:
         `valid_other`."""
 
         def parse(text: str) -> str:
-            if text.upper() in options:
-                return text.upper()
+            name = OTHER_NAMES.get(text.lower(), text.upper())
+            if name in options:
+                return name
             if other is None:
                 raise ValueError(text)
             other(text)

@@ -1,15 +1,25 @@
 """RetryProperties: the four properties of one operation's retries."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ..errors import ConfigurationError
 from ..retry import RetryPolicy
 from .declaration import Property, PropertyValues
+from .max_outage import MAX_OUTAGE
 from .property_types import PropertyGroup
 
+LONGEST_PAUSE_MS = 5_000
+"""In an outage, unless the property of the largest back-off is set: a service that is back is used again within this time."""
 
-@dataclass(frozen=True, slots=True)
-class RetryProperties:
+
+def outage_policy(
+    properties: PropertyValues, base_ms: int = 300, max_ms: int = LONGEST_PAUSE_MS, exponent: float = 1.5
+) -> RetryPolicy:
+    """Return the policy of a call that is retried for `flink.job.max.outage`."""
+    return RetryPolicy(0, base_ms, max_ms, exponent, properties.value(MAX_OUTAGE), MAX_OUTAGE.key)
+
+
+class RetryProperties(msgspec.Struct, frozen=True):
     """The four properties of one operation's retries."""
 
     max_retries: Property[int]
@@ -18,11 +28,19 @@ class RetryProperties:
     exponent: Property[float]
 
     def policy(self, properties: PropertyValues) -> RetryPolicy:
-        """The typed policy. Raises: ConfigurationError when the base is above the maximum (C2)."""
+        """Return the policy: retries are counted if their number is set, else `flink.job.max.outage` limits them.
+
+        Raises: ConfigurationError if the base is above the maximum (C2).
+        """
         base, maximum = properties.value(self.base), properties.value(self.maximum)
         if base > maximum:
             raise ConfigurationError(self.base.key, base, f"at most {self.maximum.key} ({maximum})")
-        return RetryPolicy(properties.value(self.max_retries), base, maximum, properties.value(self.exponent))
+        retries, exponent = properties.value(self.max_retries), properties.value(self.exponent)
+        if properties.is_set(self.max_retries):
+            return RetryPolicy(retries, base, maximum, exponent, decided_by=self.max_retries.key)
+        if not properties.is_set(self.maximum):
+            maximum = LONGEST_PAUSE_MS
+        return outage_policy(properties, base, maximum, exponent)
 
 
 def retry_properties(

@@ -17,10 +17,8 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
 
 
 def why_no_time(given: object) -> str:
-    """What is wrong with what `epoch_ms` refuses, if it is known: Kafka's name of a place, another unit or no zone; else empty."""
+    """What is wrong with what `epoch_ms` refuses, if it is known: another unit or no zone; else empty."""
     text = str(given).strip()
-    if ours := OTHER_NAMES.get(text.lower()):
-        return f"Kinesis calls it {ours}"
     if is_sequence_number(text):
         return "a sequence number is a place in one shard, not a time"
     with contextlib.suppress(ValueError):

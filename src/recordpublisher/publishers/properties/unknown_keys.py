@@ -26,16 +26,24 @@ class UnknownPropertyWarning(UserWarning):
 
 def warn_if_unknown(key: str) -> None:
     """Warn of a key that was meant for us and has no effect, with the reason if it is Flink's, else with the nearest known key."""
-    lower_key = key.lower()
-    if _is_declared(lower_key) or not _is_meant_for_us(lower_key):
-        return
-    reason = next((reason for start, reason in _REASONS.items() if lower_key.startswith(start)), None)
-    message = (
-        f"property '{key}' has no effect here: {reason}"
-        if reason
-        else f"unknown property '{key}' is ignored{_hint(lower_key)}"
-    )
-    warnings.warn(message, UnknownPropertyWarning, stacklevel=3)
+    if is_unknown(key):
+        reason = reason_of_flink(key)
+        message = (
+            f"property '{key}' has no effect here: {reason}"
+            if reason
+            else f"unknown property '{key}' is ignored{nearest_hint(key)}"
+        )
+        warnings.warn(message, UnknownPropertyWarning, stacklevel=3)
+
+
+def is_unknown(key: str) -> bool:
+    """Return whether a key was meant for us and has no effect."""
+    return not _is_declared(key.lower()) and _is_meant_for_us(key.lower())
+
+
+def reason_of_flink(key: str) -> str | None:
+    """Return why a key of Flink's has no effect here; None for a key that Flink does not have."""
+    return next((reason for start, reason in _REASONS.items() if key.lower().startswith(start)), None)
 
 
 def unknown_key_near(key: str, given: Iterable[str]) -> str:
@@ -70,12 +78,27 @@ def _ending_in(lower_key: str) -> list[str]:
     return sorted((known for known in declared_keys() if known.endswith("." + lower_key)), key=len)
 
 
-def _hint(lower_key: str) -> str:
+def nearest_hint(key: str) -> str:
+    """Return a question for the nearest known key, as the end of a message; empty where none is near."""
+    lower_key = key.lower()
     spelled = lower_key.replace("_", ".")  # as in AWS_REGION
     complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
-    nearest = _ending_in(spelled) or next(filter(None, map(_nearest, (spelled, *complete))), [])
+    nearest = (
+        _nearest_of_plugin(spelled)
+        or _ending_in(spelled)
+        or next(filter(None, map(_nearest, (spelled, *complete))), [])
+    )
     declared = find_property(nearest[0]) if nearest else None
     return f"; did you mean '{declared.key}'?" if declared else ""
+
+
+def _nearest_of_plugin(lower_key: str) -> list[str]:
+    """Return the nearest key of the plugin or part that a key such as `flink.sink.sql.tabel` names, with or without `flink.sink`."""
+    *parents, plugin, _ = ["", *lower_key.split(".")]
+    starts = (f"{'.'.join([*parents[1:], plugin])}.", f"{plugin}.")
+    known = [key for key in declared_keys() if key.startswith(starts)] if len(parents) > 2 else []
+    by_name = {key.rpartition(".")[2]: key for key in known}
+    return [by_name[name] for name in difflib.get_close_matches(lower_key.rpartition(".")[2], by_name, n=1, cutoff=0.4)]
 
 
 def _nearest(lower_key: str) -> list[str]:

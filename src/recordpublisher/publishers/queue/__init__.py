@@ -1,5 +1,1 @@
-"""QUEUE: the records of a queue of Kinesis, each acknowledged when it is safe. Start at `publisher.py`."""
-
-from .factory import QueueFactory
-
-__all__ = ["QueueFactory"]
+"""Sources whose records are acknowledged one by one. Start at the port, `queue_source.py`; `kinesis_queue.py` is QUEUE of Kinesis."""

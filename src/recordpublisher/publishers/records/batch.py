@@ -63,8 +63,7 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
             return (datetime.max if self.arrival_millis > 0 else datetime.min).replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class PoisonedRecord:
+class PoisonedRecord(msgspec.Struct, frozen=True):
     """A record that could not be deserialised, for the dead-letter sink (S7). It came before the batch's record `index`."""
 
     index: int
@@ -78,10 +77,9 @@ class RecordBatch(Generic[V_co]):
 
     `records` are user records, de-aggregated. `millis_behind_latest` (ms, None: unknown) is how far the read was behind the shard's tip; 0
     promises that there was no later record. `read_position` is the position after the whole batch (None: no progress, an empty poll).
-    `child_shards` come with the response that ends a shard. `raw_count` and `raw_bytes` count Kinesis records and data bytes before
-    de-aggregation. The consumer adds `values`, `event_times` and `watermarks` (epoch ms, one for each record), and moves records that
-    cannot be deserialised to `poisoned`.
-    """
+    `child_shards` come with the response that ends a shard. `raw_count` and `raw_bytes` count Kinesis records and data bytes before de-
+    aggregation. The consumer adds `decoded` (None without a deserialiser), `event_times` and `watermarks` (epoch ms, one for each record),
+    and moves records that cannot be deserialised to `poisoned`."""
 
     shard: Shard
     records: Sequence[UserRecord]
@@ -90,7 +88,7 @@ class RecordBatch(Generic[V_co]):
     child_shards: tuple[Shard, ...] = ()
     raw_count: int = 0
     raw_bytes: int = 0
-    values: Sequence[Any] | None = None
+    decoded: Sequence[Any] | None = None
     event_times: Sequence[int] | None = None
     watermarks: Sequence[int] | None = field(default=None, repr=False)
     poisoned: tuple[PoisonedRecord, ...] = ()
@@ -98,9 +96,14 @@ class RecordBatch(Generic[V_co]):
     def __len__(self) -> int:
         return len(self.records)
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{value!r:.60}" for value in self.values[:3])
+        more = f" and {len(self) - 3} more" if len(self) > 3 else ""
+        return f"<RecordBatch of {self.shard.key}, {len(self)} records: {shown}{more}>"
+
     def __iter__(self) -> Iterator[Record[V_co]]:
         stream, shard_id = self.stream, self.shard_id
-        columns = zip(self.records, self.value_column, self.arrival_millis, self.event_time_column, strict=True)
+        columns = zip(self.records, self.values, self.arrival_millis, self.event_time_column, strict=True)
         for record, value, arrival, event_time in columns:
             yield Record(
                 stream,
@@ -171,28 +174,15 @@ class RecordBatch(Generic[V_co]):
         return self.columns.arrival_millis
 
     @property
-    def value_column(self) -> Sequence[V_co]:
+    def values(self) -> Sequence[V_co]:
         """Column: deserialised values; the bytes themselves without a deserialiser."""
-        column: Sequence[Any] = self.data if self.values is None else self.values
+        column: Sequence[Any] = self.data if self.decoded is None else self.decoded
         return column
 
     @property
     def event_time_column(self) -> Sequence[int]:
         """Column: event times, epoch ms; arrival times before the consumer has set them."""
         return self.arrival_millis if self.event_times is None else self.event_times
-
-    def to_arrow(self, into: Any = None) -> Any:
-        """The records as a `pyarrow.RecordBatch`: the fields of typed values and the metadata, or the columns of Spark.
-
-        `into` is the type of the values; None: their class, if they have fields. Arrow takes numbers without a copy; texts and payloads
-        are copied once. Needs the extra `arrow`.
-
-        Raises: ConfigurationError for a field without an Arrow type and for values of several classes, DeserializationError for a value
-        that its column does not take.
-        """
-        from recordpublisher.plugins.columns.frame_columns import to_arrow
-
-        return to_arrow(self, into)
 
     def with_columns(
         self,
@@ -202,7 +192,7 @@ class RecordBatch(Generic[V_co]):
         watermarks: Sequence[int] | None = None,
     ) -> RecordBatch[V_co]:
         """The same records with the given columns. Cached columns are kept: arrival times cost 60 ns a record each time."""
-        given = {"values": values, "event_times": event_times, "watermarks": watermarks}
+        given = {"decoded": values, "event_times": event_times, "watermarks": watermarks}
         stamped = copy(self)
         stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
         return stamped
@@ -214,15 +204,19 @@ class RecordBatch(Generic[V_co]):
     @property
     def held_bytes(self) -> int:
         """Memory of the batch in bytes (P6): data plus a measured overhead for each record."""
-        return self.raw_bytes + RECORD_OVERHEAD_BYTES * max(len(self.records), 1)
+        return self.raw_bytes + RECORD_OVERHEAD_BYTES * max(len(self.records) + len(self.poisoned), 1)
 
     def position_after(self, count: int) -> SequenceNumber | None:
-        """The position after the first `count` records (P2: inside an aggregate when its next sub-record is not among them)."""
+        """Return the position after the first `count` records.
+
+        It is inside an aggregate if the next record of that aggregate is not among them (P2), even if that one is a dead letter.
+        """
         if count >= len(self.records):
             return self.read_position
         if count == 0:
             return None
-        done, following = self.records[count - 1], self.records[count]
+        done = self.records[count - 1]
+        following = next((each.record for each in self.poisoned if each.index == count), self.records[count])
         if done.sequence_number == following.sequence_number:
             return SequenceNumber(done.sequence_number, done.sub_sequence_number)
         return SequenceNumber(done.sequence_number)
@@ -249,7 +243,7 @@ class RecordBatch(Generic[V_co]):
             millis_behind_latest=self.millis_behind_latest if is_last else self._behind_after(stop),
             raw_count=_proportion(self.raw_count, start, stop, length),
             raw_bytes=_proportion(self.raw_bytes, start, stop, length),
-            values=None if self.values is None else self.values[start:stop],
+            decoded=None if self.decoded is None else self.decoded[start:stop],
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
             poisoned=_poisoned_in(self.poisoned, start, stop + is_last) if self.poisoned else (),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import Annotated, Any, overload
 
 import msgspec
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 """The first bytes of a KPL aggregate."""
+
+
+ArrivalSeconds = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
+"""A time of arrival in epoch seconds, in the years 1 to 9999: a response with another one is malformed."""
 
 
 class UserRecord(
@@ -30,7 +34,7 @@ class UserRecord(
 
     data: bytes
     sequence_number: str
-    arrival: float = 0.0
+    arrival: ArrivalSeconds = 0.0
     partition_key: str | None = None
     explicit_hash_key: str | None = None
     sub_sequence_number: int = -1

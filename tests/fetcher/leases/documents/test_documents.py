@@ -48,12 +48,14 @@ def tables(draw):
     for key in KEYS:
         if key not in leases and draw(st.booleans()):
             if draw(st.booleans()):
-                leases[key] = Lease(None, draw(st.integers(0, 9)), True, draw(times), draw(KIN[key]))
+                leases[key] = Lease(
+                    None, draw(st.integers(0, 9)), True, draw(times), draw(KIN[key]), seen_ms=draw(times)
+                )
             else:
-                leases[key] = Lease(parents=draw(KIN[key]), is_first=draw(st.booleans()))
+                leases[key] = Lease(parents=draw(KIN[key]), is_first=draw(st.booleans()), seen_ms=draw(times))
     drained = draw(st.frozensets(st.sampled_from("xyz")))
     version, writer = draw(st.integers(1, 10**9)), draw(st.sampled_from(["", "x"]))
-    return LeaseTable(version, writer, draw(starts), leases, drained, draw(jobs))
+    return LeaseTable(version, writer, draw(starts), leases, drained, draw(jobs), draw(st.booleans()))
 
 
 @given(tables())

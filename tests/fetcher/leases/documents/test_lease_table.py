@@ -1,5 +1,6 @@
 """E1, E7: transitions of the lease table."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -73,9 +74,36 @@ def test_a_shard_that_ended_goes_when_each_child_had_an_owner():
     assert set(first.after("z", taken={"t/c": 10}).leases) == {"t/b", "t/c"}
 
 
-def test_an_end_without_known_children_stays():
+def test_an_end_without_known_children_stays_until_they_are_listed_or_it_has_expired():
     ended = table_of(a=Lease("x", 3)).after("x", ended={"t/a": end()})
     assert ended.after("x").leases["t/a"].ended
+    assert ended.after("x", expired=["t/a"]).leases == {}
+    listed = ended.after("x", found={"t/b": Lease(parents=("t/a",))}, children={"t/a": ("t/b",)})
+    assert listed.can_be_read("t/b")
+    assert listed.after("x", expired=["t/a"]).initial_state("t/b").watermark == 90
+    assert set(listed.after("x", taken={"t/b": 9}).leases) == {"t/b"}
+
+
+def test_an_end_stays_while_a_child_waits_that_the_listing_at_the_end_did_not_show():
+    both = {f"t/{child}": Lease(parents=("t/a",)) for child in "bc"}
+    ended = table_of(a=Lease("x", 3)).after("x", found=both).after("x", ended={"t/a": end("b")})
+    one = ended.after("y", taken={"t/b": 10})
+    assert one.can_be_read("t/c")
+    assert set(one.after("y", taken={"t/c": 11}).leases) == {"t/b", "t/c"}
+
+
+def test_a_child_begins_after_the_last_of_its_parents_was_known_to_be_open():  # S5
+    both = {"t/c": ("t/a", "t/b")}
+    ends = {"t/a": ShardEnd(90, both, 700), "t/b": ShardEnd(70, both, 400)}
+    assert table_of(a=Lease("x", 3), b=Lease("x", 3)).after("x", ended=ends).initial_state("t/c").seen_ms == 700
+
+
+def test_a_shard_of_a_group_that_began_at_latest_counts_as_seen_then():  # P3, S5
+    by_time = table_of(a=Lease(is_first=True), b=Lease())
+    assert by_time.initial_state("t/a").seen_ms is None
+    latest = replace(by_time, is_latest=True)
+    assert latest.initial_state("t/a").seen_ms == 5
+    assert latest.initial_state("t/b").seen_ms is None
 
 
 def test_a_first_shard_begins_at_the_start_of_the_group():

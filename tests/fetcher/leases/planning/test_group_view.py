@@ -1,6 +1,7 @@
 """E6: which free shards a worker may take."""
 
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
 
@@ -11,3 +12,12 @@ def test_a_free_shard_is_taken_by_its_planned_worker_at_once_and_by_anybody_when
         "mine",
         "left",
     }
+
+
+def test_the_highest_watermark_is_that_of_the_workers_that_nobody_has_sealed():  # W12
+    records = {
+        name: WorkerRecord(name, 1, is_sealed=is_sealed, max_watermark=value)
+        for name, is_sealed, value in (("a", False, 5), ("b", False, None), ("c", True, 9))
+    }
+    assert GroupView(LeaseTable(), records).max_watermark == 5
+    assert GroupView(LeaseTable(), {}).max_watermark is None

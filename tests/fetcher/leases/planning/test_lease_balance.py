@@ -130,6 +130,14 @@ def test_small_changes_of_the_load_do_not_change_its_level():
     assert next_level(level, 80_000) > level > next_level(level, 30_000)
 
 
+def test_the_level_of_a_shard_that_falls_silent_is_the_lowest_again():
+    load, level = 200_000.0, next_level(0, 200_000.0)
+    while load > 100:
+        load *= 0.98
+        level = next_level(level, load)
+    assert level == 0
+
+
 def test_a_shard_keeps_the_level_of_its_owner_before_until_it_was_measured():
     levels = LoadLevels()
     levels.inherit("heavy", 18)

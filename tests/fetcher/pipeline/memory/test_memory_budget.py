@@ -1,9 +1,12 @@
 """P6: memory in flight is bounded, and the shard with the lowest watermark can always read."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.publishers.records import PoisonedRecord
 
 from fakes.shard_entries import entry, marker, watermarked
 
@@ -51,6 +54,17 @@ def test_a_shard_with_records_queued_waits_when_the_budget_is_used_up():
     one = full_entry(budget)
     assert budget.reserve_read(one) > 0
     budget.settle_read(one, 0)
+    budget.used = 9_900
+    one.reservation.expected_bytes = 1_000
+
+    assert budget.reserve_read(one) == 0
+
+
+def test_p6_a_shard_with_dead_letters_queued_waits_when_the_budget_is_used_up():
+    budget, one = MemoryBudget(LIMITS), entry()
+    batch = watermarked(1)
+    bad = (PoisonedRecord(0, batch.records[0], "bad"),)
+    one.reading.queue.push(replace(batch, records=(), watermarks=(), poisoned=bad))
     budget.used = 9_900
     one.reservation.expected_bytes = 1_000
 

@@ -1,10 +1,13 @@
 """Why the next read of a shard waits (P6, S2, W11)."""
 
+from dataclasses import replace
+
 import pytest
 
 from recordpublisher.fetcher.pipeline.read_block import ReadBlock, why_blocked
 from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.publishers.records import PoisonedRecord
 from recordpublisher.testing import run_virtual
 
 from fakes.shard_entries import entry, watermarked
@@ -30,6 +33,16 @@ def test_a_child_waits_for_its_parents():
 @pytest.mark.parametrize("limits", [LIMITS, BudgetLimits(10_000, 100, 9)], ids=["records", "bytes"])
 def test_a_full_queue_blocks(limits):
     assert why_blocked(queued(1, 2, 3), limits) is ReadBlock.FULL_QUEUE
+
+
+@pytest.mark.parametrize("limits", [LIMITS, BudgetLimits(10_000, 100, 9)], ids=["records", "bytes"])
+def test_p6_dead_letters_fill_a_queue_as_records_do(limits):
+    made, poisoned = entry(), watermarked(1)
+    bad = tuple(PoisonedRecord(0, poisoned.records[0], "bad") for _ in range(3))
+    made.reading.queue.push(replace(poisoned, records=(), watermarks=(), poisoned=bad))
+    assert why_blocked(made, limits) is ReadBlock.FULL_QUEUE
+    made.reading.queue.pop(0)
+    assert why_blocked(made, limits) is None
 
 
 def test_alignment_is_named_before_the_full_queue_that_it_causes():

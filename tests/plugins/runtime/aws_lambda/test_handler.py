@@ -2,8 +2,12 @@
 
 import asyncio
 import base64
+import contextlib
 import gzip
 import json
+import os
+import signal
+import threading
 import time
 import tracemalloc
 from dataclasses import dataclass
@@ -315,3 +319,73 @@ def test_what_comes_before_a_record_that_cannot_be_decoded_is_handled_in_every_p
     settings = {"flink.deserializer.compression": "GZIP", "flink.deserializer": "json"}
     assert rp.lambda_handler(handle, settings, ordering="PER_SHARD")(event(*payloads), Context(60_000)) == failures(4)
     assert handled == [number_of(index) for index in range(4)]
+
+
+def test_a_handler_that_raises_a_keyboard_interrupt_fails_its_record_only():
+    async def handle(record: rp.Record):
+        if record.data == b"end":
+            raise KeyboardInterrupt
+
+    function = rp.lambda_handler(handle, retries=0)
+
+    assert function(event(b"0", b"end")) == failures(1)
+    assert function(event(b"1")) == failures()
+
+
+def test_a_handler_that_ignores_its_cancellation_does_not_outlive_the_functions_time(caplog):
+    over = asyncio.Event()
+
+    async def handle(record: rp.Record):
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await over.wait()
+
+    assert rp.lambda_handler(handle)(event(b"1"), Context(1_050)) == failures(0)
+    assert "a handler ignores its cancellation: it is left behind" in caplog.text
+
+
+def test_a_forked_process_has_a_loop_of_its_own():
+    function = rp.lambda_handler(handle_nothing)
+    assert function(event(b"1")) == failures()
+
+    child = os.fork()
+    if not child:
+        os._exit(0 if function(event(b"1")) == failures() else 1)
+    assert ended_in_time(child) == 0
+
+
+async def handle_nothing(record: rp.Record):
+    pass
+
+
+def ended_in_time(child):
+    """The exit code of a child process; a child that hangs is killed."""
+    for _ in range(1_000):
+        number, status = os.waitpid(child, os.WNOHANG)
+        if number:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_tumbling_window_is_refused_by_its_name():
+    given = {**event(b"1"), "window": {"start": "2020-12-09T07:04:00Z"}, "state": {"1": 2}}
+
+    with pytest.raises(rp.ConfigurationError, match="TumblingWindowInSeconds"):
+        rp.lambda_handler(handle_nothing)(given)
+
+
+def test_an_interruption_of_the_caller_cancels_the_handlers():
+    cancelled, caller = [], threading.get_ident()
+
+    async def handle(record: rp.Record):
+        try:
+            signal.pthread_kill(caller, signal.SIGINT)
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        rp.lambda_handler(handle)(event(b"1"))
+    assert cancelled == [True]

@@ -148,10 +148,15 @@ def test_records_behind_the_start_may_have_earlier_event_times(orders):
     assert read == [*range(10)]
 
 
-@pytest.mark.parametrize("name", ["start", "stream_initpos"])
-def test_kafkas_name_of_the_oldest_record_is_told_as_ours(name):
-    with pytest.raises(rp.ConfigurationError, match=r"earliest'; Kinesis calls it TRIM_HORIZON; valid: TRIM_HORIZON"):
-        rp.read_arrow("orders", PROPERTIES, **{name: "earliest"})
+@pytest.mark.parametrize("start", ["earliest", "1000d", timedelta(days=10_000), "1970-01-02T00:00:00Z"])
+def test_a_start_is_named_as_in_every_other_read(orders, start):
+    assert numbers(start=start) == [*range(10)]
+
+
+@pytest.mark.parametrize("start", ["latest", "0s"])
+def test_a_read_up_to_the_tip_does_not_start_there(orders, start):
+    with pytest.raises(rp.ConfigurationError, match="the read ends at the tip"):
+        numbers(start=start)
 
 
 def test_the_type_of_the_property_counts_too(orders):
@@ -261,9 +266,9 @@ def test_a_read_ends_before_a_time(orders):
     ("bounds", "words"),
     [
         ({"start": "LATEST"}, "setting 'start' has the value 'LATEST'; the read ends at the tip; valid: TRIM_HORIZON"),
-        ({"start": "yesterday"}, "setting 'start' has the value 'yesterday'; valid: TRIM_HORIZON, a time"),
+        ({"start": "yesterday"}, "setting 'start' has the value 'yesterday'; valid: TRIM_HORIZON, an age"),
         ({"start": datetime(2026, 1, 1)}, "setting 'start' has the value datetime.datetime(2026"),
-        ({"start": -7}, "setting 'start' has the value -7; valid: TRIM_HORIZON, a time"),
+        ({"start": -7}, "setting 'start' has the value -7; valid: TRIM_HORIZON, an age"),
         ({"end": -7}, "setting 'end' has the value -7; valid: NOW, a time"),
     ],
 )
@@ -308,3 +313,84 @@ def test_duckdb_tells_an_error_of_the_read(monkeypatch):
     with pytest.raises(Exception, match="AccessDenied"):
         duckdb.sql("SELECT count(*) FROM stream").fetchall()
     stream.close()
+
+
+def test_columns_are_chosen_by_name_in_their_order(orders):
+    assert rp.read_arrow("orders", PROPERTIES, deserializer=Order, columns=["item", "order"]).schema.names == [
+        "item",
+        "order",
+    ]
+
+
+@pytest.mark.parametrize("columns", [["prize"], "item"])
+def test_an_unknown_column_is_refused_at_once(orders, columns):
+    with pytest.raises(rp.ConfigurationError, match=r"setting 'columns' has the value .*valid: a list of order, item"):
+        rp.read_arrow("orders", PROPERTIES, deserializer=Order, columns=columns)
+
+
+@pytest.mark.parametrize(("deserializer", "names"), [(Order, ["order", "item"]), (None, ["data"])])
+def test_a_frame_without_metadata(orders, deserializer, names):
+    read = rp.read_arrow("orders", PROPERTIES, deserializer=deserializer, metadata=False).read_all()
+    assert (read.column_names, len(read)) == (names, 10)
+
+
+def test_a_frame_of_json_has_the_fields_of_its_objects(monkeypatch):
+    install(monkeypatch, {"a": [b'{"order": 1}', b'{"order": 2, "item": {"name": "tea"}}']})
+
+    read = rp.read_pandas("orders", PROPERTIES, deserializer="json", metadata=False)
+
+    assert read.to_dict("list") == {"order": [1, 2], "item": [None, {"name": "tea"}]}
+
+
+@pytest.mark.parametrize(
+    "payloads", [[b"1"], [b"null"], [b'{"order": 1}', b"null"], [b'{"order": 1}', b'{"order": "two"}'], []]
+)
+def test_a_frame_of_other_json_has_texts(monkeypatch, payloads):
+    install(monkeypatch, {"a": payloads})
+
+    read = rp.read_polars("orders", PROPERTIES, deserializer="json", columns=["value"])
+
+    assert [json.loads(value) for value in read["value"]] == [json.loads(payload) for payload in payloads]
+
+
+@pytest.mark.parametrize(
+    "event_times", [TOMORROW, datetime.now(UTC), (0,), (3, 2)], ids=["a duration", "a time", "one", "turned round"]
+)
+def test_event_times_that_are_no_pair_in_their_order_are_refused_at_once(orders, event_times):
+    with pytest.raises(rp.ConfigurationError, match="setting 'event_times' has the value"):
+        rp.read_arrow("orders", PROPERTIES, event_times=event_times)
+
+
+@pytest.mark.parametrize(("levels", "columns"), [(63, ["order"]), (900, ["data", "value"])])
+def test_json_that_is_nested_deep_is_text(monkeypatch, levels, columns):
+    install(monkeypatch, {"a": [b'{"order": %b%b}' % (b"[" * levels, b"]" * levels)]})
+
+    assert rp.read_polars("orders", PROPERTIES, deserializer="json", metadata=False).columns == columns
+
+
+def test_a_frame_of_json_without_records_has_the_chosen_columns(monkeypatch):
+    install(monkeypatch, {"a": []})
+
+    read = rp.read_polars("orders", PROPERTIES, deserializer="json", columns=["order", "sequenceNumber"])
+
+    assert (read.columns, read.height) == (["order", "sequenceNumber"], 0)
+
+
+@pytest.mark.parametrize(
+    ("event_times", "orders_within"),
+    [((3, 6), [3, 4, 5]), ((None, 2), [0, 1]), ((8, None), [8, 9]), ((None, None), [*range(10)])],
+)
+def test_a_frame_has_the_records_of_some_event_times(orders, event_times, orders_within):
+    def time(record):
+        return record.value.order * 1000
+
+    read = rp.read_arrow(
+        "orders", PROPERTIES, deserializer=Order, timestamp_assigner=time, event_times=event_times, columns=["order"]
+    )
+    assert read.read_all()["order"].to_pylist() == orders_within
+
+
+def test_columns_may_be_named_by_a_generator(orders):
+    read = rp.read_arrow("orders", PROPERTIES, columns=(name for name in ["shardId", "sequenceNumber"]))
+
+    assert read.schema.names == ["shardId", "sequenceNumber"]

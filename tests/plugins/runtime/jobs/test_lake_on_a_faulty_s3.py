@@ -73,7 +73,8 @@ class Lake:
 
     def reshard(self):
         open_shards = len(self._group.open_shards())
-        (self._group.merge if open_shards >= MOST_SHARDS or self._chance.random() < 0.4 else self._group.split)()
+        merges = open_shards > 1 and (open_shards >= MOST_SHARDS or self._chance.random() < 0.4)
+        (self._group.merge if merges else self._group.split)()
         self.done["reshards"] += 1
 
     def keep_running(self):

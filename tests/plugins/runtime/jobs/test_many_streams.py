@@ -21,12 +21,11 @@ def test_streams_by_name_and_by_arn_are_read_together(publisher):
                 server.call(endpoint.stream(name).put, f"{name} {number}".encode(), str(number))
         given = {
             **endpoint.properties(),
-            "flink.stream.recordpublisher": publisher,
             "flink.stream.initpos": "TRIM_HORIZON",
             "flink.stream.efo.consumername": "app",
         }
         streams = ["orders", endpoint.stream("clicks").arn, "taps"]
-        records = list(rp.consume(streams, given, stop_at_tip=True))
+        records = list(rp.consume(streams, given, publisher=publisher, stop_at_tip=True))
         consumers = [len(endpoint.stream(name).consumers.all()) for name in ("orders", "clicks", "taps")]
 
     assert Counter(record.stream for record in records) == {"orders": 6, "clicks": 3, "taps": 2}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import weakref
 from dataclasses import dataclass, replace
 
@@ -87,6 +88,49 @@ async def test_a_file_for_each_shard_and_checkpoint_named_by_its_range(tmp_path,
     assert await Start(sink_in(tmp_path, kind)).open() == [state(2)]
 
 
+async def test_rows_of_other_positions_replace_no_file(tmp_path, kind):
+    for value in (b"a", b"b"):
+        job = await started(sink_in(tmp_path, kind))
+        await job.sink.write(batch(value))
+        await job.checkpoint(state(1))
+        await job.checkpoint(state(1))
+        shutil.rmtree(tmp_path / ".recordpublisher")
+
+    assert sorted(all_data(tmp_path, kind)) == [b"a", b"b"]
+
+
+async def test_the_same_rows_read_again_are_one_file(tmp_path, kind):
+    for _ in range(2):
+        job = await started(sink_in(tmp_path, kind))
+        await job.sink.write(batch(b"a"))
+        await job.checkpoint(state(1))
+        shutil.rmtree(tmp_path / ".recordpublisher")
+
+    assert all_data(tmp_path, kind) == [b"a"]
+
+
+async def test_a_file_that_was_named_before_a_crash_is_named_once(tmp_path, kind, monkeypatch):
+    dying = await started(sink_in(tmp_path, kind))
+    await dying.sink.write(batch(b"a"))
+    with monkeypatch.context() as patched:
+        patched.setattr("recordpublisher.plugins.sinks.files.staged_files.sync", die_when_named(tmp_path))
+        with pytest.raises(MemoryError):
+            await dying.checkpoint(state(1))
+    assert (len(visible(tmp_path)), len(staged(tmp_path))) == (1, 1)
+
+    await started(sink_in(tmp_path, kind))
+
+    assert (all_data(tmp_path, kind), staged(tmp_path)) == ([b"a"], [])
+
+
+def die_when_named(folder):
+    def sync(path):
+        if path == folder / "orders/shardId-0":
+            raise MemoryError("dead")
+
+    return sync
+
+
 async def test_uncommitted_files_are_deleted_after_a_crash(tmp_path, kind):  # S6
     dying = await started(sink_in(tmp_path, kind))
     await dying.sink.write(batch(b"a"))
@@ -142,7 +186,7 @@ async def test_a_staged_file_that_is_gone_before_it_was_ever_published_is_named(
     await job.commits.commit(state(1))
     (hidden,) = staged(tmp_path)
     hidden.unlink()
-    with pytest.raises(rp.StateError, match=r"staged/job\.0\.1/\d+-0 .*shardId-0.* are in no file"):
+    with pytest.raises(rp.StateError, match=r"staged/job\.0\.\w+\.1\.\w+/\d+-0 .*shardId-0.* are in no file"):
         await job.commits.publish()
 
 
@@ -237,7 +281,8 @@ async def test_values_are_written_as_json(tmp_path, kind, given):
     assert (json.loads(value) if isinstance(value, str) else value) == {"n": 1}
 
 
-async def test_a_value_that_json_cannot_represent_is_rejected(tmp_path, kind):  # S7
+@pytest.mark.parametrize("bad", [object(), {"x": float("nan")}, [float("inf"), None]])
+async def test_a_value_that_json_cannot_represent_is_rejected(tmp_path, kind, bad):  # S7
     given_away = []
 
     async def reject(record, reason):
@@ -245,7 +290,7 @@ async def test_a_value_that_json_cannot_represent_is_rejected(tmp_path, kind):  
 
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext(reject=reject))
-    await sink.write(batch(b"a", b"b", b"c").with_columns(values=[1, object(), 3]))
+    await sink.write(batch(b"a", b"b", b"c").with_columns(values=[1, bad, 3]))
     await sink.flush()
 
     assert [data for data, _ in given_away] == [[b"b"]]

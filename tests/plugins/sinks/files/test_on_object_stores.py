@@ -184,3 +184,22 @@ async def test_a_job_writes_each_record_once_over_its_starts(bucket, tmp_path, a
     numbers = [row["sequenceNumber"] for row in bucket.rows()]
     assert (len(numbers), len(set(numbers))) == (40, 40)
     assert bucket.staged() == []
+
+
+async def test_in_a_bucket_too_the_folder_remembers_its_columns_and_partitions_have_their_names(bucket):
+    def sink(**more):
+        return rp.ParquetSink(bucket.properties(**{"flink.sink.parquet.path": bucket.location, **more}))
+
+    partitioned = {"flink.sink.partitions": "partitionKey={partitionKey}"}
+    opened, records = sink(**partitioned), batch(b"a", b"b")
+    for record, key in zip(records.records, ["ü 1", "50%/=x"], strict=True):
+        record.partition_key = key
+    await opened.open(rp.SinkContext())
+    await opened.write(records)
+    await opened.flush()
+    assert bucket.visible() == [
+        "partitionKey=50%25%2F%3Dx/orders/shardId-0/1.-1-2.-1.parquet",
+        "partitionKey=ü 1/orders/shardId-0/1.-1-2.-1.parquet",
+    ]
+    with pytest.raises(rp.ConfigurationError, match="are partitioned by partitionKey"):
+        await sink().open(rp.SinkContext())

@@ -5,9 +5,11 @@ import logging
 
 import pytest
 
+from recordpublisher.fetcher.sink import SinkContext, UnfinishedShard
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.testing.virtual_time import run_virtual
 
+from fakes.batches import batch
 from fakes.writable_stream import FakeKinesis, a_sink, now, put_numbers
 
 
@@ -169,3 +171,42 @@ def test_a_put_that_waits_while_the_sink_closes_raises():
         assert fake.is_closed
 
     run_virtual(job())
+
+
+def test_e4_a_write_does_not_wait_for_capacity_while_the_job_may_not_write():
+    async def job():
+        permission, resumed = [False], []
+        sink = a_sink(FakeKinesis(), queue_limit=2)
+        await sink.open(SinkContext(may_write=lambda: permission[0], resume_writing=lambda: resumed.append(1)))
+        assert sink.has_room()
+        await sink.write(batch(*[b"x"] * 5))
+        assert not sink.has_room()
+        assert sink.metrics()["outstandingRecordsCount"] == 5
+        permission[0] = True
+        await sink.flush()
+        assert sink.has_room()
+        assert resumed
+        await sink.close()
+
+    run_virtual(job())
+
+
+def test_it_says_what_is_not_acknowledged_of_each_shard_and_since_when():  # A1
+    async def job():
+        permission = [False]
+        sink = a_sink(FakeKinesis())
+        await sink.open(SinkContext(may_write=lambda: permission[0]))
+        first, second = batch(*[b"x"] * 3), batch(b"y")
+        await sink.write(first)
+        await sink.write(second)
+        waiting = sink.unfinished()
+        permission[0] = True
+        await sink.flush()
+        done = sink.unfinished()
+        await sink.close()
+        return first, waiting, done
+
+    first, waiting, done = run_virtual(job())
+
+    assert waiting.shards == {first.shard.key: UnfinishedShard(4, first.arrival_millis[0])}
+    assert (done.records, done.shards) == (0, {})

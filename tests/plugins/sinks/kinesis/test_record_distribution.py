@@ -10,6 +10,7 @@ from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_map_refresher impo
     MIN_DESCRIBE_INTERVAL_SECONDS,
     PERIODIC_REFRESH_SECONDS,
 )
+from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -115,6 +116,28 @@ def test_s4_a_sink_notices_the_switch_back(aggregated):
             await sink.flush()
             assert fake.listings > listings
         assert sorted(int(data) for _, data in stored(fake)) == list(range(100))
+
+    run_virtual(job())
+
+
+def test_s4_looks_at_a_stream_with_auto_that_fail_end_no_sink():
+    """Nobody waits for them: records are sent by the map that the sink has."""
+
+    async def job():
+        fake = FakeKinesis(4)
+        fake.switch_distribution(by_key=False)
+        async with a_sink(fake) as sink:
+            fake.listing_error = TransientError("ListShards", "InternalFailure", "")
+            await asyncio.sleep(10 * PERIODIC_REFRESH_SECONDS)
+            await sink.put(b"1", "key-1")
+            await sink.flush()
+            fake.listing_error = None
+            fake.switch_distribution(by_key=True)
+            await asyncio.sleep(3 * PERIODIC_REFRESH_SECONDS)
+            listings = fake.listings
+            await asyncio.sleep(3 * PERIODIC_REFRESH_SECONDS)
+            assert fake.listings == listings  # the switch back was noticed
+        assert [data for _, data in stored(fake)] == [b"1"]
 
     run_virtual(job())
 

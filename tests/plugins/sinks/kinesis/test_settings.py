@@ -42,7 +42,7 @@ def test_the_keys_of_the_kpl_and_flinks_old_ones_are_accepted():
         ("flink.sink.kinesis.ordering", "TOTAL"),
         ("CollectionMaxCount", 501),
         ("CollectionMaxSize", 10 * 2**20 + 1),
-        ("flink.sink.kinesis.putrecords.backoff.base", 5_000),
+        ("flink.job.max.outage", -1),
     ],
 )
 def test_c2_a_bad_value_names_its_key(key, value):

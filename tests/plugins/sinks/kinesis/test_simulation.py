@@ -19,7 +19,7 @@ from random_inputs import inputs
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """No shrinking: what is drawn is small already."""
-NEVER_GIVES_UP = {"flink.sink.kinesis.putrecords.maxretries": 1_000}
+NEVER_GIVES_UP = {"flink.job.max.outage": "1h"}
 
 
 @dataclass(frozen=True)

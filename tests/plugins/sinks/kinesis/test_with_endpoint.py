@@ -149,8 +149,6 @@ async def test_k2_a_hundred_writers_of_one_key_keep_its_order_through_partial_fa
         given = {
             **endpoint.properties(),
             "AggregationEnabled": aggregated,
-            "flink.sink.kinesis.putrecords.backoff.base": 10,
-            "flink.sink.kinesis.putrecords.backoff.max": 20,
         }
         async with KinesisSink("out", given, ordering="PER_KEY", queue_limit=60) as sink:
             faults = asyncio.create_task(_refuse_now_and_then(endpoint))

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,
@@ -99,6 +100,24 @@ def test_k3_an_asynchronous_error_is_raised_by_the_next_put_or_flush_and_not_aga
     run_virtual(job())
 
 
+def test_k3_a_flush_raises_when_a_close_of_another_task_is_cancelled():
+    async def job():
+        fake = FakeKinesis()
+        fake.latency = 3_600
+        sink = a_sink(fake)
+        await sink.open(SinkContext())
+        await sink.put(b"x", "k")
+        flushing = asyncio.create_task(sink.flush())
+        await asyncio.sleep(1)
+        closing = asyncio.create_task(sink.close())
+        await asyncio.sleep(1)
+        closing.cancel()
+        with pytest.raises(SinkError, match="is closed"):
+            await flushing
+
+    run_virtual(job())
+
+
 def test_k3_an_error_that_was_not_raised_yet_is_raised_by_close():
     async def job():
         fake = FakeKinesis()
@@ -164,18 +183,37 @@ def test_an_outage_is_survived():
     run_virtual(job())
 
 
-def test_k2_retries_are_bounded():
+@pytest.mark.parametrize(
+    ("properties", "seconds"), [({}, 900), ({"flink.job.max.outage": "30s"}, 30)], ids=["default", "30 s"]
+)
+def test_k2_a_service_that_is_away_fails_the_sink_after_the_longest_outage(properties, seconds):
     async def job():
         fake = FakeKinesis()
         fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
-        properties = {"flink.sink.kinesis.putrecords.maxretries": 3}
         async with a_sink(fake, properties) as sink:
             await sink.put(b"x", "k")
             with pytest.raises(SinkError, match="ClientConnectorError"):
                 await sink.flush()
-        return len(fake.calls)
+        return now()
 
-    assert run_virtual(job()) == 4
+    assert seconds <= run_virtual(job()) < seconds + 3
+
+
+def test_k2_a_record_arrives_after_an_outage_of_ten_minutes_and_the_log_tells_of_it(caplog):
+    async def job():
+        fake = FakeKinesis()
+        fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+        asyncio.get_running_loop().call_later(600, setattr, fake, "fail", None)
+        async with a_sink(fake, {}) as sink:
+            await sink.put(b"x", "k")
+            await sink.flush()
+        return len(fake.user_records())
+
+    assert run_virtual(job()) == 1
+    lines = [record.getMessage() for record in caplog.records if record.name == "recordpublisher.outages"]
+    assert "PutRecords failed with ClientConnectorError: refused" in lines[0]
+    assert lines[-1].startswith("calls to Kinesis succeed again, after ")
+    assert 9 <= len(lines) <= 13
 
 
 def test_k3_without_fail_on_error_failed_records_go_to_the_callback_and_the_others_arrive():
@@ -184,7 +222,7 @@ def test_k3_without_fail_on_error_failed_records_go_to_the_callback_and_the_othe
     async def job():
         fake = FakeKinesis()
         fake.refuse = lambda entry: "InternalFailure" if entry.data == b"bad" else None
-        properties = {"flink.sink.kinesis.putrecords.maxretries": 5}
+        properties = {"flink.job.max.outage": "5s"}
         async with a_sink(fake, properties, fail_on_error=False, on_failure=failed.append) as sink:
             for data in (b"1", b"bad", b"2"):
                 await sink.put(data, "k", "17")
@@ -206,7 +244,7 @@ def test_a_callback_that_raises_fails_the_sink():
     async def job():
         fake = FakeKinesis()
         fake.refuse = lambda entry: "InternalFailure"
-        properties = {"flink.sink.kinesis.putrecords.maxretries": 0}
+        properties = {"flink.job.max.outage": 0}
         async with a_sink(fake, properties, fail_on_error=False, on_failure=callback) as sink:
             await sink.put(b"x", "k")
             with pytest.raises(ValueError, match="dead letters"):
@@ -219,7 +257,7 @@ def test_throttling_by_a_shard_that_takes_something_costs_no_retry():
     async def job():
         fake = FakeKinesis()
         fake.rate = 200
-        async with a_sink(fake, {"flink.sink.kinesis.putrecords.maxretries": 1}, queue_limit=400) as sink:
+        async with a_sink(fake, {"flink.job.max.outage": "1s"}, queue_limit=400) as sink:
             await put_numbers(sink, range(2_000))
             await sink.flush()
             assert sink.metrics()["throttles"] > 900

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import functools
 import logging
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -51,17 +52,39 @@ async def of_record(record: rp.Record): ...
 async def of_typed_record(record: "rp.Record[Order]"): ...
 async def of_records(records: Sequence[rp.Record[Order]]): ...
 async def of_anything(record: Any, more: Order | None = None): ...
-async def of_unknown(record: "Missing"): ...  # noqa: F821
+async def of_text(record: "the next record"): ...  # noqa: F722
 async def of_list(records: list): ...
 async def without(record): ...
 
 
 @pytest.mark.parametrize(
     "handler",
-    [of_record, of_typed_record, of_records, of_anything, of_unknown, of_list, without, lambda record: None, print],
+    [of_record, of_typed_record, of_records, of_anything, of_text, of_list, without, lambda record: None, print],
 )
 def test_other_handlers_get_records(handler):
     assert value_type_of(handler) is None
+
+
+async def with_unknown_others(order: Order, more: "Missing" = 1) -> "Result": ...  # noqa: F821
+async def of_unknown(record: "Missing"): ...  # noqa: F821
+async def of_identity(order: typing.NewType("Identity", Order)): ...
+
+
+def test_only_the_annotation_of_the_record_must_be_known_at_run_time():
+    assert value_type_of(with_unknown_others) is Order
+    words = r"'record: Missing'.*name 'Missing' is not defined: .*TYPE_CHECKING"
+    with pytest.raises(rp.ConfigurationError, match=words):
+        rp.MapSink(of_unknown)
+
+
+def test_a_handler_of_a_new_type_gets_values_of_the_type_below_it():
+    assert value_type_of(of_identity) is Order
+
+
+@pytest.mark.parametrize("handler", [of_value, of_record, of_bytes])
+def test_a_handler_of_one_is_refused_where_it_would_get_lists(handler):
+    with pytest.raises(rp.ConfigurationError, match="'batch_size' has the value 2; the handler takes one"):
+        rp.MapSink(handler, batch_size=2)
 
 
 def handled_by(handler, **options):
@@ -136,7 +159,8 @@ FITTING = [
     (of_value, Order),
     (of_value, Order | None),
     (of_either, Refund),
-    (of_values, Order),
+    (of_values, list[Order]),
+    (of_identity, Order),
     (of_document, "json"),
     (of_mapping, "json"),
     (of_bytes, None),
@@ -145,6 +169,8 @@ FITTING = [
 ]
 OTHERS = [
     (of_value, Refund, "Refund"),
+    (of_values, Order, "Order; .*batch_size"),
+    (of_identity, Refund, "Refund"),
     (of_value, "json", "dict"),
     (of_value, None, "bytes"),
     (of_bytes, "text", "str"),

@@ -78,6 +78,63 @@ def test_a_record_that_fails_is_handled_again_after_pauses_and_then_fails_the_jo
     assert requested == [True]  # because a job that writes nothing must notice the error
 
 
+@pytest.mark.parametrize(("back_after", "handled"), [(600, 1), (1_200, 0)])
+def test_a_record_is_handled_again_for_as_long_as_retry_for(back_after, handled):
+    async def job():
+        loop = asyncio.get_running_loop()
+
+        async def handle(record):
+            if loop.time() < back_after:
+                raise ValueError("HTTP 503")
+
+        sink = rp.MapSink(handle, retry_for=900, on_failure="SKIP", clock=VirtualClock())
+        await open_and_write(sink, batch(b"a"))
+        await sink.flush()
+        await sink.close()
+        return sink.metrics()["handled"], loop.time()
+
+    done, seconds = run_virtual(job())
+    assert done == handled
+    assert min(back_after, 900) <= seconds < min(back_after, 900) + 10
+
+
+def test_time_in_which_the_process_was_suspended_does_not_count_for_retry_for():
+    async def job():
+        loop, calls = asyncio.get_running_loop(), []
+
+        async def handle(record):
+            calls.append(record)
+            if len(calls) == 5:
+                loop.call_soon(loop.suspend, 3_600)
+            if len(calls) < 7:
+                raise ValueError("HTTP 503")
+
+        sink = rp.MapSink(handle, retry_for=900, on_failure="SKIP", clock=VirtualClock())
+        await open_and_write(sink, batch(b"a"))
+        await sink.flush()
+        await sink.close()
+        return sink.metrics()["handled"]
+
+    assert run_virtual(job()) == 1
+
+
+def test_a_record_is_handled_again_at_least_retries_times():
+    async def job():
+        calls = []
+
+        async def handle(record):
+            calls.append(record)
+            raise ValueError
+
+        sink = rp.MapSink(handle, retries=3, retry_for=0.001, on_failure="SKIP", clock=VirtualClock())
+        await open_and_write(sink, batch(b"a"))
+        await sink.flush()
+        await sink.close()
+        return len(calls)
+
+    assert run_virtual(job()) == 4
+
+
 def test_on_failure_skip_counts_the_record_and_continues(caplog):
     async def job():
         async def handle(record):
@@ -338,6 +395,37 @@ def test_a_list_waits_for_more_records():
         return calls
 
     assert run_virtual(job()) == [(5.0, 2), (12.0, 3), (12.0, 1)]
+
+
+@pytest.mark.parametrize("ordering", ["PER_KEY", "PER_SHARD"])
+def test_a_list_is_full_with_the_records_that_wait_behind_one_key(ordering):
+    async def job():
+        calls = []
+
+        async def handler(records):
+            calls.append((asyncio.get_running_loop().time(), len(records)))
+
+        sink = rp.MapSink(handler, batch_size=3, batch_wait=5.0, ordering=ordering)
+        await open_and_write(sink, batch_of_keys("a", "a", "a", "a", "a", "a"))
+        await sink.close()
+        return calls
+
+    assert run_virtual(job()) == [(0.0, 3), (0.0, 3)]
+
+
+def test_a_list_does_not_wait_while_no_more_records_may_come():
+    async def job():
+        calls = []
+
+        async def handler(records):
+            calls.append((asyncio.get_running_loop().time(), len(records)))
+
+        sink = rp.MapSink(handler, batch_size=3, batch_wait=5.0, max_bytes=1)
+        await open_and_write(sink, batch_of_keys("a", "b"))
+        await sink.close()
+        return calls
+
+    assert run_virtual(job()) == [(0.0, 2)]
 
 
 def test_a_list_does_not_wait_once_the_run_has_ended():

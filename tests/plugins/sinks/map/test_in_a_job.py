@@ -105,6 +105,7 @@ async def test_a_job_that_is_stopped_leaves_what_no_handler_has_begun_to_the_nex
 
     async with job(slow, tmp_path) as fetcher:
         await stopped_while_two_run(fetcher, seen, go_on)
+        told = fetcher.progress()
     begun = sorted(seen)
     async with job(handle, tmp_path) as fetcher:
         running = asyncio.ensure_future(fetcher.run())
@@ -115,6 +116,7 @@ async def test_a_job_that_is_stopped_leaves_what_no_handler_has_begun_to_the_nex
 
     assert begun == [b"a0", b"b0"]
     assert sorted(seen) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+    assert (told.records, told.unfinished, told.left) == (6, 0, 4)  # nothing is nowhere
 
 
 async def test_without_a_store_a_job_that_is_stopped_handles_all_that_its_snapshot_covers(open_shards):

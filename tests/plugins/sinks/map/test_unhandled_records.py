@@ -179,6 +179,15 @@ def test_the_position_is_the_end_of_the_last_handled_batch_while_the_next_is_not
     assert (entry["position"], entry["watermark"]) == ("2", 11)
 
 
+def test_how_far_an_ended_shard_was_known_is_not_stored_with_an_earlier_position():  # S5
+    """It is later than the records that are not handled: after a long outage nothing would tell that they are lost."""
+    entry = stored_after(
+        [with_watermarks(batch_of_keys("a", "b"))], [b"0"], entry=ENTRY | {"seenMs": EPOCH_MS + 90_000}
+    )
+    assert ShardState.from_json(entry).seen_ms is None
+    assert entry["arrivalMs"] < EPOCH_MS + 90_000
+
+
 def test_the_whole_state_is_stored_when_everything_is_handled():
     assert stored_after([with_watermarks(batch_of_keys("a", "b"))], [b"0", b"1"]) == ENTRY
 
@@ -320,6 +329,10 @@ def retried_without_end(*batches, state=LAST.state, stopped=(SHARD,)):
             await asyncio.sleep(1)
             found = await sink.flush(Checkpoint(state, True, stopped))
         result = found["shards"], calls, sink.metrics()["outstanding"]
+        metrics = sink.metrics()
+        assert metrics["handled"] + metrics["left"] + metrics["outstanding"] == sum(
+            map(len, batches)
+        )  # nothing is nowhere
         await sink.close()
         return result
 

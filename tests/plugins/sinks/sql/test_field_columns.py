@@ -14,10 +14,13 @@ import pydantic
 import pytest
 from protobuf_order import Item as MessageItem
 from protobuf_order import Order as Message
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import BigInteger, create_engine, inspect, text
+from sqlalchemy.dialects import postgresql
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink
+from recordpublisher.plugins.sinks.sql.conversions import conversion_of
+from recordpublisher.plugins.sinks.sql.table_definitions import why_no_column
 
 from fakes.batches import batch
 from fakes.memory_streams import PROPERTIES, install
@@ -234,15 +237,132 @@ async def test_evolve_adds_columns_to_a_table_of_your_own(uri):
     assert query(uri, "select n, price from records") == [(1, 1.5)]
 
 
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", pytest.param("N", id="differs in case only")])
+async def test_a_record_with_a_field_that_cannot_have_a_column_is_rejected(tmp_path, name):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    uri = f"sqlite:///{tmp_path}/job.db"
+    await commit(uri, {"n": 1, name: 1}, {"n": 2}, reject=reject, sink_sql_columns="evolve")
+    assert rejected == [f"field {name!r} of its value cannot have a column of the table"]
+    assert query(uri, "select n from records") == [(2,)]
+
+
+async def test_nan_in_sqlite_is_rejected(tmp_path):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    uri = f"sqlite:///{tmp_path}/job.db"
+    await commit(uri, {"x": 1.5}, {"x": float("nan")}, reject=reject, sink_sql_columns="evolve")
+    assert rejected == ["column 'x' (double) cannot take nan"]
+    assert query(uri, "select x from records") == [(1.5,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("é" * 32, "more than 63 bytes"), ("ctid", "system column"), ("N", ""), ("é" * 31, "")]
+)
+def test_names_of_columns_in_postgresql(name, why):
+    reason = why_no_column(postgresql.dialect(), name, {"n"})
+    assert why in reason
+    assert bool(why) == bool(reason)
+
+
 async def test_in_a_table_of_your_own_a_field_without_a_column_is_not_stored(uri):
     query(uri, "create table records (n bigint)")
     await commit(uri, ORDER, of=Order)
     assert query(uri, "select * from records") == [(7,)]
 
 
-async def test_a_field_with_the_name_of_the_records_own_is_refused(uri):
+class Named(msgspec.Struct):
+    n: int
+    stream: str
+
+
+async def test_a_type_with_a_field_that_has_the_name_of_the_records_own_is_refused_at_the_start(uri):
     with pytest.raises(rp.ConfigurationError, match="field 'stream' of a value has the name of a column of the record"):
-        await commit(uri, {"n": 1, "stream": "x"}, sink_sql_columns="auto")
+        await commit(uri, of=Named)
+
+
+@pytest.mark.parametrize("columns", ["auto", "evolve"])
+@pytest.mark.parametrize("named", [{"n": 1, "stream": "x"}, {"n": 1, "event_time": 5}, Named(1, "x")])
+async def test_a_record_with_a_field_of_the_name_of_the_records_own_is_rejected(uri, columns, named):
+    """Once the table has its columns, and before."""
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    for _ in range(2):
+        await commit(uri, named, {"n": 2, "shard_id": None}, reject=reject, sink_sql_columns=columns)
+        query(uri, "delete from recordpublisher_commits")
+    name = "event_time" if isinstance(named, dict) and "event_time" in named else "stream"
+    assert rejected == [f"field '{name}' of its value cannot have a column of the table"] * 2
+    assert query(uri, "select n, stream from records") == [(2, "orders")]
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+@pytest.mark.parametrize("bad", [{"x": NAN}, [float("inf")], NAN])
+async def test_a_field_that_json_has_no_form_for_is_rejected(uri, kind, bad):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    query(uri, f"create table records (n bigint, x {kind})")
+    await commit(uri, {"n": 1, "x": bad}, {"n": 2, "x": [1.5]}, reject=reject)
+    assert rejected == [f"column 'x' ({kind}) cannot take {bad!r}"]
+    assert query(uri, "select n from records") == [(2,)]
+
+
+async def test_a_whole_value_that_json_has_no_form_for_is_rejected(uri):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    await commit(uri, {"x": [NAN]}, {"x": 2}, reject=reject)
+    assert len(rejected) == 1
+    assert query(uri, "select count(*) from records") == [(1,)]
+
+
+def test_a_huge_decimal_for_an_integer_column_is_refused_at_once():
+    with pytest.raises(ValueError, match="more digits"):
+        conversion_of(BigInteger())(Decimal("1e4000000"))
+
+
+async def test_a_table_that_rounds_is_told_at_the_start(uri, caplog):
+    kinds = "n numeric(9,2), m numeric(9,2), a timestamp(0), b timestamp, r real, d double precision"
+    query(uri, f"create table records ({kinds})")
+
+    class Amount(msgspec.Struct):
+        n: Decimal
+        a: datetime
+        r: float
+        d: float
+
+    await commit(uri, of=Amount)
+    (told,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    begin = "table records rounds values to the types of its columns, without an error: "
+    assert told == begin + (
+        "'n' (numeric(9, 2): digits after about the fifteenth)"
+        if "sqlite" in uri
+        else "'n' (numeric(9, 2): digits after the first 2 of a fraction), "
+        "'a' (timestamp: digits after the first 0 of a second's fraction), "
+        "'r' (real: digits after about the seventh)"
+    )
+
+
+async def test_a_table_of_the_sink_rounds_nothing(uri, caplog):
+    await commit(uri, ORDER, of=Order)
+    await commit(uri, of=Order)
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
 
 
 async def test_a_value_without_fields_is_rejected_in_a_table_of_fields(uri):
@@ -259,7 +379,7 @@ async def test_a_value_without_fields_is_rejected_in_a_table_of_fields(uri):
 async def test_a_name_that_is_too_long_is_named(uri):
     if "sqlite" in uri:
         return  # has no limit
-    with pytest.raises(rp.ConfigurationError, match="exceeds maximum length"):
+    with pytest.raises(rp.SinkError, match=f"field '{'n' * 70}' of its value cannot have a column of the table"):
         await commit(uri, {"n" * 70: 1}, sink_sql_columns="auto")
 
 
@@ -276,11 +396,11 @@ async def test_value_is_json_that_can_be_asked_in_postgresql(uri):
 
 
 async def test_value_keeps_what_jsonb_refuses_as_text(uri):
-    await commit(uri, {"a\0": ["b\0", {"c": float("nan")}], "d": "\ud800", "e": 1.5}, {"n": 1})
+    await commit(uri, {"a\0": ["b\0", {"c": None}], "d": "\ud800", "e": 1.5}, {"n": 1})
 
     if "postgresql" in uri:
         assert query(uri, "select value from records order by sequence_number") == [
-            ({"a\\u0000": ["b\\u0000", {"c": "nan"}], "d": "\\ud800", "e": 1.5},),
+            ({"a\\u0000": ["b\\u0000", {"c": None}], "d": "\\ud800", "e": 1.5},),
             ({"n": 1},),
         ]
 

@@ -6,6 +6,7 @@ import random
 import re
 import string
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -39,7 +40,7 @@ async def made(uri):
     sinks = []
 
     def make(**more):
-        given = {"flink.job.name": "job", "flink.sink.sql.uri": uri, "flink.sql.transaction.backoff.base": 10, **more}
+        given = {"flink.job.name": "job", "flink.sink.sql.uri": uri, **more}
         sinks.append(SqlSink(rp.Properties(given)))
         return sinks[-1]
 
@@ -228,12 +229,31 @@ async def test_instants_do_not_depend_on_the_zone_of_the_session(uri, made, monk
 async def test_what_another_try_cannot_mend_fails_at_once(uri, made, caplog, change, message):
     with pytest.raises(rp.ConfigurationError, match=message):
         await made(**{"flink.sink.sql.uri": uri.replace(*change)}).open(rp.SinkContext())
-    assert "trying again" not in caplog.text
+    assert "have failed for" not in caplog.text
 
 
 async def test_a_name_that_is_too_long_is_named(uri, made):
     with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.table.*exceeds maximum length"):
         await made(**{"flink.sink.sql.table": "t" * 64}).open(rp.SinkContext())
+
+
+async def test_a_row_that_breaks_another_unique_index_than_the_key_is_a_bad_record_and_a_repeated_row_is_not(uri, made):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append((record.sequence_numbers, reason))
+
+    sink = made()
+    await sink.open(rp.SinkContext(reject=reject))
+    query(uri, "create unique index one_of_each on records (data)")
+    for _ in range(2):
+        await committed(sink, batch(b"a"))
+    assert rejected == []
+    await committed(sink, batch(b"a", b"a", b"b"))
+
+    assert query(uri, "select sequence_number, data from records") == [("1", b"a"), ("3", b"b")]
+    assert [numbers for numbers, _ in rejected] == [["2"]]
+    assert "one_of_each" in rejected[0][1]
 
 
 async def test_a_lost_connection_is_reopened_and_nothing_is_written_twice(uri, made):  # S6
@@ -289,23 +309,26 @@ async def test_a_predecessor_suspended_in_its_commit_blocks_nobody(uri, made, pl
         await sleeper.checkpoint(STATE)
 
 
-async def test_another_job_and_another_subtask_are_left_alone(uri, made):
-    await started(made(**{"flink.job.name": "other"}), rp.SinkContext(0, 2), job="other")
-    await started(made(), rp.SinkContext(1, 2))
-    pids = "select count(*) from pg_stat_activity where application_name like 'recordpublisher%'"
-    assert query(uri, pids) == [(2,)]
+async def test_transactions_of_another_job_and_another_subtask_are_left_alone(uri, made):
+    other_job = await started(made(**{"flink.job.name": "other"}), rp.SinkContext(0, 2), job="other")
+    other_subtask = await started(made(), rp.SinkContext(1, 2))
+    with ExitStack() as running:
+        others = [running.enter_context(each.sink._database._engine.begin()) for each in (other_job, other_subtask)]
 
-    await started(made(), rp.SinkContext(0, 2))
+        await started(made(), rp.SinkContext(0, 2))
 
-    assert query(uri, pids) == [(3,)]
+        assert [other.exec_driver_sql("SELECT 1").scalar() for other in others] == [1, 1]
 
 
 async def test_an_unreachable_server_is_named_without_the_password(tmp_path, made):  # C3
     given = {
         "flink.sink.sql.uri": f"postgresql://me:hunter2@/db?host={tmp_path}",
-        "flink.sql.transaction.maxretries": 1,
+        "flink.job.max.outage": "100ms",
     }
-    with pytest.raises(rp.RetriesExhaustedError, match=r"No such file or directory.*; tried 2 times;") as raised:
+    with pytest.raises(
+        rp.RetriesExhaustedError,
+        match=r"failed . times in a row.*flink.job.max.outage decides.*No such file or directory",
+    ) as raised:
         await made(**given).open(rp.SinkContext())
     assert "hunter2" not in str(raised.value)
 

@@ -49,6 +49,11 @@ class Dated:
 
 
 @dataclass
+class Paid:
+    at: datetime | None
+
+
+@dataclass
 class OfDay:
     at: time
 
@@ -153,6 +158,12 @@ async def test_the_first_and_the_last_time_have_their_partitions(kind):
         found, days = {each["partition"]["at_day"] for each in partitions}, [first.date(), last.date()]
     assert sorted(found) == days
     assert sorted(row["at"] for row in kind.rows()) == [first, last]
+
+
+async def test_a_time_may_be_missing_in_all_records(kind):
+    await written(kind, 1, Paid(None))
+    await written(kind, 2, Paid(None), Paid(datetime(2026, 1, 1, tzinfo=UTC)))
+    assert [row["at"] for row in kind.rows()].count(None) == 2
 
 
 async def test_iceberg_rejects_a_time_that_utc_has_no_year_for(tmp_path):

@@ -1,6 +1,9 @@
 """The page about lakes: its jobs write each record once, into tables that deltalake, pyiceberg and DuckDB read."""
 
+import asyncio
 import re
+import sys
+from dataclasses import dataclass
 
 import duckdb
 import pytest
@@ -55,6 +58,36 @@ async def test_the_jobs_of_the_page_write_each_record_once(tmp_path, monkeypatch
     assert sorted(payload for payload in rows["data"].to_pylist()) == sorted(
         b'{"price":1.5,"country":"%s"}' % country for country in (b"CH", b"DE")
     )
+
+
+@dataclass
+class Change:
+    id: int
+    status: str
+    op: str | None = None
+
+
+@pytest.mark.slow
+async def test_the_merge_of_the_page_keeps_the_newest_row_of_each_key(tmp_path):
+    script = re.search(r"```python\n(# merge_orders.py\n.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    given = {"flink.job.name": "orders", "flink.sink": "delta", "flink.sink.delta.uri": f"{tmp_path}/orders"}
+    given["flink.stream.initpos"] = "TRIM_HORIZON"
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+
+        async def merged(*payloads):
+            for payload in payloads:
+                endpoint.stream("orders").put(payload, "key")
+            async with rp.DataFetcher("orders", {**endpoint.properties(), **given}, deserializer=Change) as fetcher:
+                await fetcher.run_bounded(stop_at_tip=True)
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
+            assert await process.wait() == 0
+            rows = DeltaTable(tmp_path / "latest_orders").to_pyarrow_table().to_pylist()
+            return sorted((row["id"], row["status"], row["op"]) for row in rows)
+
+        first = await merged(*(b'{"id":%d,"status":"paid"}' % number for number in (1, 2)), b'{"id":1,"status":"sent"}')
+        assert first == [(1, "sent", None), (2, "paid", None)]
+        assert await merged() == first
+        assert await merged(b'{"id":2,"status":"paid","op":"D"}') == [(1, "sent", None), (2, "paid", "D")]
 
 
 def test_the_page_has_the_costs_that_are_computed():

@@ -1,4 +1,6 @@
-"""Workers that start at the same time on a new Iceberg catalogue."""
+"""Workers that start at the same time on a new Iceberg catalogue; what pyiceberg logs."""
+
+import logging
 
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -27,3 +29,10 @@ class CatalogInARace(SqlCatalog):
             self.is_over = True
             self.create_namespace(namespace)
         return is_there
+
+
+def test_a_column_without_statistics_is_no_news_in_the_log_of_a_job(caplog):
+    logger = logging.getLogger("pyiceberg.io.pyarrow")
+    logger.warning("PyArrow statistics missing for column %d when writing file", 8)
+    logger.warning("something else")
+    assert [line.message for line in caplog.records] == ["something else"]

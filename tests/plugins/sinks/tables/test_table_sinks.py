@@ -3,16 +3,20 @@
 import asyncio
 import json
 import os
+import threading
 
 import pytest
 from deltalake import DeltaTable
 
 import recordpublisher as rp
+from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.sinks.tables.sink import TableSink
 
 from .lake_tables import Delta, Iceberg, data_files, marks, number, opened, payloads
 from fakes.batches import batch
+from fakes.commits.committing_sink import Start
+from fakes.memory_store import MemoryStore
 
 
 @pytest.fixture(params=[Delta, Iceberg])
@@ -44,6 +48,46 @@ async def test_nothing_written_is_nothing_staged(kind):
     await sink.write(batch())
     assert await sink.stage(number(2)) is None
     await sink.close()
+
+
+async def test_a_life_with_a_name_that_has_files_writes_nothing(kind):
+    first = await opened(kind)
+    await first.publish([await staged(first, 1, b"a")])
+    second = await opened(kind)
+    with pytest.raises(rp.SinkError, match=r"data/job.0.1 has files of another process"):
+        await staged(second, 1, b"b")
+    assert payloads(kind) == [b"a"]
+
+
+async def test_a_local_file_that_is_there_is_not_replaced(kind):
+    sink = await opened(kind)
+    sink._table.folder().create("data/x.parquet").close()
+    with pytest.raises(FileExistsError):
+        sink._table.folder().create("data/x.parquet")
+    await sink.close()
+
+
+async def test_writers_that_the_table_remembers_are_named(kind):
+    sink = await opened(kind)
+    assert await sink.writers() == []
+    await sink.publish([await staged(sink, 1, b"a")])
+    assert await sink.writers() == ["job/0"]
+    await sink.close()
+
+
+@pytest.mark.parametrize("job", ["j", "other"])
+async def test_positions_that_were_deleted_overwrite_no_rows_and_the_new_start_is_told(kind, tmp_path, caplog, job):
+    for name, value in (("j", b"a"), (job, b"b")):
+        start = Start(kind.sink())
+        start.commits = SubtaskCommits(start.sink, MemoryStore(), name, 0, 1)
+        await start.open()
+        await start.sink.write(batch(value))
+        await start.checkpoint({"version": 2})
+        await start.sink.close()
+
+    assert payloads(kind) == [b"a", b"b"]
+    (told,) = [each.getMessage() for each in caplog.records if "other positions belong to them" in each.getMessage()]
+    assert f"{start.sink.destination()} has rows of j/j.0." in told
 
 
 async def test_an_entry_is_published_once_whoever_publishes_it_and_how_often(kind):
@@ -195,6 +239,31 @@ async def test_a_stage_that_was_cancelled_is_part_of_the_next_one(kind):
     stage.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stage
+
+    await sink.publish([await staged(sink, 2, b"b")])
+
+    assert payloads(kind) == [b"a", b"b"]
+    await sink.close()
+
+
+async def test_a_stage_that_was_cancelled_while_its_files_were_taken_is_part_of_the_next_one(kind, monkeypatch):
+    sink = await opened(kind)
+    await sink.write(batch(b"a"))
+    loop, is_taking, may_return = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def slow(columns, taken_of=sink._files.taken):
+        taken = taken_of(columns)
+        loop.call_soon_threadsafe(is_taking.set)
+        may_return.wait()
+        return taken
+
+    monkeypatch.setattr(sink._files, "taken", slow)
+    stage = asyncio.create_task(sink.stage(number(1)))
+    await is_taking.wait()
+    stage.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stage
+    may_return.set()
 
     await sink.publish([await staged(sink, 2, b"b")])
 

@@ -101,6 +101,20 @@ async def test_of_four_that_publish_one_number_one_lands_and_leftovers_go(kind, 
         await sink.close()
 
 
+async def test_each_value_of_a_partition_is_found(kind):
+    sink = await opened(kind, **{"flink.sink.partitions": "partitionKey={partitionKey}"})
+    keys = ["de", "a/b", "50% =ü"]
+    records = batch(*(key.encode() for key in keys))
+    for record, key in zip(records.records, keys, strict=True):
+        record.partition_key = key
+    await sink.write(records)
+    await sink.publish([await sink.stage(number(1))])
+    assert sorted((row["data"].decode(), row["partitionKey"]) for row in kind.rows()) == sorted(
+        zip(keys, keys, strict=True)
+    )
+    await sink.close()
+
+
 async def test_a_staged_object_that_is_gone_is_named(kind, url):
     sink = await opened(kind)
     await sink.write(batch(b"a"))
@@ -165,7 +179,7 @@ async def test_credentials_of_a_profile_and_of_a_role_reach_both_clients(
     await sink.write(batch(b"a"))
     await sink.publish([await sink.stage(number(1))])
     assert payloads(kind) == [b"a"]
-    used = sink._table._options
+    used = sink._table._storage.options
     assert ("AWS_SESSION_TOKEN" in used, used["AWS_ACCESS_KEY_ID"] == "a") == (
         (True, False) if provider == "ASSUME_ROLE" else (False, True)
     )

@@ -109,3 +109,7 @@ def test_an_end_by_time_lies_before_the_first_late_record_although_earlier_ones_
 def test_an_end_by_sequence_number_lies_before_that_record_or_the_next_one():
     assert EndPosition(0, 2).rows_before(batch_of(1, 1, 1, 1)) == 2
     assert EndPosition(0, 4).rows_before(batch_of(1, 1, 1, 1)) == 4
+
+
+def test_an_age_counts_from_now():
+    assert parsed(startingPosition="1h").starts.default == StartingPosition.at_timestamp(NOW - 3_600_000)

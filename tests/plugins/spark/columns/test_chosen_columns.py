@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from recordpublisher.plugins.columns.record_columns import arrow_columns
+from recordpublisher.plugins.spark.columns.arrow_rows import ArrowRows
 from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -24,12 +25,25 @@ def test_only_the_chosen_columns_are_built_in_their_order():
     assert (data, time.timestamp(), sub, shard) == (b"x", 1.0, -1, "a")
 
 
+async def test_names_ignore_case_and_the_rows_have_the_names_of_the_schema():
+    rows = ArrowRows(chosen(DATA=BinaryType, shardid=StringType))
+    await rows.write(RecordBatch(Shard("s", "a"), [UserRecord(b"x", "1", 1.0, "k")]))
+    (batch,) = rows.drain()
+    assert batch.to_pydict() == {"DATA": [b"x"], "shardid": ["a"]}
+
+
 @pytest.mark.parametrize(
     ("types", "words"),
     [
         ({"data": StringType}, "has the value 'data STRING'; valid: data BINARY"),
         ({"subSequenceNumber": StringType}, "valid: subSequenceNumber LONG"),
-        ({"key": StringType}, "has the value 'key'; there is no such column; valid: stream STRING, shardId STRING"),
+        (
+            {"key": StringType},
+            "has the value 'key'; there is no such column; here it is partitionKey; valid: stream STRING",
+        ),
+        ({"streamName": StringType}, "there is no such column; here it is stream; valid: "),
+        ({"Value": BinaryType}, "there is no such column; here it is data; valid: "),
+        ({"colour": StringType}, "there is no such column; valid: stream STRING, shardId STRING"),
     ],
 )
 def test_c2_a_wrong_column_is_named_with_what_is_valid(types, words):

@@ -162,8 +162,8 @@ def test_c1_the_options_of_a_write_may_stand_among_those_of_a_read_and_the_other
         ("kinesis.stream", "stream"),
     ],
 )
-def test_c1_unknown_options_of_other_connectors_are_warnings_with_the_nearest_one(key, nearest):
-    with pytest.warns(UnknownPropertyWarning, match=f"'{key}' is ignored; did you mean '{nearest}'"):
+def test_c1_a_near_miss_with_a_dot_is_refused_with_the_nearest_key(key, nearest):
+    with pytest.raises(ConfigurationError, match=f"'{key}' is not accepted.*did you mean '{nearest}'"):
         SparkOptions.parse({**GIVEN, key: "x"})
 
 
@@ -172,9 +172,15 @@ def test_keys_of_another_name_space_are_left_alone():
         SparkOptions.parse({**GIVEN, "my.own.key": "x"})
 
 
-def test_an_unknown_option_is_a_warning_once_and_sparks_own_never():
-    with pytest.warns(UnknownPropertyWarning) as told:
-        SparkOptions.parse({**GIVEN, "retries": "4", "checkpointlocation": "/c"})
+@pytest.mark.parametrize("key", ["retries", "flink.colour", "aws.flavour", "kinesis.colour"])
+def test_c1_an_option_that_resembles_nothing_is_refused(key):
+    with pytest.raises(ConfigurationError, match=f"'{key}' is not accepted; there is no such "):
+        SparkOptions.parse({**GIVEN, key: "4"})
+
+
+def test_c1_a_key_of_flinks_without_effect_is_a_warning_once_and_sparks_own_option_never():
+    with pytest.warns(UnknownPropertyWarning, match="has no effect here: certificates are always checked") as told:
+        SparkOptions.parse({**GIVEN, "aws.trust.all.certificates": "true", "checkpointlocation": "/c"})
     assert len(told) == 1
 
 

@@ -23,7 +23,10 @@ def test_c2_create_table_names_the_view():
 
 
 def test_c2_a_read_without_options_may_be_of_a_table():
-    with pytest.raises(ConfigurationError, match=rf"'stream' is not set; if this is a table .*{VIEW}"):
+    with pytest.raises(
+        ConfigurationError,
+        match=rf"'stream' is not set; valid: a stream's name .*a table that CREATE TABLE made cannot be read .*{VIEW}",
+    ):
         KinesisSource({}).reader(None)
 
 

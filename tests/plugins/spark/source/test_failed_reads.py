@@ -73,9 +73,9 @@ def test_past_the_longest_outage_the_query_fails_with_call_and_shard(kinesis, tm
     job.batch()
     kinesis.failure = REFUSED
     with pytest.raises(
-        OutageError, match=r"^Kinesis is away since .*, for longer than maxOutage \(600 s\): s/[ab]: GetRecords failed"
+        OutageError, match=r"^Kinesis is away since .*, for longer than maxOutage \(900 s\): s/[ab]: GetRecords failed"
     ):
-        batches_for(job, 700)
+        batches_for(job, 1000)
 
 
 def test_a_window_in_which_only_some_shards_fail_delays_no_batch(kinesis, tmp_path):

@@ -37,7 +37,9 @@ LONG_AGO = replace(START, planned_ms=NOW - PROBE)
 @pytest.mark.parametrize(
     ("plan", "facts", "step"),
     [
-        pytest.param(replace(PLAN, claims=SUBSCRIBED), FACTS, Wait(NOW + 4_500), id="subscribed a second ago"),
+        pytest.param(
+            replace(PLAN, claims=SUBSCRIBED), FACTS, Wait(NOW + 4_500, may_be_new=True), id="subscribed a second ago"
+        ),
         pytest.param(PLAN, replace(FACTS, retry_at_ms=NOW + 7), Wait(NOW + 7), id="an outage is waited out"),
         pytest.param(replace(PLAN, is_run_over=True), FACTS, Decision.FINISH, id="the run is over"),
         pytest.param(
@@ -50,6 +52,10 @@ LONG_AGO = replace(START, planned_ms=NOW - PROBE)
             id="children are unknown after a listing",
         ),
         pytest.param(replace(PLAN, readable=()), FACTS, Wait(NOW), id="no shard can be read"),
+        pytest.param(replace(PLAN, has_unlisted_ends=True), FACTS, Decision.LIST, id="quiet, but children are unknown"),
+        pytest.param(
+            replace(PLAN, readable=(), has_unlisted_ends=True), FACTS, Decision.LIST, id="all ended, children unknown"
+        ),
         pytest.param(replace(PLAN, claims=UNREAD), FACTS, Wait(NOW + 800), id="no task has read the batch"),
         pytest.param(
             replace(PLAN, claims=UNREAD, previous=LONG_AGO), FACTS, Decision.PLAN, id="nor for a probe interval"

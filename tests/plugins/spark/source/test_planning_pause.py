@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from recordpublisher.plugins.spark.query_planner import SETTLED_SECONDS
+
 from fakes.spark.queries import IDLE, LOOKAHEAD, query
 from fakes.spark.simulated_kinesis import NOW, SimulatedKinesis
 
@@ -20,7 +22,7 @@ def quiet_job(kinesis, tmp_path, **properties):
     kinesis.add("a", [1])
     kinesis.add("b", [2])
     job = query(kinesis, tmp_path, **properties)
-    job.run()
+    job.run(quiet_plans=100)
     return job
 
 
@@ -31,6 +33,40 @@ def test_no_batch_is_planned_while_nothing_is_new(kinesis, tmp_path):
         kinesis.clock.ms += 60_000
         assert not job.batch()
     assert len(job.log) == before
+
+
+def test_a_quiet_query_runs_one_batch_without_rows_that_shows_its_figures(kinesis, tmp_path):
+    kinesis.add("a", [1, 2])
+    job = query(kinesis, tmp_path)
+    assert job.batch()
+    assert (job.planner.figures()["records"], job.planner.figures()["atTip"]) == (0, 0)
+    while not job.batch():
+        pass
+    shown = job.planner.figures()
+    assert (shown["records"], shown["lastBatchRecords"], shown["atTip"], shown["millisBehindLatest"]) == (2, 2, 1, 0)
+    assert (job.last.batch, job.last.waits, len(job.log)) == (1, 1, 3)
+    assert SETTLED_SECONDS * 1000 <= kinesis.clock.ms - job.last.planned_ms < 10_000
+    for _ in range(100):
+        assert not job.batch()
+
+
+def test_a_record_that_comes_before_the_stream_is_settled_needs_one_batch(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path)
+    before = len(job.log)
+    for _ in range(10):
+        kinesis.shards["s/b"].times.append(3)
+        assert job.batch()
+        assert not job.batch()
+    assert len(job.log) == before + 10
+
+
+def test_the_figures_of_an_available_now_run_are_right_when_it_ends(kinesis, tmp_path):
+    kinesis.add("a", [1, 2])
+    job = query(kinesis, tmp_path)
+    job.planner.prepare_available_now()
+    while job.batch():
+        shown = job.planner.figures()
+    assert (shown["records"], shown["lastBatchRecords"], shown["atTip"], shown["millisBehindLatest"]) == (2, 2, 1, 0)
 
 
 def test_no_empty_batch_follows_a_burst(kinesis, tmp_path):
@@ -53,7 +89,7 @@ def test_records_that_came_during_a_batch_are_read_by_the_next_at_once(kinesis, 
     kinesis.shards["s/b"].times.append(4)
     planned_ms = kinesis.clock.ms
     assert job.batch()
-    assert job.last.planned_ms == planned_ms
+    assert job.last.planned_ms <= planned_ms + 100  # the time of a look
 
 
 def test_a_pause_after_records_is_stored_nowhere_and_a_restart_repeats_none(kinesis, tmp_path):
@@ -94,13 +130,14 @@ def test_a_shard_that_discovery_found_ends_the_pause(kinesis, tmp_path):
     assert job.delivered()[-1] == ("s/new", "1")
 
 
-def test_a_restarted_query_stays_paused(kinesis, tmp_path):
+def test_a_restarted_query_stays_paused_but_for_the_batch_that_shows_its_figures(kinesis, tmp_path):
     job = quiet_job(kinesis, tmp_path)
     before = len(job.log)
     job.restart()
     kinesis.clock.ms += 10_000
-    job.run()
-    assert len(job.log) == before
+    job.run(quiet_plans=100)
+    assert len(job.log) == before + 1
+    assert job.last.waits == 2
 
 
 def test_tips_are_confirmed_once_an_hour_so_that_a_long_silence_is_no_gap(kinesis, tmp_path):

@@ -39,6 +39,31 @@ def test_a_gap_ends_the_query_with_its_shard_named(kinesis, tmp_path):
         job.batch()
 
 
+def test_a_gap_at_the_beginning_of_a_child_ends_the_query(kinesis, tmp_path):
+    """The child was planned and not read, and its parent has left the offset."""
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    kinesis.close("a", kinesis.add("child", [3], ("a",)))
+    job.read_task = lambda plan: {entry.key for entry in plan.shards} == {"s/a"}
+    while set(job.last.shards) != {"s/child"}:
+        job.batch()
+    stand_still_for_a_day(kinesis, job)
+    with pytest.raises(DataLossError, match=r"past retention and lost: s/child after its start"):
+        job.batch()
+
+
+def test_a_child_of_a_shard_that_expired_unread_began_when_that_one_was_last_read(kinesis, tmp_path):
+    job = query(kinesis, tmp_path, **CONTINUE)
+    job.run(3)
+    last_tip_ms = kinesis.tip_read_ms
+    stand_still_for_a_day(kinesis, job)
+    kinesis.add("child", [3], ("a",))
+    del kinesis.shards["s/a"]
+    job.batch()
+    job.batch()
+    assert job.last.shards["s/child"].state.seen_ms == last_tip_ms
+
+
 def test_a_quiet_stream_is_no_gap_after_any_time(kinesis, tmp_path):
     job = query(kinesis, tmp_path)
     job.run(3)
@@ -133,7 +158,7 @@ def test_a_quiet_stream_that_was_read_to_its_end_has_its_whole_retention_left(ki
     job.run(3)
     for _ in range(5):
         kinesis.clock.ms += 3_600_000
-        kinesis.wait_for_new_data(0)
+        kinesis.has_new_data()
         assert job.planner.figures()["timeToRetentionLossMs"] > kinesis.kept_ms - 60_000
         job.run(3)
 
@@ -144,7 +169,7 @@ def test_no_time_is_added_while_the_service_is_away(kinesis, tmp_path):
     job.run(3)
     kinesis.failure = TransientError("GetRecords", "Unavailable", "away")
     kinesis.clock.ms += 3_600_000
-    kinesis.wait_for_new_data(0)
+    kinesis.has_new_data()
     assert job.planner.figures()["timeToRetentionLossMs"] <= 23 * 3_600_000
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
@@ -20,6 +20,7 @@ from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,
     OutageError,
+    RetriesExhaustedError,
     StateError,
     StoreUnavailableError,
     TransientError,
@@ -114,17 +115,73 @@ def test_s5_with_continue_a_replay_returns_the_claimed_records_that_are_left(kin
     assert "going on because flink.state.dataloss=CONTINUE, with 2 of them" in caplog.text
 
 
-def test_s5_with_continue_a_replay_without_a_lost_shard_returns_the_others(kinesis):
+def two_claimed(kinesis) -> MemoryClaims:
+    """The claim of four records in two shards."""
     kinesis.add("b", [1])
     store = MemoryClaims(markers={("query", "token")})
     assert len(sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock))) == 4
+    return store
 
-    def gone(*arguments, **more):
-        raise DataLossError("shard s/b vanished")
 
-    with pytest.raises(DataLossError):
+def test_s5_with_continue_a_replay_without_a_lost_shard_returns_the_others(kinesis):
+    store = two_claimed(kinesis)
+
+    def gone(starts, bounds, sink, publisher, **more):
+        """The other shard was read in part when the lost one is noticed."""
+        kept = {shard: state for shard, state in starts.items() if shard.key != "s/b"}
+        if len(kept) < len(starts):
+            kinesis.read(kept, replace(bounds, shard_limits={"s/a": 1}), sink, publisher)
+            raise DataLossError("shard s/b vanished")
+        return kinesis.read(starts, bounds, sink, publisher)
+
+    with pytest.raises(DataLossError, match="vanished"):
         TaskRead(plan(kinesis), store, gone, kinesis.clock).rows()
-    assert sequences(TaskRead(replace(plan(kinesis), accepts_loss=True), store, gone, kinesis.clock)) == []
+    task = TaskRead(replace(plan(kinesis), accepts_loss=True), store, gone, kinesis.clock)
+    assert sequences(task) == ["1", "2", "3"]
+
+
+def slowly(kinesis, found, seconds=400):
+    """A replay whose windows take so long and read so many records of `s/a`; a window without any is not at the tip."""
+    numbers = iter(found)
+
+    def read(starts, bounds, sink, publisher, **more):
+        kinesis.clock.sleep(seconds)
+        taken = next(numbers, 0)
+        if taken:
+            result = kinesis.read(starts, replace(bounds, shard_limits={"s/a": taken}), sink, publisher)
+        else:
+            outcomes = {shard.key: ShardOutcome(shard, state) for shard, state in starts.items()}
+            return BoundedResult(EndReason.MAX_TIME, outcomes)
+        return replace(result, reason=EndReason.MAX_TIME)
+
+    return read
+
+
+@pytest.mark.parametrize("accepts_loss", [False, True])
+def test_a_replay_that_is_not_through_is_no_data_loss(kinesis, accepts_loss):
+    """Rows that are still in the stream would not come again."""
+    store = MemoryClaims(markers={("query", "token")})
+    assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+    slow = TaskRead(replace(plan(kinesis), accepts_loss=accepts_loss), store, slowly(kinesis, [1]), kinesis.clock)
+    with pytest.raises(
+        RetriesExhaustedError, match=r"group-00000 of batch 1 .* Missing are 2 of s/a; nothing shows that they"
+    ):
+        slow.rows()
+
+
+def test_a_replay_takes_as_long_as_it_finds_records(kinesis):
+    store = MemoryClaims(markers={("query", "token")})
+    assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+    slow = slowly(kinesis, [1, 0, 1, 0, 1])
+    assert sequences(TaskRead(plan(kinesis), store, slow, kinesis.clock)) == ["1", "2", "3"]
+
+
+def test_s5_a_shard_that_lost_records_does_not_end_the_replay_of_a_slow_one(kinesis):
+    store = two_claimed(kinesis)
+    kinesis.shards["s/b"].times.clear()
+    slow = slowly(kinesis, [1, 0, 1, 0, 1])
+    task = TaskRead(replace(plan(kinesis), accepts_loss=True), store, slow, kinesis.clock)
+    assert sequences(task) == ["1", "2", "3"]
 
 
 def test_an_empty_claim_is_replayed_without_a_read(kinesis):
@@ -190,7 +247,7 @@ def test_a_task_waits_for_its_store_and_returns_no_row_without_a_claim(kinesis):
 def test_a_task_whose_store_is_away_for_too_long_fails_and_names_it(kinesis):
     store = Failing(StoreUnavailableError("PutItem at dynamodb://t/j failed"), 10**9)
     with pytest.raises(
-        OutageError, match=r"^the store of claims is away since .*maxOutage \(600 s\): PutItem at dynamodb"
+        OutageError, match=r"^the store of claims is away since .*maxOutage \(900 s\): PutItem at dynamodb"
     ):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, kinesis.clock.sleep).rows()
     assert kinesis.reads == []

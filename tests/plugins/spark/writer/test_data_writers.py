@@ -67,18 +67,26 @@ def test_a_repeated_batch_puts_repeats_that_a_consumer_can_drop(spark, kinesis, 
     assert rows == list(range(len(rows)))
 
 
-def test_a_write_in_foreach_batch_has_the_ids_of_the_batch(spark, kinesis, tmp_path):
+def test_writes_in_foreach_batch_have_the_same_ids_when_the_batch_runs_again_and_share_none(spark, kinesis, tmp_path):
     target = kinesis("foreach")
+    failed = tmp_path / "failed"
 
     def write_twice(rows, batch):
         for _ in range(2):
             write_rows(rows.selectExpr("to_json(struct(value n)) data"), target, idField="rowId")
+        if not failed.exists():
+            failed.touch()
+            raise OSError("after the rows")
 
     writer = numbered(spark, 100).writeStream.foreachBatch(write_twice)
-    writer.option("checkpointLocation", str(tmp_path)).trigger(**NOW).start().awaitTermination()
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**NOW)
+    with pytest.raises(Exception, match="after the rows"):
+        writer.start().awaitTermination()
+    writer.start().awaitTermination()
     records = target.records()
-    assert len(records) == 200
-    assert sorted(row["n"] for row in dropped_repeats(records)) == list(range(100))
+    rows = sorted(row["n"] for row in dropped_repeats(records))
+    assert len(records) == len(rows) + 200  # those of the batch that ran again
+    assert rows == [n for n in range(len(rows) // 2) for _ in range(2)]
 
 
 def test_a_row_that_can_never_be_written_is_a_dead_letter_and_the_query_goes_on(spark, kinesis, tmp_path):

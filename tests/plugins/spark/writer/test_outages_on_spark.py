@@ -16,5 +16,5 @@ def test_a_task_waits_for_an_endpoint_that_is_away(spark):
         target = Kinesis(served, "away-out", 1)
         served.call(served.endpoint.faults.drop_next, "PutRecords", 3)
         rows = spark.range(100).selectExpr("cast(id as string) data").coalesce(1)
-        write_rows(rows, target, **{"flink.sink.kinesis.putrecords.maxretries": 1})  # those of single records
+        write_rows(rows, target)
         assert sorted({int(record.data) for record in target.records()}) == list(range(100))

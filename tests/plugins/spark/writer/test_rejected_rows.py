@@ -102,7 +102,7 @@ def test_rows_without_data_target_or_room_for_an_id_become_dead_letters(job, tmp
 
 
 def test_rows_whose_retries_are_used_up_become_dead_letters_and_the_next_task_continues(job, tmp_path):
-    writing = job(deadletters=str(tmp_path / "letters"), **{"flink.sink.kinesis.putrecords.maxretries": "0"})
+    writing = job(deadletters=str(tmp_path / "letters"), **{"maxOutage": "0"})
     writing.fake.refuse = lambda entry: "InternalFailure" if entry.data == b"b" else None
     figures = writing.run([rows(b"a", b"b", b"c")])
     assert (figures.records, figures.dead_letters) == (2, 1)
@@ -129,7 +129,7 @@ async def test_concurrent_tasks_and_attempts_write_dead_letters_beside_each_othe
         await rejected.write()
     for rejected in (tasks[0], tasks[2], tasks[3], tasks[1]):
         await rejected.finish()
-    assert len(list((tmp_path / "letters").glob("out/*/*.jsonl"))) == 3  # both attempts of task 1 have the same rows
+    assert len(list((tmp_path / "letters").glob("out/*/*.jsonl"))) == 4  # no attempt replaces the letters of another
 
 
 def test_skip_counts_bad_rows_and_logs_the_first(job, caplog):

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from recordpublisher.plugins.spark.writer.row_ids import BATCH, QUERY, IdField, RowIds, scope_of
+from recordpublisher.plugins.spark.writer.row_ids import (
+    BATCH,
+    EXECUTION,
+    QUERY,
+    ROOT_EXECUTION,
+    IdField,
+    RowIds,
+    scope_of,
+)
 from recordpublisher.publishers.errors import SinkError
 
 ROWS = some.lists(some.tuples(some.sampled_from(["a", "b"]), some.sampled_from([None, "k"]), some.binary(max_size=2)))
@@ -48,8 +56,25 @@ def test_equal_rows_of_two_batches_tasks_or_queries_are_not_repeats():
 
 
 def test_the_scope_is_the_batch_of_the_query_and_outside_a_query_the_run():
-    assert scope_of({QUERY: "q", BATCH: "7"}.get, "run", 3) == "q/7/3"
+    assert scope_of(in_batch(0), "run", 3) == "q/7/0/3"
     assert scope_of({}.get, "run", 3) == "run/3"
+
+
+def in_batch(write, root=40):
+    """The local properties of a task of this write of a batch."""
+    return {QUERY: "q", BATCH: "7", EXECUTION: str(root + write), ROOT_EXECUTION: str(root)}.get
+
+
+def test_two_writes_of_one_batch_have_different_scopes_and_the_same_when_the_batch_runs_again():
+    first, again = (
+        [scope_of(in_batch(write, root), run, 0) for write in (1, 2)] for run, root in [("a", 40), ("b", 7)]
+    )
+    assert first == again
+    assert len(set(first)) == 2
+
+
+def test_two_writes_whose_numbers_are_not_known_have_different_scopes():
+    assert len({scope_of({QUERY: "q", BATCH: "7"}.get, run, 0) for run in ("a", "b")}) == 2
 
 
 @pytest.mark.parametrize("data", [b"{}", b" { } ", b'{"a": 1}', b'\n{"b": {"id2": [1]}}\n', '{"ключ": "id"}'.encode()])

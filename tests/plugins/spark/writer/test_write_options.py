@@ -51,9 +51,14 @@ def test_c1_a_mistyped_option_is_refused_with_the_nearest_one(key, nearest):
         WriteOptions.parse({"stream": "out", key: "id"})
 
 
-@pytest.mark.parametrize("key", ["retries", "metadatalocation"])
-def test_c1_unknown_options_and_options_of_reading_are_warnings(key):
-    with pytest.warns(UnknownPropertyWarning, match=f"unknown option '{key}' is ignored"):
+def test_c1_an_option_of_reading_is_a_warning():
+    with pytest.warns(UnknownPropertyWarning, match="unknown option 'metadatalocation' is ignored"):
+        WriteOptions.parse({"stream": "out", "metadatalocation": "id"})
+
+
+@pytest.mark.parametrize("key", ["retries", "flink.sink.kinesis.putrecords.maxretry"])
+def test_c1_an_unknown_option_is_refused(key):
+    with pytest.raises(ConfigurationError, match=f"'{key}' is not accepted"):
         WriteOptions.parse({"stream": "out", key: "id"})
 
 

@@ -43,7 +43,9 @@ def body_of(records, separators=COMPACT, **more):
     return json.dumps({**more, "Records": records, "Z": [{"A": 1}, {"B": 2}]}, separators=separators).encode()
 
 
-KEYS = st.text(max_size=20) | st.sampled_from(['},{"', '"},{"D', "},{", "\\", '\\"},{"Data":', '"Records":['])
+KEYS = st.text(max_size=20) | st.sampled_from(
+    ['},{"', '}, {"', '"}, {"D', '"},{"D', "},{", "\\", '\\"},{"Data":', '"Records":[']
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -65,16 +67,17 @@ def test_any_body_decodes_the_same_in_any_parts(keys, parts, spaced, first):
     assert arrived(body, parts)[0] == decode_read(body)
 
 
-def test_complete_records_are_not_buffered():
+@pytest.mark.parametrize("separators", [COMPACT, (", ", ": ")])
+def test_complete_records_are_not_buffered(separators):
     records = [wire_record(random.Random(1).randbytes(200), str(n), arrival=1.0) for n in range(500)]
-    body = body_of(records, NextShardIterator="n")
+    body = body_of(records, separators, NextShardIterator="n")
     found, most = arrived(body, [1000] * 1000)
     assert found == decode_read(body)
     assert most < 3000
 
 
 def test_a_body_that_cannot_be_split_is_buffered_and_decoded_at_once():
-    body = body_of([wire_record(b"x", str(n), arrival=1.0) for n in range(50)], (", ", ": "))
+    body = body_of([wire_record(b"x", str(n), arrival=1.0) for n in range(50)], (",\n", ": "))
     found, most = arrived(body, [100] * 1000)
     assert found == decode_read(body)
     assert most > 2000

@@ -76,3 +76,12 @@ def test_a_file_of_trusted_cas_that_is_missing_is_an_error_at_once(monkeypatch):
 
     with pytest.raises(ConfigurationError, match="AWS_CA_BUNDLE"):
         DirectTransport(KnownAccess(Keys("a", "s"), "eu-west-1", None), Properties(), Sdk)
+
+
+def test_a_file_of_trusted_cas_is_not_read_for_http(tmp_path, monkeypatch):
+    (tmp_path / "ca.pem").write_text("not in PEM form")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+
+    DirectTransport(KnownAccess(Keys("a", "s"), "eu-west-1", "http://127.0.0.1:1"), Properties(), Sdk)
+    with pytest.raises(ConfigurationError, match="PEM"):
+        DirectTransport(KnownAccess(Keys("a", "s"), "eu-west-1", "https://127.0.0.1:1"), Properties(), Sdk)

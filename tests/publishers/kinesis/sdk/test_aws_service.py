@@ -1,6 +1,7 @@
 """AwsService: one client, one loader, and one guard round every call."""
 
-from contextlib import nullcontext
+import asyncio
+from contextlib import asynccontextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -64,6 +65,32 @@ async def test_a_response_that_cannot_be_parsed_may_be_asked_for_again(parse):
 async def test_an_error_without_a_code_is_not_of_aws(refused, kind, words):
     with pytest.raises(kind, match=words):
         await service(refused).call("Scan", len)
+
+
+async def test_a_client_that_is_opened_while_another_is_closed_stays_open():
+    """As where the schemas of one shard are there, and another shard asks for its first."""
+    is_open, may_close = set(), asyncio.Event()
+
+    @asynccontextmanager
+    async def open_client():
+        client = Client({"Items": [1]})
+        is_open.add(client)
+        try:
+            yield client
+        finally:
+            await may_close.wait()
+            is_open.remove(client)
+
+    aws = AwsService("dynamodb", Properties(PROPERTIES), None, open_client=open_client)
+    await aws.call("Scan", len)
+    closing = asyncio.create_task(aws.close())
+    await asyncio.sleep(0)
+    await aws.call("Scan", len)
+    may_close.set()
+    await closing
+    assert is_open == {await aws._opened()}
+    await aws.close()
+    assert not is_open
 
 
 async def loader():

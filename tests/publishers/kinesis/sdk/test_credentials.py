@@ -165,6 +165,31 @@ async def test_the_role_of_a_stream_signs_the_calls_about_it_and_no_others(of):
     assert [sent["RoleArn"] for sent in stub.sts_requests] == ["arn:aws:iam::210987654321:role/r"]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"": "ASSUME_ROLE", ".role.arn": "arn:aws:iam::123456789012:role/r"},
+        {"": "WEB_IDENTITY_TOKEN", ".role.arn": "arn:aws:iam::123456789012:role/r", ".webidentitytoken.file": "token"},
+    ],
+)
+async def test_a_role_is_assumed_with_the_settings_of_the_chosen_profile(tmp_path, monkeypatch, given):
+    monkeypatch.setenv("AWS_PROFILE", "gone")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "token").write_text("the-token")
+    async with service() as stub:
+        (tmp_path / "config").write_text(
+            f"[profile x]\naws_access_key_id=FILEKEY\naws_secret_access_key=s\nservices=l\n[services l]\nsts=\n  endpoint_url={stub.url}\n"
+        )
+        await list_with(stub, **{".profile.name": "x", **given})
+    assert (stub.signed_by, len(stub.sts_requests)) == (["ROLEKEY"], 1)
+
+
+async def test_a_configuration_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "config").write_text("[default]\nregion=a\nregion=b\n")
+    with pytest.raises(ConfigurationError, match=r"AWS_CONFIG_FILE.*config"):
+        profile_session(Properties())
+
+
 def test_c2_a_role_for_a_stream_that_is_given_by_name_is_an_error():
     role = {f"{PREFIX}.role.arn.orders": "arn:aws:iam::210987654321:role/r"}
     with pytest.raises(ConfigurationError, match=r"role\.arn\.orders.*given by its ARN"):

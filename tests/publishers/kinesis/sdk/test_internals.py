@@ -2,13 +2,20 @@
 
 import ast
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
-from aiobotocore.credentials import AioAssumeRoleProvider, AioProcessProvider, AioProfileProviderBuilder
+from aiobotocore.credentials import (
+    AioAssumeRoleCredentialFetcher,
+    AioAssumeRoleProvider,
+    AioProcessProvider,
+    AioProfileProviderBuilder,
+    AioRefreshableCredentials,
+)
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.parsers import AioJSONParser
 from aiobotocore.session import AioSession
@@ -29,7 +36,17 @@ OF_CLASSES = [
     (AioSession, "_create_credential_resolver"),
     (AioProfileProviderBuilder, "_create_process_provider"),
 ]
+
+
+def renewable():
+    return AioRefreshableCredentials("key", "secret", None, datetime.now(UTC), lambda: None, "test")
+
+
 OF_INSTANCES = {
+    "AioRefreshableCredentials._expiry_time": renewable,
+    "AioRefreshableCredentials._time_fetcher": renewable,
+    "AioRefreshableCredentials._refresh_using": renewable,
+    "AioAssumeRoleCredentialFetcher._cache": lambda: AioAssumeRoleCredentialFetcher(None, None, "arn"),
     "AioSession._credentials": AioSession,
     "AioProcessProvider._popen": lambda: AioProcessProvider("default", dict),
     "AioAssumeRoleProvider._profile_provider_builder": lambda: AioAssumeRoleProvider(dict, None, {}, "default"),
@@ -41,6 +58,7 @@ REACHING = {
     "publishers/kinesis/sdk/internals.py": "the AWS SDK",
     "publishers/kinesis/read_buffers.py": "asyncio",
     "local/http/http2_server.py": "h2 and hypercorn",
+    "plugins/runtime/thread_exit.py": "threading (nothing public runs before the pools are closed)",
     "plugins/sinks/map/handling.py": "asyncio (a name that its documentation has for those who make tasks)",
 }
 """The only files that may use private attributes of other libraries."""

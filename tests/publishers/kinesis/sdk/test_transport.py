@@ -49,6 +49,38 @@ async def a_call(suspended=0.0, responds=True):
     return ended, loop.time()
 
 
+async def calls_across_a_close():
+    """How many clients are open after a call that came while the first client was closed, and after a further close."""
+    is_open, may_close = set(), asyncio.Event()
+
+    @asynccontextmanager
+    async def created():
+        sdk = Sdk()
+        sdk.response.set_result("response")
+        is_open.add(sdk)
+        try:
+            yield sdk
+        finally:
+            await may_close.wait()
+            is_open.remove(sdk)
+
+    connections = SdkTransport(Properties({**PROPERTIES, "aws.http.client": "SDK"}), clock=VirtualClock())
+    connections._create = created
+    await connections.call("PutRecords", Records=[])
+    closing = asyncio.create_task(connections.close())
+    await asyncio.sleep(0.1)
+    await connections.call("PutRecords", Records=[])
+    may_close.set()
+    await closing
+    left = len(is_open)
+    await connections.close()
+    return left, len(is_open)
+
+
+def test_a_client_that_is_opened_while_another_is_closed_stays_open():
+    assert run_virtual(calls_across_a_close()) == (1, 0)
+
+
 def test_a_call_has_a_deadline():
     error, seconds = run_virtual(a_call(responds=False))
 

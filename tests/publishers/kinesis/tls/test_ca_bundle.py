@@ -2,17 +2,20 @@
 
 import asyncio
 import ssl
+import sys
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.ca_bundle import client_tls
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
-from servers.certificates import self_signed
+from servers.certificates import CertificateAuthority, self_signed
 from servers.scripted_kinesis import PROPERTIES, drop_connection, stub_and_client
 
 SHARD = Shard("orders", "shardId-000000000000")
@@ -118,3 +121,16 @@ async def test_a_certificate_that_changes_while_a_job_runs_is_fatal(client, tmp_
         with pytest.raises(FatalKinesisError, match="AWS_CA_BUNDLE") as raised:
             await reader.get_records(SHARD, "it", 1)
     assert stub.url in str(raised.value)
+
+
+def test_the_list_of_an_operating_system_is_used_where_certifi_has_no_file_of_its_own(tmp_path, monkeypatch):
+    system_list, package = CertificateAuthority(tmp_path).file, tmp_path / "certifi"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"def where():\n    return {str(system_list)!r}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "certifi", None)
+    del sys.modules["certifi"]
+
+    (trusted,) = client_tls(None, "https://kinesis.eu-west-1.amazonaws.com").get_ca_certs(binary_form=True)
+
+    assert trusted == ssl.PEM_cert_to_DER_cert(Path(system_list).read_text())

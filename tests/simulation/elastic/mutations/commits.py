@@ -53,9 +53,10 @@ def names_of_the_unpublished_are_dropped() -> Patches:
 def cleaned_before_it_is_published() -> Patches:
     """E12: what a worker has left is deleted although its entry names some of it."""
 
-    async def delete(self: CommittedPositions, worker: str) -> None:
+    async def delete(self: CommittedPositions, worker: str) -> bool:
         if self._entries is not None:
             await self._entries.delete_worker(worker)
+        return True
 
     async def publish(self: CommittedPositions, record: Any) -> Any:
         place = self._entries or self._group
@@ -78,10 +79,16 @@ def an_ended_life_stages() -> Patches:
     return [(SinkLives, "begin", begin), (SinkLives, "check", check)]
 
 
+def an_ended_life_commits() -> Patches:
+    """E1: a checkpoint that has read the positions goes on when the rows of its life are dropped."""
+    return [(PositionCommits, "end", lambda self: None)]
+
+
 COMMITS = [
     prepared_takes_name_staged_rows,
     scope_is_from_before_the_lock,
     names_of_the_unpublished_are_dropped,
     cleaned_before_it_is_published,
     an_ended_life_stages,
+    an_ended_life_commits,
 ]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from recordpublisher.fetcher.leases import shard_listing as listing_module
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.documents import lease_table
+from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
+from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
 from recordpublisher.fetcher.leases.lease_giver import LeaseGiver
 from recordpublisher.fetcher.leases.lease_taker import LeaseTaker
 from recordpublisher.fetcher.leases.owned_leases import CheckpointScope, LeaseChanges, OwnedLeases
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
 from recordpublisher.fetcher.leases.position_commits import PositionCommits
+from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker
 
 from ..simulated_readers import SimulatedReaders
@@ -103,7 +107,7 @@ def older_positions_after_an_unknown_commit() -> Patches:
 
     def of_committed(self: OwnedLeases) -> Any:
         keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
-        return {**self._prepared, **{key: stored for key, stored in self._committed.items() if key in keys}}
+        return {**self._prepared, **{key: stored for key, stored in self._published.items() if key in keys}}
 
     return [(OwnedLeases, "positions_with_prepared", of_committed)]
 
@@ -173,6 +177,117 @@ def ancestors_come_back() -> Patches:
     return [(listing_module, "finished_ancestors", lambda begun, listed: set())]
 
 
+def ends_need_children() -> Patches:
+    """E7: the end of a shard counts only if it names its children."""
+    ends = OwnedLeases.ends
+
+    def named(self: OwnedLeases) -> Any:
+        return {shard: end for shard, end in ends.fget(self).items() if end.children}  # type: ignore[misc]
+
+    return [(OwnedLeases, "ends", property(named))]
+
+
+def parents_may_be_missing() -> Patches:
+    """S2: a listing that lacks the parent of a listed shard adds what it shows."""
+    changes = ShardListing._changes
+
+    async def without_parents(self: ShardListing, table: LeaseTable) -> Any:
+        known = {**table.leases}
+        listed = list(await self._list_shards())
+        keys = {shard.key for shard in listed} | known.keys()
+        cut = [replace(each, parents=tuple(p for p in each.parents if f"{each.stream}/{p}" in keys)) for each in listed]
+
+        async def list_shards() -> Any:
+            return cut
+
+        with patch.object(self, "_list_shards", list_shards):
+            return await changes(self, table)
+
+    return [(ShardListing, "_changes", without_parents)]
+
+
+def known_children_are_all() -> Patches:
+    """E7: a shard that ended goes although a child waits for it that the listing at its end did not show."""
+
+    def without_followed(leases: Any) -> dict[str, Lease]:
+        def is_followed(lease: Lease) -> bool:
+            return bool(lease.children) and all(
+                child not in leases or leases[child].was_owned for child in lease.children
+            )
+
+        return {shard: lease for shard, lease in leases.items() if not (lease.ended and is_followed(lease))}
+
+    return [(lease_table, "_without_followed", without_followed)]
+
+
+def leases_survive_their_stream() -> Patches:
+    """E12: the leases of a stream that was deleted stay, and a later stream of its name is read from their positions."""
+
+    async def nothing(self: GroupUpkeep) -> bool:
+        return False
+
+    return [(GroupUpkeep, "remove_deleted", nothing)]
+
+
+def deleted_streams_stay_deleted() -> Patches:
+    """E12: a worker that has found a stream deleted removes the leases of each later stream of its name."""
+    return [(GroupUpkeep, "keep_deleted", lambda self, kept: None)]
+
+
+def nobody_looks_for_streams_that_nobody_reads() -> Patches:
+    """E12: leases stay of a stream that was deleted when all its shards had ended: no reader finds out."""
+    return [(ShardListing, "_of_deleted_streams", lambda self, table: ())]
+
+
+def children_forget_their_parents() -> Patches:
+    """S5: a child that nobody has read does not know until when its parents were seen."""
+    initial_state = LeaseTable.initial_state
+
+    def without_parents(self: LeaseTable, shard: str) -> Any:
+        ends = {key: replace(lease, seen_ms=None) for key, lease in self.leases.items()}
+        return initial_state(replace(self, leases=ends), shard)
+
+    return [(LeaseTable, "initial_state", without_parents)]
+
+
+def ends_are_stored_without_a_time() -> Patches:
+    """S5: the end of a shard does not say until when the shard was open."""
+    ends = OwnedLeases.ends
+
+    def without_time(self: OwnedLeases) -> Any:
+        return {shard: replace(end, seen_ms=None) for shard, end in ends.fget(self).items()}  # type: ignore[misc]
+
+    return [(OwnedLeases, "ends", property(without_time))]
+
+
+def listed_shards_were_never_seen() -> Patches:
+    """S5: a shard that is listed when its parents have left the table does not know that it was there then."""
+    return [(ShardListing, "_seen_now", lambda self, lease: lease)]
+
+
+def start_is_pinned_again() -> Patches:
+    """P3, S5: each process that starts replaces the group's start by its own time for LATEST."""
+    add = GroupUpkeep.add_listed_shards
+
+    async def pinning(self: GroupUpkeep, view: GroupView) -> bool:
+        if (table := view.table).start.timestamp_ms != (own := self._listing._start).timestamp_ms:
+            await self._cache.replace(replace(table, version=table.version + 1, writer=self._worker, start=own))
+            return True
+        return await add(self, view)
+
+    return [(GroupUpkeep, "add_listed_shards", pinning)]
+
+
+def nobody_knows_that_it_was_latest() -> Patches:
+    """P3, S5: a group's start does not say that it is the time that LATEST stood for."""
+    initial_state = LeaseTable.initial_state
+
+    def by_time(self: LeaseTable, shard: str) -> Any:
+        return initial_state(replace(self, is_latest=False), shard)
+
+    return [(LeaseTable, "initial_state", by_time)]
+
+
 HANDOVERS = [
     take_without_preparing,
     prepared_instead_of_released,
@@ -189,4 +304,15 @@ HANDOVERS = [
     answers_decide,
     members_need_not_be_settled,
     ancestors_come_back,
+    ends_need_children,
+    parents_may_be_missing,
+    known_children_are_all,
+    leases_survive_their_stream,
+    deleted_streams_stay_deleted,
+    nobody_looks_for_streams_that_nobody_reads,
+    children_forget_their_parents,
+    ends_are_stored_without_a_time,
+    listed_shards_were_never_seen,
+    start_is_pinned_again,
+    nobody_knows_that_it_was_latest,
 ]

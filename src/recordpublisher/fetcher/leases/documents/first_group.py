@@ -68,6 +68,6 @@ def _lease(shard: str, states: Mapping[str, ShardState], worker: str, version: i
     if _is_begun(state):
         return Lease(worker, version)
     if state.waiting:
-        return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents))
+        return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents), seen_ms=state.seen_ms)
     children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
-    return Lease(None, version, ended=True, watermark=state.watermark, children=tuple(children))
+    return Lease(None, version, ended=True, watermark=state.watermark, children=tuple(children), seen_ms=state.seen_ms)

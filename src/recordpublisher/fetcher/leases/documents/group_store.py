@@ -123,9 +123,13 @@ class GroupStore:
 
     async def delete_worker(self, worker: str) -> None:
         """Delete a sealed worker's record and parts. The record goes last: without it nobody looks for the parts."""
+        await self.delete_parts(worker)
+        await self._call(self._store.delete(f"{WORKERS}{worker}"))
+
+    async def delete_parts(self, worker: str) -> None:
+        """Delete a sealed worker's parts."""
         parts = await self._call(self._store.list_names(f"{PARTS}{worker}/"))
         await self._call(self._store.delete(*parts))
-        await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
     async def write(self, name: str, content: bytes, expected: str | None) -> str:
         """Write a document; returns its new version."""

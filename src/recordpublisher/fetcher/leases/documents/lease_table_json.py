@@ -6,6 +6,7 @@ import msgspec
 
 from recordpublisher.fetcher.shards.shard_state import StoredStarts, start_of, stored_start
 from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, read_document, unreadable
+from recordpublisher.publishers.shards import stream_of
 
 from . import json_documents
 from .group_job import GroupJob
@@ -22,7 +23,14 @@ def table_to_bytes(table: LeaseTable) -> bytes:
     leases = {shard: _stored_lease(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
     drained, by_stream = tuple(sorted(table.drained)), json_documents.by_stream(leases)
     stored = _StoredTable(
-        table.version, table.writer, stored_start(table.start), workers, by_stream, drained, table.job
+        table.version,
+        table.writer,
+        stored_start(table.start),
+        workers,
+        by_stream,
+        drained,
+        table.job,
+        table.is_latest,
     )
     return msgspec.json.encode(stored)
 
@@ -39,7 +47,7 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
         if shard in lease.children or shard in lease.parents:
             raise unreadable(place, f"{shard} is its own {'child' if shard in lease.children else 'parent'}")
     drained = frozenset(stored.drained)
-    return LeaseTable(stored.version, stored.writer, start_of(stored.start), leases, drained, stored.job)
+    return LeaseTable(stored.version, stored.writer, start_of(stored.start), leases, drained, stored.job, stored.latest)
 
 
 class _StoredLease(msgspec.Struct, omit_defaults=True):
@@ -49,6 +57,7 @@ class _StoredLease(msgspec.Struct, omit_defaults=True):
     children: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
     first: bool = False
+    seen: Millis | None = None
 
 
 class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
@@ -59,6 +68,7 @@ class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=j
     leases: dict[str, dict[str, tuple[Count, Count] | _StoredLease]]
     drained: tuple[str, ...] = ()
     job: GroupJob | None = None
+    latest: bool = False
 
     def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
         """By `Shard.key`."""
@@ -68,16 +78,16 @@ class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=j
 def _stored_lease(shard: str, lease: Lease, numbers: Mapping[str, int]) -> tuple[int, int] | _StoredLease:
     if lease.owner is not None:
         return numbers[lease.owner], lease.epoch
-    stream = shard.rpartition("/")[0]
+    stream = stream_of(shard)
     children = json_documents.short_keys(lease.children, stream)
     parents = json_documents.short_keys(lease.parents, stream)
-    return _StoredLease(lease.epoch, lease.ended, lease.watermark, children, parents, lease.is_first)
+    return _StoredLease(lease.epoch, lease.ended, lease.watermark, children, parents, lease.is_first, lease.seen_ms)
 
 
 def _lease_of(shard: str, stored: tuple[int, int] | _StoredLease, workers: Sequence[str]) -> Lease:
     if isinstance(stored, tuple):
         return Lease(workers[stored[0]], stored[1])
-    stream = shard.rpartition("/")[0]
+    stream = stream_of(shard)
     children = json_documents.long_keys(stored.children, stream)
     parents = json_documents.long_keys(stored.parents, stream)
-    return Lease(None, stored.epoch, stored.ended, stored.watermark, children, parents, stored.first)
+    return Lease(None, stored.epoch, stored.ended, stored.watermark, children, parents, stored.first, stored.seen)

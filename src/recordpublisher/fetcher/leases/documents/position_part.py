@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recordpublisher.fetcher.checkpoints.state_entries import NamesStaged, staged_to_json
-from recordpublisher.fetcher.committing_sink import Staged
+from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
 from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
-from recordpublisher.fetcher.stored_documents import Count, WorkerName, read_document
+from recordpublisher.fetcher.stored_documents import Count, WorkerName, check_document, read_document
 
 from . import json_documents
 
@@ -70,28 +70,37 @@ def positions_to_json(positions: Positions) -> list[Any]:
     ]
 
 
+def positions_from_json(content: Any, place: str) -> Positions:
+    """The inverse of `positions_to_json`. Raises: StateError naming the place."""
+    return _by_key(check_document(content, list[_Position], place))
+
+
 class _StoredPosition(StoredState, rename="camel"):
     children: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     idle: bool = False
+
+
+_Position = tuple[str, Count, _StoredPosition]
+
+
+def _by_key(positions: Sequence[_Position]) -> Positions:
+    return {
+        PositionKey(shard, epoch): StoredPosition(stored.state, stored.children, stored.idle)
+        for shard, epoch, stored in positions
+    }
 
 
 class _StoredPart(NamesStaged, kw_only=True):
     worker: WorkerName
     write: Count
     sealed: bool = False
-    positions: list[tuple[str, Count, _StoredPosition]]
-
-    def by_key(self) -> Positions:
-        """By shard and epoch."""
-        return {
-            PositionKey(shard, epoch): StoredPosition(stored.state, stored.children, stored.idle)
-            for shard, epoch, stored in self.positions
-        }
+    positions: list[_Position]
 
 
 @dataclass(frozen=True, slots=True)
 class PositionPart:
-    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice. A sealed one is never written again.
+    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice. A sealed one is never written again,
+    but when a commit is taken back.
 
     Of a sink that commits by it: `staged`, what it names to be published; `target`, what the rows are in.
     """
@@ -102,6 +111,15 @@ class PositionPart:
     positions: Positions = field(default_factory=dict)
     staged: Sequence[Staged] = ()
     target: str = ""
+
+    def before(self, first: CommitNumber, place: str) -> Positions:
+        """Return the positions before a commit that it names. Those of a shard that was taken later are in a later commit.
+
+        Raises: StateError if they cannot be read.
+        """
+        since = [each for each in self.staged if each.number >= first]
+        known = [*(positions_from_json(each.before, place) for each in since), self.positions]
+        return {key: next(each[key] for each in known if key in each) for key in self.positions}
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -116,4 +134,4 @@ class PositionPart:
         """The inverse of `to_bytes`. Raises: StateError naming the place."""
         stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
         staged = tuple(each.staged for each in stored.staged)
-        return cls(stored.worker, stored.write, stored.sealed, stored.by_key(), staged, stored.target)
+        return cls(stored.worker, stored.write, stored.sealed, _by_key(stored.positions), staged, stored.target)

@@ -23,10 +23,12 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `table_version`: the newest version of the lease table that it knows.
     - `released`: the epoch of each shard that it has given up, with its last position stored.
     - `watermark`: the lowest one of its shards; None: one had no record yet. `is_active`: one of them counts.
+    - `max_watermark`: the highest one of its shards (W12).
     - `group_watermark`: the highest value of the group that it knows (E8).
     - `loads`: the load level of each shard (`shard_loads.py`); absent: the lowest.
     - `checkpoint_ms`: when it stored its last checkpoint, by its clock (epoch ms); for people, nothing is decided by it.
     - `lease_ms`: its lease duration: it may write to its sink for two thirds of it after this heartbeat (E4).
+    - `host`, `pid`: where its process runs. `sent_ms`: when it has sent this heartbeat, by its clock (epoch ms). Both are for people.
     """
 
     worker: WorkerName
@@ -38,10 +40,14 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     released: json_documents.ByStream = {}
     watermark: Millis | None = None
     is_active: bool = msgspec.field(name="active", default=False)
+    max_watermark: Millis | None = msgspec.field(name="maxWatermark", default=None)
     group_watermark: Millis | None = msgspec.field(name="groupWatermark", default=None)
     loads: json_documents.ByStream = {}
     checkpoint_ms: Millis | None = msgspec.field(name="checkpoint", default=None)
     lease_ms: Millis | None = msgspec.field(name="lease", default=None)
+    host: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    pid: Count = 0
+    sent_ms: Millis | None = msgspec.field(name="sent", default=None)
 
     def has_released(self, shard: str, epoch: int) -> bool:
         """Whether it gave the shard up that it has had since this epoch."""

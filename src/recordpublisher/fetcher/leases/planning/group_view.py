@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from recordpublisher.fetcher.shards.shard_state import latest
+
 from ..documents.lease_table import LeaseTable
 from ..documents.worker_record import WorkerRecord
 from ..lease_settings import LeaseSettings
@@ -27,6 +29,11 @@ class GroupView:
     def unsealed(self) -> set[str]:
         """The workers that nobody has sealed."""
         return {name for name, record in self.records.items() if not record.is_sealed}
+
+    @property
+    def max_watermark(self) -> int | None:
+        """The highest watermark of a shard that a worker states which nobody has sealed (W12)."""
+        return latest(*(record.max_watermark for record in self.records.values() if not record.is_sealed))
 
     @property
     def has_handover(self) -> bool:

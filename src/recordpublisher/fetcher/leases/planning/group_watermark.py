@@ -24,6 +24,11 @@ def lowest_watermark(shards: Iterable[ShardWatermark]) -> ShardWatermark:
     return ShardWatermark(value, status is SubtaskStatus.IDLE)
 
 
+def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
+    """Return the highest of those that are not idle; None if none has a value."""
+    return max((shard.value for shard in shards if not shard.is_idle and shard.value is not None), default=None)
+
+
 class WorkerWatermark:
     """Owns the shards that this worker has given away lately.
 

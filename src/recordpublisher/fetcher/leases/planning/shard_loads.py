@@ -14,9 +14,14 @@ RATE_SECONDS = 60.0
 
 
 def next_level(stated: int, bytes_per_second: float) -> int:
-    """The level to state. It changes only if the load is more than a quarter away from the stated one."""
+    """Return the level to state.
+
+    It changes only if the load is more than a quarter away from the stated one, or has fallen to the floor.
+    """
     exact = math.log(max(bytes_per_second, FLOOR_BYTES_PER_SECOND) / FLOOR_BYTES_PER_SECOND, LEVEL_RATIO)
-    return stated if abs(exact - stated) <= 1 else min(round(exact), MAX_LEVEL)
+    # A level of 1 is within a quarter of the floor for ever: shards at rest would stay shared unequally.
+    is_close = abs(exact - stated) <= 1 and exact > 0
+    return stated if is_close else min(round(exact), MAX_LEVEL)
 
 
 def weight(level: int) -> int:

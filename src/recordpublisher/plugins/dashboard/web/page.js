@@ -54,7 +54,7 @@ const most = (name) => { const all = knownValues(name); return all.length ? all.
 const least = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.min(a, b)) : null; };
 
 function drawTotals() {
-  const alarms = sum("hasAlarm"), mark = snapshot.globalWatermark;
+  const alarms = sum("alarms", snapshot.subtasks ?? []) ?? sum("hasAlarm"), mark = snapshot.globalWatermark;
   const totals = [
     ["Shards", number(snapshot.shards.length)], ["Largest lag", duration(most("lagMs"))],
     ["Records/s", number(sum("recordsPerSecond"))], ["Bytes/s", bytes(sum("bytesPerSecond"))],

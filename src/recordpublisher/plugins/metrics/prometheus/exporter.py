@@ -1,5 +1,6 @@
 """PrometheusExporter: the pages /metrics, in the text format of Prometheus, /healthz and /readyz."""
 
+import errno
 import logging
 import os
 from collections.abc import Iterable
@@ -69,6 +70,8 @@ def escaped_label(text: str) -> str:
 
 
 log = logging.getLogger("recordpublisher.metrics")
+PORTS = 20
+"""Ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
 _VALID = "host:port, for example 127.0.0.1:9249, or 0.0.0.0:9249 for other machines"
 
 
@@ -77,6 +80,7 @@ class PrometheusExporter(MetricsExporter):
 
     def __init__(self, properties: Properties) -> None:
         self._address = properties.value(PROMETHEUS_ADDRESS)
+        self._tries = 1 if properties.is_set(PROMETHEUS_ADDRESS) else PORTS
         self._host, self._port = host_and_port(self._address)
         pages = {"/metrics": self._metrics, "/healthz": self._alive, "/readyz": self._ready}
         self._pages = HttpPages(pages, is_local=self._host in LOCAL_NAMES)
@@ -90,13 +94,28 @@ class PrometheusExporter(MetricsExporter):
         """Listen. Raises: ConfigurationError when the address cannot be used."""
         self._source = source
         try:
-            self._port = await self._pages.listen(self._host.strip("[]"), self._port)
+            self._port = await self._listen()
         except (OSError, ValueError) as error:  # ValueError: a label that is too long, or has a null character
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             raise ConfigurationError(
                 PROMETHEUS_ADDRESS.key, self._address, "an address of this machine with a free port", reason=reason
             ) from error
         log.info("metrics are at %s/metrics, health at /healthz and /readyz", self.url)
+
+    async def _listen(self) -> int:
+        """Listen, on the next free port if the address was not set and another process has the port. Raises: OSError, ValueError."""
+        for port in range(self._port, self._port + self._tries):
+            try:
+                found = await self._pages.listen(self._host.strip("[]"), port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or port == self._port + self._tries - 1:
+                    raise
+            else:
+                if found != self._port and self._tries > 1:
+                    message = "another process has port %d: metrics and health are at port %d. Set %s to choose a port"
+                    log.warning(message, self._port, found, PROMETHEUS_ADDRESS.key)
+                return found
+        raise AssertionError("there is at least one port")
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
@@ -112,7 +131,14 @@ class PrometheusExporter(MetricsExporter):
     async def _ready(self) -> Page:
         health = await self._source.health()
         reasons = [f"subtask {each.subtask}: {reason}" for each in health for reason in each.not_ready]
-        return _health_page([_silence(each) for each in health if not each.responds] + reasons)
+        page = _health_page([_silence(each) for each in health if not each.responds] + reasons)
+        return page if page.status == 503 else Page(page.body + await self._behind())
+
+    async def _behind(self) -> bytes:
+        """Return a line with the lag of the job, since one that is ready may be far behind."""
+        lags = [shard["lagMs"] for each in await self._source.metrics() for shard in each.shards.values()]
+        known = [lag for lag in lags if lag is not None]
+        return b"%.1f s behind\n" % (max(known) / 1000) if known else b""
 
 
 def _silence(health: SubtaskHealth) -> str:

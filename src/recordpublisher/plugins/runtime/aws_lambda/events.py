@@ -22,6 +22,9 @@ _DYNAMODB_SHARD = "lambda"
 
 def records_by_shard(event: Any) -> dict[Shard, list[UserRecord]]:
     """The records of each shard, in order. Raises: ConfigurationError for another event."""
+    if isinstance(event, Mapping) and "window" in event:
+        reason = "the answer has no state, so that Lambda would forget what the window has gathered"
+        raise ConfigurationError("TumblingWindowInSeconds", event["window"], "not set", reason=reason)
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, Sequence):
         raise ConfigurationError("event", f"{event!r:.200}", VALID)

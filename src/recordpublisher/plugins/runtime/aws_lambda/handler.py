@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.shard_consumer import BatchDecorator
@@ -15,6 +15,7 @@ from recordpublisher.fetcher.sink import SinkContext, Traced
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.plugins.sinks.map.handler import LAMBDA_MARK
+from recordpublisher.plugins.sinks.map.map_sink import MapOptions
 from recordpublisher.plugins.tracing.provider import traced_calls
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.clock import SystemClock
@@ -43,7 +44,7 @@ def lambda_handler(
     properties: Mapping[str, object] | None = None,
     *,
     deserializer: DeserializerArgument[V] | None = None,
-    **options: Any,
+    **options: Unpack[MapOptions],
 ) -> Callable[[Any, Any], dict[str, Any]]:
     """A function for AWS Lambda that calls `handler` for each record of an event from Kinesis or DynamoDB Streams, as `MapSink` does.
 
@@ -70,8 +71,8 @@ def lambda_handler(
     loops: list[BackgroundLoop] = []
 
     def function(event: Any, context: Any = None) -> dict[str, Any]:
-        if not loops:  # handlers keep their connections from one call to the next
-            loops.append(BackgroundLoop("rp.lambda_handler").__enter__())
+        if not loops or not loops[0].is_alive:  # a handler has ended it, or the process was forked
+            loops[:] = [BackgroundLoop("rp.lambda_handler").__enter__()]  # handlers keep their connections
         failures = []
         for shard, records in records_by_shard(event).items():
             invocation = _Invocation(
@@ -105,6 +106,20 @@ class _Invocation:
 
     async def first_unhandled(self, seconds: float | None) -> str | None:
         """Handle the records; the sequence number of the first one that is not handled, None: all are."""
+        handling = asyncio.ensure_future(self._handle(seconds))
+        try:
+            await asyncio.wait([handling], timeout=None if seconds is None else seconds + SPARE_SECONDS / 2)
+        except asyncio.CancelledError:
+            handling.cancel()
+            await asyncio.wait([handling])
+            raise
+        if handling.done():
+            handling.result()
+        else:
+            log.warning("a handler ignores its cancellation: it is left behind", extra=about(self._shard.key))
+        return self._number_after(self._handled())
+
+    async def _handle(self, seconds: float | None) -> None:
         try:
             await self._sink.open(SinkContext(traced=self._traced))
             async with asyncio.timeout(seconds):
@@ -121,7 +136,6 @@ class _Invocation:
         finally:
             with contextlib.suppress(SinkError):
                 await self._sink.close()
-        return self._number_after(self._handled())
 
     async def _readable_parts(self) -> AsyncIterator[RecordBatch]:
         """The records up to the first one that cannot be decoded."""

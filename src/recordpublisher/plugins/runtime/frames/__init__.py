@@ -1,1 +1,1 @@
-"""`rp.read_arrow` and `rp.read_polars`. Start at `read.py`."""
+"""`rp.read_arrow`, `rp.read_polars` and `rp.read_pandas`. Start at `read.py`."""

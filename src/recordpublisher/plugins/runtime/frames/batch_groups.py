@@ -3,6 +3,7 @@
 import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from itertools import groupby
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.records import RecordBatch
@@ -38,6 +39,20 @@ def _rows_until(batch: RecordBatch, end: ShardState) -> int:
     last = int(end.position.sequence), end.position.sub_sequence if end.position.is_inside_aggregate else math.inf
     numbers = zip(map(int, batch.sequence_numbers), batch.sub_sequence_numbers, strict=True)
     return next((place for place, number in enumerate(numbers) if number > last), len(batch))
+
+
+async def within(
+    batches: AsyncGenerator[RecordBatch, None], begin_ms: int, end_ms: int
+) -> AsyncGenerator[RecordBatch, None]:
+    """The records with an event time from `begin_ms` up to, not including, `end_ms` (epoch ms)."""
+    async with aclosing(batches):
+        async for batch in batches:
+            chosen = [begin_ms <= time < end_ms for time in batch.event_time_column]
+            place = 0
+            for is_chosen, run in groupby(chosen):
+                first, place = place, place + len([*run])
+                if is_chosen:
+                    yield batch.slice(first, place)
 
 
 async def grouped(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGenerator[list[RecordBatch], None]:

@@ -1,10 +1,11 @@
-"""`rp.read_arrow` and `rp.read_polars`: a part of streams as a frame."""
+"""`rp.read_arrow`, `rp.read_polars` and `rp.read_pandas`: a part of streams as a frame."""
 
 from __future__ import annotations  # the reference and help() show types by their names
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, PreparedDeserializer
@@ -14,24 +15,25 @@ from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import check_end, initial_position, refuse_future, time_ms
+from recordpublisher.publishers.initial_position import check_end, initial_position, named_start, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
-from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
+from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.times import iso_time
+from recordpublisher.publishers.properties.times import MAX_MS, iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..arguments import checked_properties
 from ..batch_decoration import chosen_deserializer, made_type
+from ..job_identity import as_look
 from ..stream_names import StreamsArgument
 from ..streaming import in_background, stream
 
 try:
     import pyarrow as pa
+    from pyarrow import json
 except ImportError as error:
     raise ImportError(
         f"rp.read_arrow needs the extra 'arrow', rp.read_polars 'polars': {install_command('polars')}"
@@ -39,48 +41,61 @@ except ImportError as error:
 
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.frame_columns import FrameColumns, frame_columns
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.plugins.columns.record_fields import DATA
 
-from .batch_groups import grouped, until
+from .batch_groups import grouped, until, within
 from .stream_reader import StreamReader
 
 if TYPE_CHECKING:
+    import pandas
     import polars
 
-_VALID_START = "TRIM_HORIZON, a time with a zone, or a snapshot"
+EventTimes = tuple[datetime | str | float | None, datetime | str | float | None]
+_VALID_START = "TRIM_HORIZON, an age such as 1h, a time with a zone, or a snapshot"
 _VALID_END = "NOW, a time with a zone, or a snapshot"
+MOST_LEVELS = 64
+"""How many levels of arrays and objects a column may have. Polars took minutes for 700, and ended the process at 900."""
 
 
 def read_arrow(
     streams: StreamsArgument,
     properties: Mapping[str, object] | None = None,
     *,
-    start: datetime | str | float | State | None = None,
+    start: datetime | timedelta | str | float | State | None = None,
     end: datetime | str | float | State | None = None,
+    event_times: EventTimes = (None, None),
+    columns: Sequence[str] | None = None,
+    metadata: bool = True,
     deserializer: DeserializerArgument[Any] | None = None,
     timestamp_assigner: Callable[[Record], int] | None = None,
     **settings: Unpack[ReadSettings],
 ) -> pa.RecordBatchReader:
     """A part of streams as Arrow batches, which are read while they are taken: `rp.read_arrow("orders", start="2026-11-26T06:00:00Z")`.
 
-    `start` is TRIM_HORIZON (the default: the oldest record), a time (a datetime or ISO-8601 with a zone, or epoch seconds), or a snapshot
-    of a job, after whose positions it begins. `end` is NOW (the default: the tip), a time, before whose first record in each shard it
-    ends, or a snapshot, whose positions are the last. Nothing is stored.
+    `start` is TRIM_HORIZON (the default: the oldest record), an age (`"1h"` or a timedelta), a time (a datetime or ISO-8601 with a zone, or
+    epoch seconds), or a snapshot of a job, after whose positions it begins. `end` is NOW (the default: the tip), a time, before whose first
+    record in each shard it ends, or a snapshot, whose positions are the last. Nothing is stored.
+
+    `event_times` are two times: of what is read, only records with an event time from the first up to the second come; None is no limit.
+    `columns` are the names of the columns, in their order; `metadata=False` leaves out those of the metadata.
 
     With a type as `deserializer` the fields are columns, objects in them structs, and the metadata follows; without one the columns are
     those of Spark, with the payload as `data`; what a function or `json` makes follows as `value`, in JSON. At most 20,000 rows or 16 MiB
-    of records wait for the next batch. To end early, `close` the reader. Needs the extra `arrow`. `.read_pandas()` makes a DataFrame of
-    pandas.
+    of records wait for the next batch. To end early, `close` the reader. Needs the extra `arrow`.
 
-    Raises: ConfigurationError at once, also for a field without an Arrow type; other errors while batches are taken.
+    Raises: ConfigurationError at once, also for a field without an Arrow type and an unknown column; other errors while batches are taken.
     """
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
-    given = given.merged({STATE_URI.key: None, SHARD_ASSIGNMENT.key: None, **_start_properties(start, given)})
+    given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
     chosen = chosen_deserializer(load_registry(), given, deserializer)
-    columns = _columns_of(chosen)
+    made = _columns_of(chosen)
+    names = _chosen_names(made.schema.names, columns, () if metadata else made.metadata.names)
+    begin, until_ms = _event_times_ms(event_times)
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
         given,
-        deserializer=chosen if given.value(ON_BAD_RECORD) == OnBadRecord.FAIL.name else _CheckedValues(chosen, columns),
+        deserializer=chosen if given.value(ON_BAD_RECORD) == OnBadRecord.FAIL.name else _CheckedValues(chosen, made),
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
         until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end, given, timestamp_assigner),
@@ -88,20 +103,30 @@ def read_arrow(
     )
     if isinstance(end, Mapping):
         batches = until(batches, merge_snapshots([end]).shards)
-    return StreamReader(columns.schema, _arrow_batches(grouped(batches), columns.batch))
+    if begin is not None or until_ms is not None:
+        batches = within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
+    schema = pa.schema([made.schema.field(name) for name in names])
+    return StreamReader(schema, _arrow_batches(grouped(batches), lambda *group: made.batch(*group).select(names)))
 
 
 def read_polars(
     streams: StreamsArgument,
     properties: Mapping[str, object] | None = None,
     *,
-    start: datetime | str | float | State | None = None,
+    start: datetime | timedelta | str | float | State | None = None,
     end: datetime | str | float | State | None = None,
+    event_times: EventTimes = (None, None),
+    columns: Sequence[str] | None = None,
+    metadata: bool = True,
     deserializer: DeserializerArgument[Any] | None = None,
     timestamp_assigner: Callable[[Record], int] | None = None,
     **settings: Unpack[ReadSettings],
 ) -> polars.DataFrame:
     """A part of streams as a DataFrame of polars, in memory. Takes the arguments of `read_arrow`. Needs the extra `polars`.
+
+    With `deserializer="json"`, if every value is an object and a field has one type in all of them, the fields are columns. Their types
+    are those that Arrow finds: an integer above 2^63, or one beside a fraction, is rounded to a double. A type, as `deserializer=Order`, is
+    exact.
 
     Raises: as `read_arrow`.
     """
@@ -109,19 +134,112 @@ def read_polars(
         import polars
     except ImportError as error:
         raise ImportError(f"rp.read_polars needs the extra 'polars': {install_command('polars')}") from error
-    reader = read_arrow(
+    table = _read_table(
         streams,
         properties,
+        columns,
+        metadata,
         start=start,
         end=end,
+        event_times=event_times,
         deserializer=deserializer,
         timestamp_assigner=timestamp_assigner,
         **settings,
     )
-    with reader:
-        frame = polars.from_arrow(reader.read_all(), rechunk=False)
+    frame = polars.from_arrow(table, rechunk=False)
     assert isinstance(frame, polars.DataFrame)
     return frame
+
+
+def read_pandas(
+    streams: StreamsArgument,
+    properties: Mapping[str, object] | None = None,
+    *,
+    start: datetime | timedelta | str | float | State | None = None,
+    end: datetime | str | float | State | None = None,
+    event_times: EventTimes = (None, None),
+    columns: Sequence[str] | None = None,
+    metadata: bool = True,
+    deserializer: DeserializerArgument[Any] | None = None,
+    timestamp_assigner: Callable[[Record], int] | None = None,
+    **settings: Unpack[ReadSettings],
+) -> pandas.DataFrame:
+    """A part of streams as a DataFrame of pandas, in memory, as `read_polars`. Needs the extra `arrow`, and pandas.
+
+    Raises: as `read_arrow`.
+    """
+    if find_spec("pandas") is None:
+        raise ImportError("rp.read_pandas needs pandas: pip install pandas")
+    table = _read_table(
+        streams,
+        properties,
+        columns,
+        metadata,
+        start=start,
+        end=end,
+        event_times=event_times,
+        deserializer=deserializer,
+        timestamp_assigner=timestamp_assigner,
+        **settings,
+    )
+    return table.to_pandas()
+
+
+def _read_table(
+    streams: StreamsArgument,
+    properties: Mapping[str, object] | None,
+    columns: Sequence[str] | None,
+    metadata: bool,
+    **arguments: Any,
+) -> pa.Table:
+    """The whole read; the fields of objects in JSON are columns, in the place of `data` and `value`."""
+    kind = arguments["deserializer"] or checked_properties(properties, {}, read_arrow).value(DESERIALIZER)
+    if str(kind).lower() != "json":
+        with read_arrow(streams, properties, columns=columns, metadata=metadata, **arguments) as reader:
+            return reader.read_all()
+    with read_arrow(streams, properties, **arguments) as reader:
+        table, fields = _with_json_fields(reader.read_all())
+    left_out = () if metadata else [name for name in RECORD_SCHEMA.names if name not in fields]
+    if not table.num_rows and not isinstance(columns, str):  # without an object nobody knows its fields
+        for name in [name for name in columns or () if name not in table.column_names]:
+            table = table.append_column(name, pa.nulls(0))
+    return table.select(_chosen_names(table.column_names, columns, left_out))
+
+
+def _with_json_fields(table: pa.Table) -> tuple[pa.Table, list[str]]:
+    """The table with the fields of the objects in `value` in the place of `value` and `data`, and their names."""
+    values = table["value"].to_pylist()
+    if not all(value.startswith("{") for value in values):  # pyarrow's parser ends the process at `null`
+        return table, []
+    texts = "\n".join(values).encode()
+    try:
+        fields = json.read_json(pa.BufferReader(texts), json.ReadOptions(block_size=len(texts) + 1))
+    except pa.ArrowInvalid:  # nothing, or a field of several types
+        return table, []
+    if any(map(_is_deep, fields.schema.types)):
+        return table, []
+    rest = table.drop_columns([name for name in table.column_names if name in {DATA, "value", *fields.column_names}])
+    named = zip([*fields.column_names, *rest.column_names], [*fields.columns, *rest.columns], strict=True)
+    return pa.table(dict(named)), fields.column_names
+
+
+def _is_deep(of: pa.DataType) -> bool:
+    """Return whether a type is nested so deep that native code, which goes down by recursion, may end the process."""
+    level = [of]
+    for _ in range(MOST_LEVELS):
+        level = [kind.field(place).type for kind in level for place in range(kind.num_fields)]
+    return bool(level)
+
+
+def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out: Collection[str]) -> list[str]:
+    """Return the columns that the frame has. Raises: ConfigurationError for a column that is not there."""
+    if columns is None:
+        return [name for name in names if name == DATA or name not in left_out]
+    chosen = [columns] if isinstance(columns, str) else list(columns)
+    unknown = [name for name in chosen if name not in names]
+    if isinstance(columns, str) or unknown:
+        raise ConfigurationError("columns", (unknown or chosen)[0], f"a list of {', '.join(names)}")
+    return chosen
 
 
 def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
@@ -151,19 +269,16 @@ class _CheckedValues:
             await self._values.prepare(batch)
 
 
-def _start_properties(start: datetime | str | float | State | None, given: Properties) -> dict[str, str | None]:
+def _start_properties(start: datetime | timedelta | str | float | State | None, given: Properties) -> dict[str, object]:
     """Shards that a snapshot does not have are read from their oldest record. Raises: ConfigurationError."""
-    is_given = start is None and given.is_set(INITIAL_POSITION)
-    place = given.value(INITIAL_POSITION) if is_given else start.upper() if isinstance(start, str) else ""
-    if place == PositionType.LATEST:
-        raise ConfigurationError("start", place, _VALID_START, reason="the read ends at the tip")
-    if is_given:
-        return {}
-    if start is not None and not isinstance(start, Mapping) and place != PositionType.TRIM_HORIZON:
-        at = time_ms("start", start, _VALID_START)
-        refuse_future("start", at, SystemClock().now_ms())
-        return {INITIAL_POSITION.key: f"{at / 1000:.3f}"}
-    return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
+    if isinstance(start, Mapping) or (start is None and not given.is_set(INITIAL_POSITION)):
+        return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
+    at = initial_position(given) if start is None else named_start("start", start, _VALID_START)
+    if at.is_tip:
+        raise ConfigurationError("start", at.type, _VALID_START, reason="the read ends at the tip")
+    if at.timestamp_ms is not None:
+        refuse_future("start", at.timestamp_ms, SystemClock().now_ms())
+    return {} if start is None else {INITIAL_POSITION.key: start}
 
 
 def _end_ms(
@@ -177,9 +292,19 @@ def _end_ms(
         return None
     at, now_ms = time_ms("end", end, _VALID_END), SystemClock().now_ms()
     is_arrival = timestamp_assigner is None and not given.is_set(TIMESTAMP_FIELD)
-    start_ms = initial_position(given).timestamp_ms if is_arrival else None
+    start_ms = initial_position(given).pinned_at(now_ms).timestamp_ms if is_arrival else None
     check_end("end", iso_time(at), at, start_ms=start_ms, now_ms=now_ms, clock="this machine's clock")
     return at - 1
+
+
+def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
+    """Epoch ms. Raises: ConfigurationError for what is not two times or None, and for an end before the begin."""
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
+        raise ConfigurationError("event_times", given, "a pair of times, each of which may be None")
+    begin, end = (None if at is None else time_ms("event_times", at) for at in given)
+    if end is not None:
+        check_end("event_times", given, end, start_ms=begin)
+    return begin, end
 
 
 def _arrow_batches(

@@ -9,8 +9,14 @@ from recordpublisher.publishers.log_fields import counted
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """All subtasks together; `per_second` is the rate of the last seconds, None where no time has passed. `unfinished`: of the records that
-    were read, those that the sink is not done with."""
+    """All subtasks together.
+
+    - `per_second`: records finished per second lately, those left out included; None: no time has passed.
+    - `lag_ms`: age of the oldest record that is not finished, in the shard that is furthest behind (ms); None: not known.
+    - `unfinished`: number of records that were read and that the sink has not finished; None: not known.
+    - `left`: number of records that the sink has dropped, and that the next start reads again.
+    - `unread_ms`: for how long a shard that should be read was not (ms); None: every shard is read. `read_failure`: why, if known.
+    """
 
     records: int
     per_second: float | None
@@ -19,18 +25,25 @@ class JobProgress:
     held_shards: int
     skipped: int
     dead_letters: int
-    behind_ms: int | None
+    lag_ms: int | None
     unfinished: int | None
+    unread_ms: int | None = None
+    read_failure: str | None = None
+    left: int = 0
 
     def __str__(self) -> str:
         per_second = "-" if self.per_second is None else f"{self.per_second:,.0f}"
         parts = [f"{counted(self.records, 'record')} read"]
         parts += [] if self.unfinished is None else [f"{self.unfinished:,} not finished"]
+        parts += [f"{self.left:,} left for the next start"] if self.left else []
         parts += [f"{per_second}/s", f"{counted(self.open_shards, 'shard')} open"]
         counts = {"idle": self.idle_shards, "held": self.held_shards, "skipped": self.skipped}
         parts += [f"{count} {name}" for name, count in counts.items() if count]
         parts += [counted(self.dead_letters, "dead letter")] if self.dead_letters else []
-        parts += [] if self.behind_ms is None else [f"{self.behind_ms / 1000:.1f} s behind"]
+        parts += [] if self.lag_ms is None else [f"{self.lag_ms / 1000:.1f} s behind"]
+        if self.unread_ms is not None:
+            failure = "" if self.read_failure is None else f": {self.read_failure}"
+            parts.append(f"last read {self.unread_ms / 1000:.0f} s ago{failure}")
         return ", ".join(parts)
 
 
@@ -55,7 +68,10 @@ class JobProgressMeter:
         """The job's progress now, with the rate of the last seconds; `now` in seconds of a monotonic clock."""
         each = list(self._last.values())
         records = sum(one.records for one in each)
-        self._rates.add(now, {"job": (records, 0)})
+        self._rates.add(now, {"job": (sum(_finished(one) for one in each), 0)})
+        unread = max(
+            (one for one in each if one.unread_ms is not None), key=lambda one: one.unread_ms or 0, default=None
+        )
         per_second, _ = self._rates.per_second("job") or (None, None)
         return JobProgress(
             records,
@@ -65,6 +81,14 @@ class JobProgressMeter:
             sum(one.held_shards for one in each),
             sum(one.skipped for one in each),
             sum(one.dead_letters for one in each),
-            max((one.behind_ms for one in each if one.behind_ms is not None), default=None),
+            max((one.lag_ms for one in each if one.lag_ms is not None), default=None),
             sum(told) if (told := [one.unfinished for one in each if one.unfinished is not None]) else None,
+            None if unread is None else unread.unread_ms,
+            None if unread is None else unread.read_failure,
+            sum(one.left for one in each),
         )
+
+
+def _finished(progress: SubtaskProgress) -> int:
+    """Return how many records the sink has finished. A write that has not returned may count as unfinished before it counts as read."""
+    return max(0, progress.records - (progress.unfinished or 0) - progress.left)

@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.function_property import imported
 from recordpublisher.publishers.properties.groups.fanout import REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.user_code import takes
+from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors, takes
 
 from ..arguments import OF_COMMAND, CommandOptions
 from ..data_fetcher import DataFetcher
@@ -65,9 +65,13 @@ async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
     if callable(made):
         if not takes(made, 0):
             raise ConfigurationError("JOB", job, VALID, reason="it cannot be called without arguments")
-        made = made()
-        if inspect.isawaitable(made):
-            made = await made
+        try:
+            with exits_as_errors():
+                made = made()
+                if inspect.isawaitable(made):
+                    made = await made
+        except ForeignExitError as error:
+            raise ConfigurationError("JOB", job, VALID, reason=str(error)) from error
     async with AsyncExitStack() as opened:
         if not isinstance(made, DataFetcher) and hasattr(made, "__aenter__"):
             made = await opened.enter_async_context(made)

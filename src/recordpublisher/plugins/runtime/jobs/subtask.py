@@ -16,14 +16,14 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.lag.stored_positions import without_positions
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.publishers.errors import FencedError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.retry import duration_words
 
 from ..data_fetcher import DataFetcher
 from ..stream_names import streams_argument
-from .outage_retries import outlasted_minutes
 from .termination import call_on_eof, stop_on_signals, tell_what_drains
 
 log = logging.getLogger("recordpublisher.run")
@@ -91,11 +91,11 @@ async def run_fetcher(
         await opening
         if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
             log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
-        for what, minutes in outlasted_minutes(properties).items():
-            log.info("an outage of the %s from now on is outlasted for about %.0f minutes", what, minutes)
+        max_outage = duration_words(properties.value(MAX_OUTAGE) / 1000)
+        log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
-            result = await fetcher.run()
+            result = await fetcher.run_bounded()  # `run` logs the error, which the command prints
         except FencedError as error:
             error.add_note(
                 f"if that was another job, give it {ANOTHER_PLACE}; --elastic lets processes share the shards"
@@ -104,7 +104,7 @@ async def run_fetcher(
         finally:
             reporting.cancel()
         report(fetcher.progress())
-    log.info("subtask %d ended: %s, %s", subtask, result.reason.name, counted(result.records, "record"))
+    log.info("subtask %d ended: %s", subtask, result)
 
 
 def _metrics_exporters(properties: Properties, subtask: int, metrics_folder: Path | None) -> list[MetricsExporter]:

@@ -25,11 +25,9 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from .termination import SubtaskFailedError, stop_on_signals
+from .termination import CLOSING_SECONDS, SubtaskFailedError, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
-CLOSING_SECONDS = 20.0
-"""For what a subtask does after its drain timeout: a checkpoint, and handlers that clean up."""
 LAST_REPORT_SECONDS = 1.0
 """For the last report of a subtask that has ended; a process that it left behind may keep the pipe open."""
 

@@ -1,6 +1,7 @@
 """How a job's process ends: the first SIGTERM or SIGINT drains, the second ends it at once; exit codes."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -13,6 +14,8 @@ from ..stop_signals import FirstSignal
 
 FAILED, BAD_CONFIGURATION = 1, 2
 """Exit codes."""
+CLOSING_SECONDS = 20.0
+"""For what a job does after its drain timeout: a checkpoint, and handlers that clean up."""
 NOTICE_SECONDS = 10.0
 log = logging.getLogger("recordpublisher.run")
 
@@ -33,7 +36,8 @@ def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lam
                 os._exit(FAILED)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: None)  # so that the loop forgets ours when it is closed
+        with contextlib.suppress(NotImplementedError):  # as on Windows
+            loop.add_signal_handler(number, lambda: None)  # so that the loop forgets ours when it is closed
         signal.signal(number, on_signal)
 
 
@@ -75,5 +79,13 @@ class SubtaskFailedError(RecordPublisherError):
     def __init__(self, subtask: int, code: int) -> None:
         self.code = code
         self.exit_code = BAD_CONFIGURATION if code == BAD_CONFIGURATION else FAILED
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+        how = f"was killed by {_name(-code)}" if code < 0 else f"failed with exit code {code}"
         super().__init__(f"subtask {subtask} {how}; the job ends")
+
+
+def _name(number: int) -> str:
+    """Return the name of a signal. Real-time signals between SIGRTMIN and SIGRTMAX have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

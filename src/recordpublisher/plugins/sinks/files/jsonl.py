@@ -1,6 +1,7 @@
 """JsonlSink: JSON lines, one file for each shard and checkpoint."""
 
 import base64
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -36,10 +37,13 @@ class JsonlSink(FileSink):
         """One line for each record; rejects a value that JSON cannot represent."""
         lines: list[bytes] = []
         for batch in contents:
-            fields_of = as_json if batch.values is None else _with_value
+            fields_of = as_json if batch.decoded is None else _with_value
             for index, record in enumerate(batch):
                 try:
-                    lines.append(msgspec.json.encode(fields_of(record), enc_hook=fields_of_model))
+                    line = msgspec.json.encode(fields := fields_of(record), enc_hook=fields_of_model)
+                    if line.count(b"null") > (fields["eventTime"] is None):  # msgspec writes NaN and Infinity as null
+                        json.dumps(msgspec.to_builtins(fields, enc_hook=fields_of_model), allow_nan=False)
+                    lines.append(line)
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
         return {"": partial(write_lines, b"\n".join([*lines, b""]))} if lines else {}

@@ -21,6 +21,7 @@ from recordpublisher.publishers.properties.groups.files_and_tables import PARQUE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
+from .folder_columns import FolderColumns, agree
 from .sink import MOST_NAME_BYTES, FileSink, Rejected
 
 
@@ -38,27 +39,37 @@ class ParquetSink(FileSink):
         self._options = ParquetOptions.of(given)
         self._partitions = Partitions(given.value(PARTITIONS))
         self._columns = FileColumns()
+        self._schema = self._columns.schema
 
     async def open(self, context: SinkContext) -> None:
-        """Open the folder. Raises: ConfigurationError, also for a field without a column; StateError."""
+        """Open the folder. Raises: ConfigurationError, also for a field without a column, or with one of another type there; StateError."""
         self._columns = self._checked_columns(context)
+        self._schema = self._partitions.columns_of_files(self._columns.schema)
         await super().open(context)
+        await self._agree(self._columns, may_change=True)
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Whether the fields have columns, and those by which files are sorted and partitioned are there."""
-        return f"{counted(len(self._checked_columns(context).schema), 'column')}"
+        """Whether the fields have columns that the files there can be read with, and those by which files are sorted and partitioned."""
+        columns = self._checked_columns(context)
+        await self._agree(columns, may_change=False)
+        return f"{counted(len(columns.schema), 'column')}"
+
+    async def _agree(self, columns: FileColumns, *, may_change: bool) -> None:
+        types = {field.name: str(field.type) for field in columns.schema}
+        wanted = FolderColumns(types, self._partitions.names)
+        await agree(self.entries(), wanted, self._key, self._path, may_change=may_change)
 
     def _checked_columns(self, context: SinkContext) -> FileColumns:
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
-        self._options.check(columns.schema)
         self._partitions.check(columns.schema)
+        self._options.check(self._partitions.columns_of_files(columns.schema))
         return columns
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
         """Arrow columns, which are smaller than the batch and cheap to make now; those of values are made later, in a thread."""
         refused: Rejected = []
-        rows = [] if batch.values is not None else self._columns.rows([batch], refused)
+        rows = [] if batch.decoded is not None else self._columns.rows([batch], refused)
         return (rows, sum(part.nbytes for part in rows)) if rows and not refused else super().prepare(batch)
 
     def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
@@ -67,11 +78,11 @@ class ParquetSink(FileSink):
         for part in contents:
             for rows in self._columns.rows([part], rejected) if isinstance(part, RecordBatch) else part:
                 for partition in self._partitions.split(rows):
-                    by_folder.setdefault(partition.folder, []).append(partition.rows)
+                    by_folder.setdefault(partition.folder, []).append(partition.rows.select(self._schema.names))
         return {folder: partial(self._write, rows) for folder, rows in by_folder.items()}
 
     def _write(self, rows: list[pa.RecordBatch], path: Path) -> None:
-        encoder = ParquetEncoder(lambda: path, self._columns.schema, self._options)
+        encoder = ParquetEncoder(lambda: path, self._schema, self._options)
         for part in rows:
             encoder.write(part)
         encoder.close()

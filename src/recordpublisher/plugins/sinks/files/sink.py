@@ -64,7 +64,8 @@ class FileSink(CommittingSink):
 
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
 
-    Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. When more than
+    Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. A file that is there is never replaced by one
+    with other content, as of other positions: the later file has a suffix. When more than
     `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 

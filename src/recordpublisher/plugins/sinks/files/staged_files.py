@@ -1,6 +1,8 @@
 """StagedFiles: files that are written in a hidden folder, and renamed into place when an entry has committed them (S6)."""
 
 import asyncio
+import filecmp
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -91,6 +93,7 @@ class StagedFiles:
         size = 0
         for index, (name, write) in enumerate(files.items()):
             file = staged / f"{number}-{index}"
+            file.touch(exist_ok=False)
             write(file)
             sync(file)
             size += file.stat().st_size
@@ -105,8 +108,7 @@ class StagedFiles:
             try:
                 if hidden.exists():
                     make_folder(target.parent)
-                    hidden.replace(target)
-                    sync(target.parent)
+                    _give_name(hidden, target, self._path / other_name(staged, name))
                     continue
             except FileNotFoundError:  # another process has renamed it
                 pass
@@ -138,6 +140,29 @@ class StagedFiles:
         for folder in ended:
             if not any(folder.glob("*")):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def other_name(staged: str, name: str) -> str:
+    """Return the name of a staged file whose own name another file has: as for rows of other positions that were read here."""
+    stem, dot, suffix = name.rpartition(".")
+    return f"{stem}.{hashlib.sha256(staged.encode()).hexdigest()[:12]}{dot}{suffix}"
+
+
+def _give_name(hidden: Path, target: Path, other: Path) -> None:
+    """Rename a file; a file that has the name stays, and if its content differs, the file gets the other name. Raises: OSError."""
+    if target.exists() and not (target.samefile(hidden) or filecmp.cmp(hidden, target, shallow=False)):
+        return _give_name(hidden, other, other)
+    try:
+        os.link(hidden, target)  # unlike a rename it replaces no file that was made meanwhile
+    except FileExistsError:
+        if not (target.samefile(hidden) or filecmp.cmp(hidden, target, shallow=False)):
+            return _give_name(hidden, other, other)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a file system without links
+        hidden.replace(target)
+    sync(target.parent)
+    hidden.unlink(missing_ok=True)
 
 
 async def _in_thread(folder: Path, work: Callable[[], T]) -> T:

@@ -10,14 +10,13 @@ from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.committing_sink import Leftover
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.obstore_client import S3Access, as_state_errors, open_object_store
+from recordpublisher.plugins.stores.obstore_client import ObjectLocation, as_state_errors
 from recordpublisher.plugins.stores.remote_stores import side_by_side
 from recordpublisher.plugins.stores.s3_store import SCHEMES
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..unfinished_uploads import UnfinishedUploads
-from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile
+from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile, other_name
 
 _STAGED = f"{HIDDEN}/{STAGED}/"
 _AT_ONCE = 16
@@ -37,12 +36,12 @@ class StagedObjects:
         parts = urlsplit(self.place)
         uri = f"s3://{parts.netloc}{parts.path}" if parts.scheme in SCHEMES else self.place
         is_s3 = parts.scheme in SCHEMES
-        self._access = S3Access(properties) if is_s3 else None
         self._uploads = UnfinishedUploads(self.place, properties) if is_s3 else None
-        try:
-            self._client = open_object_store(uri, **(self._access.options() if self._access else {}))
-        except (ImportError, ValueError) as error:
-            raise ConfigurationError(key, location, reason=str(error)) from error
+        self._objects = ObjectLocation(uri, key, properties)
+
+    @property
+    def _client(self) -> Any:
+        return self._objects.client
 
     async def open(self) -> None:
         """Nothing: there are no folders."""
@@ -68,13 +67,14 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy what is still staged over its final name, then delete it; another process may do the same meanwhile. Returns those that have
-        neither name."""
+        """Copy what is still staged to its final name, then delete it; another process may do the same meanwhile. Another object of the
+        name stays: then the copy has another name. Returns those that have neither name."""
         missing: list[StagedFile] = []
 
         async def copy(hidden: str, name: str) -> None:
             try:
-                await self._client.copy_async(hidden, name)
+                is_taken = await self._has_other_content(hidden, name)
+                await self._client.copy_async(hidden, other_name(hidden, name) if is_taken else name)
             except FileNotFoundError:
                 try:
                     await self._client.head_async(name)
@@ -103,7 +103,7 @@ class StagedObjects:
         await self._each(self._delete, ((left.name,) for left in leftovers if left.upload is None))
 
     async def _staged(self, kept: Collection[str]) -> list[Leftover]:
-        await self._refresh()
+        await self._objects.refresh()
         with as_state_errors(self.place):
             found = [meta async for chunk in self._client.list(_STAGED) for meta in chunk if meta["path"] not in kept]
         return [
@@ -116,13 +116,21 @@ class StagedObjects:
             for meta in found
         ]
 
+    async def _has_other_content(self, hidden: str, name: str) -> bool:
+        """Return whether another object has the name. Raises: FileNotFoundError if what was staged is gone."""
+        staged = await self._client.head_async(hidden)
+        try:
+            there = await self._client.head_async(name)
+            if there["size"] != staged["size"]:
+                return True
+            content = await (await self._client.get_async(name)).bytes_async()
+        except FileNotFoundError:
+            return False
+        return bytes(content) != bytes(await (await self._client.get_async(hidden)).bytes_async())
+
     async def _delete(self, path: str) -> None:
         with suppress(FileNotFoundError):
             await self._client.delete_async(path)
-
-    async def _refresh(self) -> None:
-        if self._access is not None:
-            await self._access.refresh()
 
     async def _each(self, call: Callable[..., Awaitable[None]], arguments: Iterable[Iterable[Any]]) -> None:
         """A few calls at a time; the first error ends the others."""
@@ -130,8 +138,8 @@ class StagedObjects:
 
         async def limited(given: Iterable[Any]) -> None:
             async with slots:
+                await self._objects.refresh()  # one that had to wait may find other credentials
                 await call(*given)
 
-        await self._refresh()
         with as_state_errors(self.place):
             await side_by_side(map(limited, arguments))

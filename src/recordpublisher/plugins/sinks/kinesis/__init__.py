@@ -5,6 +5,7 @@ Start at `kinesis_sink.py`. A record goes through `writer.py` (limits), `shard_q
 
 from .failed_records import FailedRecord
 from .kinesis_sink import KinesisSink
+from .producer import Producer
 from .statistics import SinkStatistics
 
-__all__ = ["KinesisSink", "FailedRecord", "SinkStatistics"]
+__all__ = ["KinesisSink", "FailedRecord", "Producer", "SinkStatistics"]

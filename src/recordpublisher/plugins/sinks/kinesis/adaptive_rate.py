@@ -11,11 +11,15 @@ MAX_CREDIT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ShardRateLimit:
-    """Records and bytes per second that one shard may be sent: the service's limits times `RateLimit`; and the part of them used first."""
+    """Records and bytes per second that one shard may be sent: the service's limits times `RateLimit`; and the part of them used first.
+
+    `longest_pause`: at a low rate the shard is sent nothing for this long at most (seconds), or for as long as it needs at the full rate.
+    """
 
     records_per_second: float
     bytes_per_second: float
     initial_fraction: float = 1.0
+    longest_pause: float = 2.0
 
     def seconds_for(self, records: int, size: int) -> float:
         """How long the shard needs for this many records and bytes at its rate limit."""

@@ -36,10 +36,15 @@ class FailedRecords:
         self._stream = stream
         self._fails_on_error = fails_on_error
         self._callback = callback
+        self._keep: Callable[[PendingRecord, str], None] | None = None
         self._has_warned = False
         self.error: BaseException | None = None
         self.was_raised = False
         self._on_failed: Callable[[], None] | None = None
+
+    def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
+        """Without `failOnError` and a callback, give records that cannot be put to this function, with the reason."""
+        self._keep = keep
 
     def call_when_failed(self, on_failed: Callable[[], None] | None) -> None:
         """Have a function called when the sink has ended: nobody may call the sink for a while, and so learn of the error."""
@@ -63,7 +68,7 @@ class FailedRecords:
         failed = _failed_record(record, VALIDATION_EXCEPTION, reason)
         if self._fails_on_error:
             raise self._error_for(failed)
-        self._call_back(failed)
+        self._call_back(failed, record)
 
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
         """Report user records whose retries are used up: with `failOnError` they end the sink, otherwise they go to the callback."""
@@ -72,9 +77,12 @@ class FailedRecords:
             if self._fails_on_error:
                 self.fail(self._error_for(failed))
             else:
-                self._call_back(failed)
+                self._call_back(failed, user_record)
 
-    def _call_back(self, failed: FailedRecord) -> None:
+    def _call_back(self, failed: FailedRecord, record: PendingRecord) -> None:
+        if self._callback is None and self._keep is not None:
+            self._keep(record, f"{failed.error_code}: {failed.error_message}")
+            return
         if self._callback is None:
             if not self._has_warned:
                 log.warning(

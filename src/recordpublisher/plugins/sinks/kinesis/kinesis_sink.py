@@ -2,13 +2,19 @@
 
 from __future__ import annotations  # the reference and help() show types by their names
 
-from collections import deque
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
+from recordpublisher.plugins.sinks.queued_writes import (
+    PARTIAL_FLUSH_SECONDS,
+    SourceShard,
+    UnfinishedWrites,
+    WrittenStates,
+)
 from recordpublisher.plugins.tracing.provider import payload_with_context
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -16,53 +22,14 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import hash_key_from
+from recordpublisher.publishers.shards import written_hash_key
 from recordpublisher.publishers.stream_arns import stream_name
 
 from .failed_records import FailedRecord
-from .pending_record import PendingRecord, SourceShard, size_of
+from .pending_record import PendingRecord, size_of
 from .settings import KinesisSinkSettings, QueueLimit
 from .statistics import KINESIS_SINK_METRICS
 from .writer import KinesisWriter
-
-MOST_WAITING = 16
-"""States that wait for their records. A further one takes the place of the last, so their memory is bounded in an outage, too."""
-
-
-class WrittenStates:
-    """Owns the states of checkpoints whose records are not all written, each with its flush epoch, and the newest that may be stored."""
-
-    def __init__(self, is_complete: Callable[[int], bool]) -> None:
-        """`is_complete`: whether all records up to the end of an epoch are written."""
-        self._is_complete = is_complete
-        self._waiting: deque[tuple[int, State]] = deque()
-        self._written: State | None = None
-
-    def add(self, epoch: int, state: State) -> None:
-        """Remember a state: it may be stored when this epoch is complete."""
-        if len(self._waiting) == MOST_WAITING:
-            self._waiting.pop()
-        self._waiting.append((epoch, state))
-
-    def newest(self) -> State:
-        """The newest state that may be stored. Before there is any it has no shards: each is read again from where it was begun."""
-        while self._waiting and self._is_complete(self._waiting[0][0]):
-            self._written = self._waiting.popleft()[1]
-        return {**self._waiting[-1][1], "shards": {}} if self._written is None else self._written
-
-    def revoke(self, shards: Collection[str]) -> None:
-        """Forget shards. What is queued of them is not written, and one that comes back begins at another position."""
-        self._waiting = deque([(epoch, _without(shards, state)) for epoch, state in self._waiting])
-        if self._written is not None:
-            self._written = _without(shards, self._written)
-
-
-def _without(shards: Collection[str], state: State) -> State:
-    return {**state, "shards": {key: entry for key, entry in state["shards"].items() if key not in shards}}
-
-
-PARTIAL_FLUSH_SECONDS = 1.0
-"""Most records are acknowledged sooner. A slower stream would hold up the job's writes and hand-overs for longer."""
 
 
 class KinesisSink(Sink):
@@ -99,6 +66,10 @@ class KinesisSink(Sink):
         self._payload = _as_bytes if with_context is None else lambda data: with_context(_as_bytes(data))
         self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)
         self._states = WrittenStates(self._writer.is_flushed)
+        self._writes = UnfinishedWrites(self._writer.outstanding_of)
+        self._keeps_failed = not settings.fails_on_error and on_failure is None
+        self._failed: list[tuple[PendingRecord, str]] = []
+        self._rejecting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         try:
@@ -138,11 +109,14 @@ class KinesisSink(Sink):
         """
         if checkpoint is None:
             await self._writer.flush()
+            await self._reject_failed()
             return None
         epoch = self._writer.begin_flush()
         self._states.add(epoch, checkpoint.state)
         await self._writer.wait_until_flushed(epoch, PARTIAL_FLUSH_SECONDS if checkpoint.may_be_partial else None)
-        return self._states.newest()
+        state = self._states.newest()
+        await self._reject_failed()  # after that: what is given up from now on is not in this state
+        return state
 
     async def close(self) -> None:
         """Flush and close the connections. Raises: as `put`, unless an earlier call has raised the error."""
@@ -152,10 +126,15 @@ class KinesisSink(Sink):
         """`outstandingRecordsCount`, `backpressureCycles` and others, plain values; docs/reference/kinesis-sink-metrics.md (A1)."""
         return self._writer.metrics()
 
+    def reasons_not_ready(self) -> list[str]:
+        """Return why the sink takes no records, in plain words: the error that has ended it. Empty: it has not ended."""
+        error = self._writer.error
+        return [] if error is None else [f"{self.destination()}: {type(error).__name__}: {error}"]
+
     def unfinished(self) -> Unfinished:
-        """How many records are not acknowledged."""
+        """Return how many records are not acknowledged."""
         count = self.metrics()["outstandingRecordsCount"]
-        return Unfinished(count, f"records not acknowledged: {count}")
+        return Unfinished(count, f"records not acknowledged: {count}", shards=self._writes.by_shard())
 
     def exported_metrics(self) -> list[SinkMetric]:
         """The same, with type, unit and meaning."""
@@ -165,12 +144,19 @@ class KinesisSink(Sink):
     async def open(self, context: SinkContext) -> State | None:
         """As the sink of a job: read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
         self._context = context
-        await self._writer.open(context.may_write, context.request_checkpoint)
+        self._keeps_failed = self._keeps_failed and bool(context.has_dead_letters)
+        if self._keeps_failed:
+            self._writer.keep_failed(lambda record, reason: self._failed.append((record, reason)))
+        await self._writer.open(context.may_write, context.request_checkpoint, context.resume_writing)
         return None
 
     def destination(self) -> str:
         """The stream."""
         return f"{type(self).__name__}, stream {self._stream}"
+
+    def has_room(self) -> bool:
+        """Return whether the number and size of the records that are not acknowledged are below the limits."""
+        return self._writer.has_room()
 
     async def write(self, batch: RecordBatch) -> None:
         """As the sink of a job: put the batch's records with their keys, in order. The job decides about one that cannot be put (S7)."""
@@ -180,8 +166,28 @@ class KinesisSink(Sink):
             rejected.append((batch.slice(index, index + 1), reason))
 
         source = self._writer.permission.source(batch.shard.key)
-        await self._writer.put_all(_copies_of(batch.records, source), reject)
+        copies = _copies_of(batch.records, source)
+        if self._keeps_failed:
+            for copy, record in zip(copies, batch.records, strict=True):
+                copy.origin = batch.shard, record
+        await self._writer.put_all(copies, reject)
+        self._writes.add(self._writer.end_write(), batch)
         await self._context.reject_all(rejected)
+        await self._reject_failed()
+
+    async def _reject_failed(self) -> None:
+        """Write dead letters of the records that could not be put. They are durable when this returns, also those of an earlier call."""
+        async with self._rejecting:
+            failed = self._failed[:]
+            rejected = [
+                (RecordBatch(shard, [read], raw_count=1, raw_bytes=len(read.data)), reason)
+                for record, reason in failed
+                if record.origin is not None and not (record.source and record.source.is_revoked)
+                for shard, read in [record.origin]
+            ]
+            if rejected:
+                await self._context.reject_all(rejected)
+            del self._failed[: len(failed)]  # not before: a cancelled flush would lose them
 
     def revoked(self, shards: Collection[str]) -> None:
         """As the sink of a job: send no more of these shards. What is queued of them counts as done."""
@@ -200,14 +206,11 @@ def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[Pendi
 
 
 def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:
-    """A record to put from one that was read. Without a key (AUTO record distribution) the sequence number becomes the key.
-
-    A producer can write any text as an explicit hash key into an aggregate; one that is no number below 2^128 has decided nothing.
-    """
+    """A record to put from one that was read. Without a key (AUTO record distribution) the sequence number becomes the key."""
     key = record.partition_key or record.sequence_number
-    explicit = None if record.explicit_hash_key is None else hash_key_from(record.explicit_hash_key)
-    explicit_key = None if explicit is None else str(explicit)
-    return PendingRecord(record.data, key, explicit_key, size_of(record.data, key), source=source)
+    return PendingRecord(
+        record.data, key, written_hash_key(record.explicit_hash_key), size_of(record.data, key), source=source
+    )
 
 
 def _stream_and_properties(

@@ -33,7 +33,9 @@ class OutstandingRecords:
         self._mean = MeanSize()
         self._shards = 1
         self._ended_epochs: dict[int, int] = {}
-        """Records that are still outstanding, by ended epoch."""
+        """Records that are still outstanding, by ended epoch, the oldest first."""
+        self._in_ended_epochs = 0
+        """Their sum: while the service is away each write may end an epoch."""
         self.epoch = 0
         self.records = 0
         self.bytes = 0
@@ -44,8 +46,9 @@ class OutstandingRecords:
     @property
     def statistics(self) -> SinkStatistics:
         """The measured values that a limit function receives."""
-        waiting = self.bytes / self.records - OVERHEAD_BYTES if self.records else 0.0
-        return SinkStatistics(self._mean.value or waiting, self._shards, self.records, self.bytes)
+        records, size = self.records, self.bytes  # once each: a Producer is measured by other threads
+        waiting = size / records - OVERHEAD_BYTES if records else 0.0
+        return SinkStatistics(self._mean.value or waiting, self._shards, records, size)
 
     def has_capacity(self, size: int) -> bool:
         """Whether a record of `size` bytes may be accepted; a record above the limit may when nothing else is outstanding."""
@@ -88,14 +91,19 @@ class OutstandingRecords:
     def end_epoch(self) -> int:
         """End the current epoch and begin the next; returns the one that ended."""
         ended, self.epoch = self.epoch, self.epoch + 1
-        count = self.records - sum(self._ended_epochs.values())
+        count = self.records - self._in_ended_epochs
         if count:
             self._ended_epochs[ended] = count
+            self._in_ended_epochs = self.records
         return ended
+
+    def left_of(self, epoch: int) -> int:
+        """Return how many records of an ended epoch are outstanding."""
+        return self._ended_epochs.get(epoch, 0)
 
     def is_complete(self, epoch: int) -> bool:
         """Whether every record up to this ended epoch was acknowledged or given up."""
-        return not any(older <= epoch for older in self._ended_epochs)
+        return next(iter(self._ended_epochs), epoch + 1) > epoch
 
     def update_limits(self, shards: int) -> None:
         """Compute the limits for this number of shards. Raises: ConfigurationError when the limit function returns no number above 0."""
@@ -111,6 +119,7 @@ class OutstandingRecords:
         for epoch, count in Counter([one.epoch for one in done]).items():
             if epoch in self._ended_epochs:
                 self._ended_epochs[epoch] -= count
+                self._in_ended_epochs -= count
                 if not self._ended_epochs[epoch]:
                     del self._ended_epochs[epoch]
 

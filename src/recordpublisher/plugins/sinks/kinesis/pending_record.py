@@ -6,25 +6,20 @@ from collections.abc import Sequence
 
 import msgspec
 
+from recordpublisher.plugins.sinks.queued_writes import SourceShard
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
+from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
-from recordpublisher.publishers.shards import hash_key_from
-
-
-class SourceShard:
-    """The shard that a job has read a record from, until it is revoked: then another process writes what was not sent (E4)."""
-
-    __slots__ = ("is_revoked",)
-
-    def __init__(self) -> None:
-        self.is_revoked = False
+from recordpublisher.publishers.shards import Shard, hash_key_from
 
 
 class PendingRecord(msgspec.Struct, gc=False):
     """One user record, or an aggregate of several (`parts`).
 
     `size`: bytes of data and key, as the service counts them. `epoch`: the number of flushes requested before it was accepted.
-    `attempts`: consecutive failures. `source`: None for a record that no job has read.
+    `attempts`: consecutive failures; `failed_at`: time of the last of them, seconds of the clock; `failing_for`: seconds that count as its
+    outage. `source`: None for a record that no job has read. `origin`: the record that was read, and its shard, if the job writes a dead
+    letter of one that cannot be put.
     """
 
     data: bytes
@@ -33,8 +28,11 @@ class PendingRecord(msgspec.Struct, gc=False):
     size: int
     epoch: int = 0
     attempts: int = 0
+    failed_at: float = 0.0
+    failing_for: float = 0.0
     parts: tuple[PendingRecord, ...] = ()
     source: SourceShard | None = None
+    origin: tuple[Shard, UserRecord] | None = None
 
     @property
     def user_records(self) -> tuple[PendingRecord, ...]:

@@ -84,7 +84,9 @@ class SendingPipeline:
     ) -> None:
         aggregates, retries = settings.aggregates, settings.retries
         aggregator = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
-        rate_limit = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_fraction)
+        rate_limit = ShardRateLimit(
+            settings.records_per_second, settings.bytes_per_second, settings.initial_fraction, retries.max_ms / 1000
+        )
         self._settings = settings
         self._clock = clock
         self._outstanding = outstanding

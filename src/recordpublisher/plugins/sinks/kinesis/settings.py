@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recordpublisher.publishers.properties.config_fields import of_property, of_retries, values_of
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.groups.kinesis_sink import (
     AGGREGATION_ENABLED,
     AGGREGATION_MAX_COUNT,
@@ -13,7 +13,6 @@ from recordpublisher.publishers.properties.groups.kinesis_sink import (
     COLLECTION_MAX_COUNT,
     COLLECTION_MAX_SIZE,
     MAX_CONNECTIONS,
-    PUT_RETRIES,
     RATE_LIMIT,
     RECORD_MAX_BUFFERED_TIME,
     SINK_FAIL_ON_ERROR,
@@ -23,6 +22,7 @@ from recordpublisher.publishers.properties.groups.kinesis_sink import (
     SINK_WAIT_INTERVAL,
 )
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.service_limits import WRITE_BYTES_PER_SECOND, WRITE_RECORDS_PER_SECOND
 from recordpublisher.publishers.user_code import check_user_function
@@ -42,7 +42,7 @@ class KinesisSinkSettings:
     wait_seconds: float = of_property(SINK_WAIT_INTERVAL, 1000)
     keeps_key_order: bool
     fails_on_error: bool
-    retries: RetryPolicy = of_retries(PUT_RETRIES)
+    retries: RetryPolicy
     aggregates: bool = of_property(AGGREGATION_ENABLED)
     aggregate_count: int = of_property(AGGREGATION_MAX_COUNT)
     aggregate_bytes: int = of_property(AGGREGATION_MAX_SIZE)
@@ -72,6 +72,7 @@ class KinesisSinkSettings:
             queue_limit=value(SINK_QUEUE_LIMIT) if queue_limit is None else _checked_limit(queue_limit),
             keeps_key_order=value(SINK_ORDERING) == "PER_KEY",
             fails_on_error=value(SINK_FAIL_ON_ERROR) if fail_on_error is None else fail_on_error,
+            retries=outage_policy(properties, base_ms=100, max_ms=2_000),
             records_per_second=WRITE_RECORDS_PER_SECOND * rate,
             bytes_per_second=WRITE_BYTES_PER_SECOND * rate,
             **values_of(cls, properties),

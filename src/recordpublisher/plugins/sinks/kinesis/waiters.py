@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from recordpublisher.publishers.clock import Clock
@@ -51,11 +51,21 @@ class FifoWaiters:
         if self.waiting:
             self.waiting[0].notify_all()
 
-    async def wait_until(self, has_capacity: Callable[[], bool], describe: Callable[[], str]) -> None:
-        """Return when there is capacity and no earlier waiter is left; each failed check counts as a back-pressure cycle."""
+    async def wait_until(
+        self,
+        has_capacity: Callable[[], bool],
+        describe: Callable[[], str],
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Return when there is capacity and no earlier waiter is left; each failed check counts as a back-pressure cycle.
+
+        `prepare` is awaited first, while this write has its place in the queue already, so that no later write passes it.
+        """
         began, has_warned, me = self._clock.monotonic(), False, Notifier()
         self.waiting.append(me)
         try:
+            if prepare is not None:
+                await prepare()
             while self.waiting[0] is not me or not has_capacity():
                 self._on_cycle()
                 await me.wait(self._check_interval_seconds)

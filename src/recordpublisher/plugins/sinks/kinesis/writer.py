@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
@@ -43,6 +44,7 @@ class KinesisWriter:
         self._stream = stream
         self._clock = clock
         self._fails_on_error = settings.fails_on_error
+        self._keeps_key_order = settings.keeps_key_order
         self._metrics = SinkMetrics()
         self._failures = FailedRecords(stream, settings.fails_on_error, on_failure)
         self._outstanding = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
@@ -56,6 +58,17 @@ class KinesisWriter:
         self._limit = self._pipeline.limit
         self._accepted_since_yield = 0
         self._closed_reason: str | None = NOT_OPEN
+        self._is_aborted = False
+        self._on_room: Callable[[], None] | None = None
+
+    def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
+        """Give records that cannot be put to `keep`, with the reason, if neither an error nor a callback is asked for."""
+        self._failures.keep_failed(keep)
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the writer, if any."""
+        return self._failures.error
 
     @property
     def permission(self) -> SendPermission:
@@ -63,11 +76,21 @@ class KinesisWriter:
         return self._pipeline.permission
 
     async def open(
-        self, may_write: Callable[[], bool] | None = None, on_failed: Callable[[], None] | None = None
+        self,
+        may_write: Callable[[], bool] | None = None,
+        on_failed: Callable[[], None] | None = None,
+        on_room: Callable[[], None] | None = None,
     ) -> None:
-        """Read the stream's limits and shards. `may_write`: records are sent only while it is True. `on_failed` is called, once, when an
-        error has ended the writer: the next call raises it. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        """Read the stream's limits and shards.
+
+        - `may_write`: records are sent only while it returns True.
+        - `on_failed` is called once, when an error has ended the writer. The next call raises the error.
+        - `on_room` is called when `has_room` may have become True.
+
+        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
+        """
         self._failures.call_when_failed(on_failed)
+        self._on_room = on_room
         self.permission.ask(may_write)
         await self._pipeline.open()
         self._closed_reason = None
@@ -81,13 +104,11 @@ class KinesisWriter:
         record = PendingRecord(data, partition_key, explicit_hash_key, size)
         if self._failures.error is not None or self._closed_reason is not None:
             self._raise_if_unusable()
-        if not is_obviously_valid(record, self._limit.max_bytes) and await self._reject_invalid(
-            record, self._clock.monotonic()
-        ):
-            return
-        if self._must_wait(record):
-            await self._wait_for_capacity(record)
-        self._accept(record)
+        is_valid = is_obviously_valid(record, self._limit.max_bytes)
+        if self._must_wait(record) or not is_valid:
+            await self._wait_for_capacity(record, self._clock.monotonic())
+        if is_valid or not self._reject_invalid(record):
+            self._accept(record)
 
     async def put_all(self, records: Sequence[PendingRecord], on_invalid: OnInvalid | None = None) -> None:
         """Accept records in order, waiting like `put`. Those accepted before an error or cancellation stay accepted.
@@ -99,31 +120,32 @@ class KinesisWriter:
         for start in range(0, len(records), RECORDS_PER_YIELD):
             part = records[start : start + RECORDS_PER_YIELD]
             if are_obviously_valid(part, self._limit.max_bytes):
-                await self._put_valid(part)
+                await self._put_valid(part, given_at)
                 continue
             for index, record in enumerate(part, start):
                 await self._put_one(index, record, given_at, on_invalid)
 
-    async def _put_valid(self, records: Sequence[PendingRecord]) -> None:
+    async def _put_valid(self, records: Sequence[PendingRecord], given_at: float) -> None:
         """Accept as many at once as there is room for."""
         while records:
             if self._must_wait(records[0]):
-                await self._wait_for_capacity(records[0])
-            count = self._outstanding.fitting(records)
+                await self._wait_for_capacity(records[0], given_at)
+            count = max(1, self._outstanding.fitting(records))  # the first one was waited for
             accepted, records = records[:count], records[count:]
             self._accepted_since_yield += count
             self._outstanding.add_all(accepted)
             self._pipeline.enqueue_all(accepted)
 
     async def _put_one(self, index: int, record: PendingRecord, given_at: float, on_invalid: OnInvalid | None) -> None:
-        if self._must_wait(record):
-            await self._wait_for_capacity(record)
-        if is_obviously_valid(record, self._limit.max_bytes):
+        is_valid = is_obviously_valid(record, self._limit.max_bytes)
+        if self._must_wait(record) or not is_valid:
+            await self._wait_for_capacity(record, given_at)
+        if is_valid:
             self._accept(record)
         elif on_invalid is None or not self._fails_on_error:
-            if not await self._reject_invalid(record, given_at):
+            if not self._reject_invalid(record):
                 self._accept(record)
-        elif (reason := await self._rejection_reason(record, given_at)) is None:
+        elif (reason := rejection_reason(record, self._limit.max_bytes)) is None:
             self._accept(record)
         else:
             self._metrics.add("numRecordsOutErrors")
@@ -144,17 +166,30 @@ class KinesisWriter:
         self._raise_if_unusable()
         return self._end_epoch()
 
+    def end_write(self) -> int:
+        """Return the epoch of the records that were accepted since the last one ended. Nothing is sent sooner for it."""
+        return self._outstanding.end_epoch()
+
+    def outstanding_of(self, epoch: int) -> int:
+        """Return how many records of an ended epoch are not acknowledged or given up."""
+        return self._outstanding.left_of(epoch)
+
     def is_flushed(self, epoch: int) -> bool:
         """Whether every record up to the end of an epoch is acknowledged or given up."""
         return self._outstanding.is_complete(epoch)
 
     async def wait_until_flushed(self, epoch: int, at_most_seconds: float | None = None) -> None:
-        """Return when the epoch is flushed, or after this time. Raises: the error that ended the sink."""
+        """Return when the epoch is flushed, or after this time.
+
+        Raises: the error that ended the sink; SinkError if the sink was closed in the meantime without a complete flush.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(at_most_seconds):
                 while not self.is_flushed(epoch):
                     await self._completion.wait()
                     self._failures.raise_if_failed()
+                    if self._is_aborted:
+                        self._raise_if_unusable()
         self._failures.raise_if_failed()
 
     async def close(self) -> None:
@@ -175,9 +210,14 @@ class KinesisWriter:
     async def abort(self) -> None:
         """Close without a flush: records that are not acknowledged may or may not be in the stream."""
         self._closed_reason = "is closed"
+        self._is_aborted = True
         await self._pipeline.close()
         await self._port.close()
         self._wake_waiters()
+
+    def has_room(self) -> bool:
+        """Return whether a small record would be accepted at once, or refused because the sink has ended."""
+        return self._has_ended or (not self._waiters.waiting and self._outstanding.has_capacity(0))
 
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges by the names of docs/reference/kinesis-sink-metrics.md."""
@@ -200,9 +240,9 @@ class KinesisWriter:
             raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_reason}")
         self._failures.raise_if_failed()
 
-    async def _reject_invalid(self, record: PendingRecord, given_at: float) -> bool:
+    def _reject_invalid(self, record: PendingRecord) -> bool:
         """Report an invalid record to the callback and return True. Raises: SinkError with `failOnError`."""
-        reason = await self._rejection_reason(record, given_at)
+        reason = rejection_reason(record, self._limit.max_bytes)
         if reason is None:
             return False
         self._metrics.add("numRecordsOutErrors")
@@ -210,31 +250,40 @@ class KinesisWriter:
         self._failures.raise_if_failed()
         return True
 
-    async def _rejection_reason(self, record: PendingRecord, given_at: float) -> str | None:
-        """`given_at`: since when it waits; an older answer of the stream does not count against its size."""
-        if self._limit.max_bytes < record.size <= LARGEST_RECORD_BYTES:
-            await self._limit.read_after(given_at)
-            self._raise_if_unusable()
-        return rejection_reason(record, self._limit.max_bytes)
-
     def _must_wait(self, record: PendingRecord) -> bool:
         is_turn_over = self._accepted_since_yield >= RECORDS_PER_YIELD
         return is_turn_over or bool(self._waiters.waiting) or not self._outstanding.has_capacity(record.size)
 
-    async def _wait_for_capacity(self, record: PendingRecord) -> None:
-        if self._accepted_since_yield >= RECORDS_PER_YIELD:
-            self._accepted_since_yield = 0
-            await asyncio.sleep(0)
+    async def _wait_for_capacity(self, record: PendingRecord, given_at: float) -> None:
+        """Wait in the queue of writes for capacity, for the other tasks of the loop, and for the limit if the record seems too large.
+
+        `given_at`: since when the record waits. An older answer of the stream does not count against its size.
+        """
+        may_be_too_large = self._limit.max_bytes < record.size <= LARGEST_RECORD_BYTES
+        if may_be_too_large and not self._keeps_key_order:
+            # Outside of the queue: a record that is refused holds up no other one.
+            await self._limit.read_after(given_at)
             self._raise_if_unusable()
-        if not self._waiters and self._outstanding.has_capacity(record.size):
+            may_be_too_large = False
+        if not may_be_too_large and not self._must_wait(record):
             return
+        prepare: Callable[[], Awaitable[None]] | None = None
+        if may_be_too_large:
+            prepare = partial(self._limit.read_after, given_at)
+        elif self._accepted_since_yield >= RECORDS_PER_YIELD:
+            prepare = partial(asyncio.sleep, 0)
         self._accepted_since_yield = 0
-        await self._waiters.wait_until(lambda: self._may_stop_waiting(record), self._describe_limits)
+        await self._waiters.wait_until(lambda: self._may_stop_waiting(record), self._describe_limits, prepare)
         self._raise_if_unusable()
 
     def _may_stop_waiting(self, record: PendingRecord) -> bool:
-        has_ended = self._failures.error is not None or self._closed_reason is not None
-        return has_ended or self._outstanding.has_capacity(record.size)
+        # While the job may not write, nothing is sent and nothing becomes free. A write that waits would hold up the stop of the job, so
+        # the rest of its batch is accepted above the limit. The job writes no other batch before there is room.
+        return self._has_ended or self._outstanding.has_capacity(record.size) or not self.permission.is_given
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._failures.error is not None or self._closed_reason is not None
 
     def _accept(self, record: PendingRecord) -> None:
         self._accepted_since_yield += 1
@@ -249,6 +298,8 @@ class KinesisWriter:
     def _wake_waiters(self) -> None:
         self._completion.notify_all()
         self._waiters.notify_first()
+        if self._on_room is not None and self.has_room():
+            self._on_room()
 
     def _describe_limits(self) -> str:
         outstanding = self._outstanding

@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from recordpublisher.consumer.typed_values import name_of
+from recordpublisher.consumer.typed_values import name_of, without_name
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import Clock, ObservedTimeouts
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
@@ -34,12 +36,14 @@ class Handler:
     - `timeout`: how long an async function may run (seconds); None for no limit.
     """
 
-    def __init__(self, function: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock, batch_size: int = 1
+    ) -> None:
         if getattr(function, LAMBDA_MARK, None) is True:  # `is True`, because a mock has every attribute
             reason = "rp.lambda_handler returned it, and it takes events"
             valid = "the function that was given to rp.lambda_handler"
             raise ConfigurationError("handler", function, valid, reason=reason)
-        self._value_type = value_type_of(function)
+        self._value_type = value_type_of(function, batch_size)
         self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # starts threads as they are needed
         self._function = UserFunction("handler", function, VALID, self._threads, arguments=1)
         if timeout is not None and not self._function.is_async:
@@ -64,6 +68,8 @@ class Handler:
             is_own = isinstance(taken, type) and taken.__module__ != "builtins"
             in_a_file = f" (in a file: flink.deserializer = {taken.__module__}:{taken.__qualname__})" if is_own else ""
             valid = f"deserializer={name_of(taken)}{in_a_file}, or a function of a Record or of {name_of(made)}"
+            if _list_in(taken) is not None:
+                valid += "; a handler of lists of values needs a batch_size of more than 1 (flink.sink.map.batch.size)"
             raise ConfigurationError("handler", f"a function of {name_of(taken)}", valid, reason=reason)
         sentence = f"{self._name} gets {'a Record' if taken is None else name_of(taken)}"
         self._hint = sentence if taken is None and made is not bytes else ""
@@ -170,10 +176,16 @@ def make_handler(
     """
 
     def one(function: Callable[[Any], object]) -> Handler:
-        if batch_size == 1 and _takes_list_of_records(function):
+        annotation = _first_annotation(function)
+        is_of_list = _list_in(annotation) is not None
+        if batch_size == 1 and is_of_list and _item_of(annotation) is None:
             valid = "more than 1 for a handler that takes a list (in a file flink.sink.map.batch.size)"
             raise ConfigurationError("batch_size", 1, valid)
-        return Handler(function, threads, timeout, clock)
+        is_open = annotation in (None, Any, object) or isinstance(annotation, typing.TypeVar)
+        if batch_size > 1 and not is_of_list and not is_open:
+            reason = f"the handler takes one {name_of(annotation)}, and would get a list"
+            raise ConfigurationError("batch_size", batch_size, "1, or a handler of a list", reason=reason)
+        return Handler(function, threads, timeout, clock, batch_size)
 
     if not isinstance(given, Mapping):
         return one(given)
@@ -195,16 +207,15 @@ def is_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
 # --- What a function takes, by the annotation of its first parameter ---
 
 
-def value_type_of(function: Callable[..., Any]) -> Any:
+def value_type_of(function: Callable[..., Any], batch_size: int = 1) -> Any:
     """Return the type of the values that a function takes, or None if it takes records.
 
-    A function takes values, or a list of values, if the type of its parameter is neither `Record` nor a list of records. It takes
-    records if the parameter has no annotation, `Any`, or a name that cannot be found.
+    A function takes values if the type of its parameter is not `Record`; with a `batch_size` of more than 1, if it is a list of another
+    type. It takes records if the parameter has no annotation or `Any`. Raises: ConfigurationError if the annotation cannot be found.
     """
     annotation = _first_annotation(function)
     item = _item_of(annotation)
-    is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)
-    return None if is_record or isinstance(item, typing.TypeVar) else item
+    return annotation if batch_size == 1 and item is not None else item
 
 
 def may_be(made: Any, taken: Any) -> bool:
@@ -220,30 +231,62 @@ def _values(records: Any) -> Any:
     return list(map(_value, records)) if isinstance(records, list) else records.value
 
 
-def _takes_list_of_records(function: Callable[..., Any]) -> bool:
-    annotation = _first_annotation(function)
-    return annotation is list or (typing.get_origin(annotation) is list and value_type_of(function) is None)
-
-
 def _first_annotation(function: Callable[..., Any]) -> Any:
+    """Return the type of the first parameter, or None if it has none. The other annotations need not be known at run time.
+
+    Raises: ConfigurationError if a name in it cannot be found.
+    """
     inner: Any = getattr(function, "func", function)  # the function of a functools.partial
     if not inspect.isroutine(inner):
         inner = getattr(inner, "__call__", None)  # noqa: B004 - the annotations of an object that can be called are on its method
     try:
-        names = list(inspect.signature(function).parameters)
-        hints = typing.get_type_hints(inspect.unwrap(inner))
-    except Exception:  # An annotation may be any expression, so looking it up may raise any error.
+        inner = inspect.unwrap(inner)
+        name = next(iter(inspect.signature(function, **_UNRESOLVED).parameters))
+        written = _annotations_of(inner)[name]
+    except Exception:  # a function without a parameter, an annotation or a signature
         return None
-    return hints.get(names[0]) if names else None
+    scope = getattr(getattr(inner, "__func__", inner), "__globals__", {})
+    try:
+        return without_name(typing.get_type_hints(types.SimpleNamespace(__annotations__={name: written}), scope)[name])
+    except SyntaxError:  # a text that is not meant as a type
+        return None
+    except Exception as error:  # an annotation may be any expression, so looking it up may raise any error
+        shown = getattr(written, "__forward_arg__", written)
+        reason = (
+            f"{describe_error(error)}: define or import it outside of `if TYPE_CHECKING:`, at the top of the module"
+        )
+        valid = "a type that is known at run time"
+        raise ConfigurationError("handler", f"a function with '{name}: {shown}'", valid, reason=reason) from error
+
+
+_UNRESOLVED: dict[str, Any] = {}
+"""For `inspect.signature` since Python 3.14, which otherwise looks up every annotation."""
+_annotations_of: Callable[[Any], Mapping[str, Any]] = attrgetter("__annotations__")
+if sys.version_info >= (3, 14):
+    import annotationlib
+
+    _UNRESOLVED = {"annotation_format": annotationlib.Format.FORWARDREF}
+    _annotations_of = partial(annotationlib.get_annotations, format=annotationlib.Format.FORWARDREF)
 
 
 def _item_of(annotation: Any) -> Any:
-    """Return `Order` for `list[Order]`, because with `batch_size` a handler receives a list. Return other annotations as they are."""
-    if annotation is list:
-        return None
-    arguments, origin = typing.get_args(annotation), typing.get_origin(annotation)
-    is_list = isinstance(origin, type) and issubclass(list, origin)
-    return arguments[0] if is_list and arguments else annotation
+    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if it is of records."""
+    of_list = _list_in(annotation)
+    item = annotation if of_list is None else next(iter(typing.get_args(of_list)), None)
+    is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)
+    return None if is_record or isinstance(item, typing.TypeVar) else item
+
+
+_LISTS = (list, Sequence, MutableSequence, Collection, Iterable)
+
+
+def _list_in(annotation: Any) -> Any:
+    """Return the type of a list, such as `list[Order]` or `Sequence`, that an annotation is or has in its union; None without one."""
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    for each in typing.get_args(annotation) if is_union else [annotation]:
+        if (typing.get_origin(each) or each) in _LISTS:
+            return each
+    return None
 
 
 def _classes_of(given: Any) -> list[type]:
@@ -258,4 +301,4 @@ def _classes_of(given: Any) -> list[type]:
 
 
 def _bare(given: Any) -> Any:
-    return given.__origin__ if typing.get_origin(given) is typing.Annotated else given
+    return without_name(given.__origin__ if typing.get_origin(given) is typing.Annotated else given)

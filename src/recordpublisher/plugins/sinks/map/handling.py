@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
+from math import inf
 from typing import Any, TypeVar
 
 from recordpublisher.fetcher.metric_types import MetricType
@@ -26,9 +27,10 @@ from recordpublisher.publishers.properties.groups.sinks import (
     MAP_MAX_BYTES,
     MAP_ORDERING,
     MAP_RETRIES,
+    MAP_RETRY_FOR,
     MAP_TIMEOUT,
 )
-from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, log_user_error
 
@@ -135,7 +137,7 @@ class RecordHandling:
     def finish_dropped(self) -> None:
         """Finish the waiting records that were dropped, because their next reader handles them."""
         for item in self._ready.remove_dropped():
-            self._finish(item)
+            self._leave(item)
         self._wake()
 
     def learn_parents(self, state: State) -> None:
@@ -185,11 +187,12 @@ class RecordHandling:
 
     def _may_take(self) -> bool:
         """Return whether a task may take records now. If only time is missing, a timer wakes a task later."""
-        ready, settings = self._ready.queue, self._settings
-        if not ready:
+        settings = self._settings
+        if not self._ready.queue:
             return False
         may_wait = settings.batch_wait and not self._is_draining and not self._list_wait_is_over
-        if may_wait and len(ready) < settings.batch_size:
+        # Without room no more records come, so a list does not wait for them.
+        if may_wait and self._is_below_limit() and not self._ready.has(settings.batch_size):
             if self._list_timer is None:
                 self._list_timer = asyncio.get_running_loop().call_later(settings.batch_wait, self._end_list_wait)
             return False
@@ -364,13 +367,17 @@ class RecordHandling:
         """Decide about the records of one key when the first of them failed. The others must be handled after it."""
         item = items[0]
         item.attempts += 1
+        now = self._clock.monotonic()
+        if item.attempts == 1:
+            item.failing_since = now
+        failing_for = now - item.failing_since
         # `isinstance` would read `__class__` of the user's error, which may raise another one.
         self._counts["timeouts"] += issubclass(type(error), TimeoutError)
         if item.is_dropped:
             # It was dropped while the handler ran. Other records of its key may be of shards that are still read here.
             self._handle_again(items)
-        elif item.attempts <= self._settings.retries:
-            if self._positions.drop_failed(item, self._clock.monotonic()):
+        elif item.attempts <= self._settings.retries or failing_for < self._settings.retry_for:
+            if self._positions.drop_failed(item, now):
                 # The next reader waits for this shard, so the remaining retries are left to it.
                 self.finish_dropped()
                 self._log_retry(item, error, "left to the next reader:")
@@ -378,7 +385,10 @@ class RecordHandling:
             else:
                 self._counts["retries"] += 1
                 self._log_retry(item, error, "handled again:")
-                self._handle_later(items, self._retry_policy.delay_seconds(item.attempts - 1))
+                pause = self._retry_policy.delay_seconds(item.attempts - 1)
+                if item.attempts > self._settings.retries:
+                    pause = min(pause, self._settings.retry_for - failing_for)
+                self._handle_later(items, pause)
         elif self._settings.on_failure is OnBadRecord.FAIL:
             self._fail_job(item, error)
         else:
@@ -394,7 +404,7 @@ class RecordHandling:
         kept = [item for item in items if not item.is_dropped]
         for item in items:
             if item.is_dropped:
-                self._finish(item)
+                self._leave(item)
         if kept:
             self._ready.put_back(kept)
         else:
@@ -402,8 +412,11 @@ class RecordHandling:
         self._wake()
 
     def _handle_later(self, items: Sequence[UnhandledRecord], seconds: float) -> None:
+        due = self._clock.monotonic() + seconds
+
         def handle_again() -> None:
             self._retry_timers.discard(timer)
+            items[0].failing_since += suspended_seconds(self._clock.monotonic() - due)
             self._handle_again(items)
 
         timer = asyncio.get_running_loop().call_later(seconds, handle_again)
@@ -416,7 +429,6 @@ class RecordHandling:
         self._skipped_log.skipped(str(item), reason, error, key, sequence_number, how=how)
         if is_rejected:
             # `_pass_on_results` finishes the record when the job has stored the dead letter. Until then the position stays before it.
-            self._counts["deadLetters"] += 1
             self._rejected.append((item, reason))
             self._on_changed(needs_sink_call=True)
         else:
@@ -427,7 +439,10 @@ class RecordHandling:
         reason = describe_error(error)
         message = f"{item} cannot be handled: {reason}"
         log_user_error(log, error, message, item.batch.records.shard.key, item.record.sequence_number)
-        remedy = "on_failure=SKIP or DEAD_LETTER continues without it (in a file flink.sink.map.on.failure)"
+        remedy = (
+            "retry_for handles it again for longer (in a file flink.sink.map.retry.for); "
+            "on_failure=SKIP or DEAD_LETTER continues without it (in a file flink.sink.map.on.failure)"
+        )
         attempts = counted(item.attempts, "attempt")
         self.fail(SinkError(f"{item} cannot be handled after {attempts}: {reason}; {remedy}"), error)
 
@@ -444,6 +459,12 @@ class RecordHandling:
         self._retried_log.skipped(str(item), reason, None, key, item.record.sequence_number, how=how)
 
     # --- Step 5: the record is finished ---
+
+    def _leave(self, item: UnhandledRecord) -> None:
+        """Count a record as left to the next reader of its shard, and finish it here."""
+        self._counts["left"] += 1
+        item.batch.progress.leave(item.record)
+        self._finish(item)
 
     def _finish(self, item: UnhandledRecord) -> None:
         """Count a record as handled or dropped. `ReadyRecords.finish` makes the next record of its key ready."""
@@ -507,11 +528,18 @@ class RecordHandling:
         """Pass rejected records on to the job, and finish them when the job has taken them. Then raise the error that ends the job."""
         while items := list(self._rejected):
             # The next reader of a revoked shard handles the record, and rejects it if it fails there.
-            rejected = [(item.as_batch(), reason) for item, reason in items if not item.batch.progress.is_revoked]
+            left = [item.batch.progress.is_revoked for item, _ in items]
+            rejected = [
+                (item.as_batch(), reason) for (item, reason), is_left in zip(items, left, strict=True) if not is_left
+            ]
             await self._context.reject_all(rejected, is_logged=True)
-            for item, _ in items:
+            for (item, _), is_left in zip(items, left, strict=True):
                 self._rejected.popleft()
-                self._finish(item)
+                if is_left:
+                    self._leave(item)
+                else:
+                    self._counts["deadLetters"] += 1
+                    self._finish(item)
         if self._error is not None:
             raise self._error
 
@@ -530,7 +558,7 @@ class RecordHandling:
         count, retries = self._counts["outstanding"], len(self._retry_timers)
         waiting = f"waiting for a retry: {retries}" if retries else ""
         reason = ", ".join(filter(None, (f"records not handled: {count}", waiting, sentence)))
-        return Unfinished(count, reason, call, len(self._calls))
+        return Unfinished(count, reason, call, len(self._calls), self._positions.unhandled(), self._counts["left"])
 
 
 def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
@@ -576,6 +604,7 @@ MAP_SINK_METRICS = {
     "retries": (MetricType.COUNTER, "records", "handled again after a failure"),
     "timeouts": (MetricType.COUNTER, "calls", "of the handler that took too long"),
     "expired": (MetricType.COUNTER, "records", "not handled within their time"),
+    "left": (MetricType.COUNTER, "records", "dropped when their shard was released: the next reader handles them"),
     "skipped": (MetricType.COUNTER, "records", "that could not be handled, and were skipped"),
     "deadLetters": (MetricType.COUNTER, "records", "that could not be handled, and went to the dead-letter sink"),
 }
@@ -594,6 +623,7 @@ class MapSettings:
     batch_size: int = of_property(MAP_BATCH_SIZE)
     batch_wait: float = of_property(MAP_BATCH_WAIT, 1000)
     retries: int = of_property(MAP_RETRIES)
+    retry_for: float = of_property(MAP_RETRY_FOR, 1000)
     timeout: float | None = of_property(MAP_TIMEOUT, 1000)
     max_age: float | None = of_property(MAP_MAX_AGE, 1000)
     on_failure: OnBadRecord = of_property(MAP_ON_FAILURE, kind=OnBadRecord)
@@ -608,8 +638,10 @@ class MapSettings:
             value = getattr(self, name)
             if value is not None and (not _is_number(value, int | float) or value <= 0):
                 raise ConfigurationError(name, value, "seconds above 0, or None")
-        if not _is_number(self.batch_wait, int | float) or self.batch_wait < 0:
-            raise ConfigurationError("batch_wait", self.batch_wait, "seconds, at least 0")
+        for name in ("batch_wait", "retry_for"):
+            value = getattr(self, name)
+            if not _is_number(value, int | float) or not 0 <= value < inf:
+                raise ConfigurationError(name, value, "seconds, at least 0")
 
 
 def enum_member(name: str, value: object, kind: type[E]) -> E:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
@@ -18,6 +18,7 @@ from recordpublisher.publishers.properties.groups.bad_records import (
     MAP_ON_FAILURE,
     ON_BAD_RECORD,
     OnBadRecord,
+    OnFailureName,
 )
 from recordpublisher.publishers.properties.groups.sinks import MAP_FUNCTION, MAP_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
@@ -26,10 +27,25 @@ from recordpublisher.publishers.user_code import is_coroutine_function
 
 from .handler import make_handler
 from .handling import MAP_SINK_METRICS, MapSettings, RecordHandling, enum_member
-from .unhandled_records import HandledPositions, Ordering, UnhandledBatch
+from .unhandled_records import HandledPositions, Ordering, OrderingName, UnhandledBatch
 
 MAX_BYTES = 64 * 1024 * 1024
 _WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
+
+
+class MapOptions(TypedDict, total=False):
+    """The settings of `MapSink` that `lambda_handler` takes."""
+
+    concurrency: int
+    ordering: OrderingName
+    batch_size: int
+    batch_wait: float
+    retries: int
+    retry_for: float
+    timeout: float | None
+    max_age: float | None
+    on_failure: OnFailureName
+    max_bytes: int
 
 
 class MapSink(Sink[V]):
@@ -49,6 +65,8 @@ class MapSink(Sink[V]):
       the records that failed. If it raises an error, it is called with each half of the list again, until the record that fails is alone.
     - `batch_wait`: how long a list waits for more records (seconds).
     - `retries`: how often a failed record is handled again. The pauses are random, up to 0.2 s, 0.4 s and so on, at most 10 s.
+    - `retry_for`: how long a failed record is handled again (seconds), and at least `retries` times. Set it to how long the services that
+      the handler calls may be away.
     - `timeout`: how long an async handler may run (seconds); None for no limit. Then it is cancelled, and its record has failed. Time in
       which the process was stopped does not count.
     - `max_age`: how long after its arrival a record may be handled (seconds); None for no limit. An older record is skipped and counted,
@@ -71,13 +89,14 @@ class MapSink(Sink[V]):
         handler: Callable[[Record[V]], object],
         *,
         concurrency: int = ...,
-        ordering: str = ...,
+        ordering: OrderingName = ...,
         batch_size: int = ...,
         batch_wait: float = ...,
         retries: int = ...,
+        retry_for: float = ...,
         timeout: float | None = ...,
         max_age: float | None = ...,
-        on_failure: str = ...,
+        on_failure: OnFailureName = ...,
         max_bytes: int = ...,
         clock: Clock | None = ...,
     ) -> None: ...
@@ -88,13 +107,14 @@ class MapSink(Sink[V]):
         handler: Callable[[Any], object] | Mapping[str, Callable[[Any], object]],
         *,
         concurrency: int = ...,
-        ordering: str = ...,
+        ordering: OrderingName = ...,
         batch_size: int = ...,
         batch_wait: float = ...,
         retries: int = ...,
+        retry_for: float = ...,
         timeout: float | None = ...,
         max_age: float | None = ...,
-        on_failure: str = ...,
+        on_failure: OnFailureName = ...,
         max_bytes: int = ...,
         clock: Clock | None = ...,
     ) -> None: ...
@@ -104,13 +124,14 @@ class MapSink(Sink[V]):
         handler: Callable[[Any], object] | Mapping[str, Callable[[Any], object]],
         *,
         concurrency: int = 64,
-        ordering: str = "PER_KEY",
+        ordering: OrderingName = "PER_KEY",
         batch_size: int = 1,
         batch_wait: float = 0.0,
         retries: int = 3,
+        retry_for: float = 0.0,
         timeout: float | None = None,
         max_age: float | None = None,
-        on_failure: str = "FAIL",
+        on_failure: OnFailureName = "FAIL",
         max_bytes: int = MAX_BYTES,
         clock: Clock | None = None,
     ) -> None:
@@ -120,6 +141,7 @@ class MapSink(Sink[V]):
             batch_size=batch_size,
             batch_wait=batch_wait,
             retries=retries,
+            retry_for=retry_for,
             timeout=timeout,
             max_age=max_age,
             on_failure=enum_member("on_failure", on_failure, OnBadRecord),
@@ -220,8 +242,8 @@ class MapSink(Sink[V]):
         return self._handling.unfinished()
 
     def metrics(self) -> dict[str, Any]:
-        """Return counts of records: `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `skipped` and
-        `deadLetters`; and `heldBytes`, the memory of the outstanding records."""
+        """Return counts of records: `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `left` (for the
+        next reader), `skipped` and `deadLetters`; and `heldBytes`, the memory of the outstanding records."""
         return self._handling.metrics()
 
     def exported_metrics(self) -> list[SinkMetric]:

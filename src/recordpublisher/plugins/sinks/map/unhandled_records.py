@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from recordpublisher.fetcher.shards.lineage import reachable
-from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.sink import State, UnfinishedShard
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard
@@ -20,7 +20,17 @@ RECORD_OBJECT_BYTES = 330
 RETRY_SECONDS = 5.0
 """How long failed records of a released shard are handled again (seconds). A pause of up to 10 s that has begun may follow."""
 _PROGRESS_FIELDS = frozenset(
-    ("position", "subSequenceNumber", "continuation", "watermark", "ended", "arrivalMs", "tipMs", "waitingForParents")
+    (
+        "position",
+        "subSequenceNumber",
+        "continuation",
+        "watermark",
+        "ended",
+        "arrivalMs",
+        "tipMs",
+        "seenMs",
+        "waitingForParents",
+    )
 )
 """The fields of a shard's state that say how far the shard was read. The other fields identify the shard."""
 
@@ -30,7 +40,7 @@ class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
 
     - `index`: the place of the record in `batch`.
     - `key_queue`: the queue of the record's key, or None if no other record has to wait for this one.
-    - `attempts`: number of failed calls of the handler.
+    - `attempts`: number of failed calls of the handler; `failing_since`: time of the first of them, seconds of the clock.
     """
 
     record: Record
@@ -38,6 +48,7 @@ class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
     batch: UnhandledBatch
     key_queue: KeyQueue | None = None
     attempts: int = 0
+    failing_since: float = 0.0
 
     @property
     def is_dropped(self) -> bool:
@@ -88,6 +99,10 @@ class UnhandledBatch:
         self.limit = min(self.limit, index)
         self._unhandled[index:] = b"\1" * (len(self._unhandled) - index)
 
+    def oldest_unhandled_ms(self) -> int:
+        """Return when the first record that is not handled arrived (epoch ms)."""
+        return to_millis(self.records.records[min(self.handled_count(), len(self._unhandled) - 1)].arrival)
+
     def handled_count(self) -> int:
         """Return the number of records before the first one that is not handled."""
         count = self._unhandled.find(1)
@@ -108,6 +123,10 @@ class Ordering(Enum):
     NONE = "NONE"
     PER_KEY = "PER_KEY"
     PER_SHARD = "PER_SHARD"
+
+
+OrderingName = Literal["NONE", "PER_KEY", "PER_SHARD"]
+"""The names of `Ordering`, as an argument takes them."""
 
 
 class KeyQueue(msgspec.Struct, gc=False, eq=False):
@@ -164,6 +183,18 @@ class ReadyRecords:
                 queue.waiting = deque((UnhandledRecord(record, index, batch, queue),))
             else:
                 queue.waiting.append(UnhandledRecord(record, index, batch, queue))
+
+    def has(self, count: int) -> bool:
+        """Return whether `take` would return `count` records."""
+        found = len(self.queue)
+        if found >= count:
+            return True
+        for item in self.queue:
+            if item.key_queue is not None and item.key_queue.waiting:
+                found += len(item.key_queue.waiting)
+                if found >= count:
+                    return True
+        return False
 
     def take(self, count: int) -> list[UnhandledRecord]:
         """Take up to `count` records that may be handled together. The records of one key are in order."""
@@ -328,6 +359,12 @@ class HandledPositions:
         }
         return {**state, "shards": {key: entry for key, entry in handled.items() if entry is not None}}
 
+    def unhandled(self) -> dict[str, UnfinishedShard]:
+        """Return the unhandled records of each shard that has any, including those that are left to its next reader."""
+        return {
+            key: shard.unhandled() for key, shard in self._shards.items() if shard.batches or shard.left is not None
+        }
+
     def has_unhandled(self, keys: Collection[str]) -> bool:
         """Return whether any of these shards has unhandled records."""
         return any(self._shards[key].batches for key in self._shards.keys() & keys)
@@ -386,6 +423,7 @@ class ShardProgress:
         "has_dropped",
         "has_handled",
         "is_revoked",
+        "left",
         "released_at",
         "storable",
     )
@@ -408,6 +446,20 @@ class ShardProgress:
         """Whether records were dropped. From then on no newer state may be stored."""
         self.is_revoked = False
         """Whether another process reads the shard."""
+        self.left: UnfinishedShard | None = None
+        """The records that were dropped here; they are not handled until the next reader does so. None: there are none."""
+
+    def unhandled(self) -> UnfinishedShard:
+        """Return the records that are not handled. There must be some."""
+        oldest_ms = [self.batches[0].oldest_unhandled_ms()] if self.batches else []
+        left = () if self.left is None else (self.left,)
+        records = sum(batch.remaining for batch in self.batches) + sum(each.records for each in left)
+        return UnfinishedShard(records, min(oldest_ms + [each.oldest_ms for each in left]))
+
+    def leave(self, record: Record) -> None:
+        """Count a record that was dropped here."""
+        before = self.left or UnfinishedShard(0, record.arrival_millis)
+        self.left = UnfinishedShard(before.records + 1, min(before.oldest_ms, record.arrival_millis))
 
     @property
     def has_begun(self) -> bool:

@@ -12,6 +12,10 @@ from typing import Any
 from sqlalchemy import Column, types
 
 Convert = Callable[[Any], Any]
+_DIGITS_OF_A_SECOND = 6
+"""Of the fraction, in every time."""
+_MOST_DIGITS = 20
+"""Of a BIGINT, and one more."""
 
 
 def conversion_of(column_type: types.TypeEngine[Any]) -> Convert:
@@ -26,6 +30,24 @@ def conversion_of(column_type: types.TypeEngine[Any]) -> Convert:
         if isinstance(column_type, kind):
             return convert
     return _nested_as_json
+
+
+def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
+    """Return what a column of this type loses of a value without an error; empty if nothing."""
+    if isinstance(column_type, types.ARRAY):
+        return lost_by(column_type.item_type, dialect)
+    if isinstance(column_type, types.Float):
+        return (
+            "digits after about the seventh" if dialect == "postgresql" and isinstance(column_type, types.REAL) else ""
+        )
+    if isinstance(column_type, types.Numeric):
+        if dialect == "sqlite":
+            return "digits after about the fifteenth"
+        return "" if column_type.scale is None else f"digits after the first {column_type.scale} of a fraction"
+    digits = getattr(column_type, "precision", None)
+    if isinstance(column_type, (types.DateTime, types.Time)) and digits is not None and digits < _DIGITS_OF_A_SECOND:
+        return f"digits after the first {digits} of a second's fraction"
+    return ""
 
 
 def cannot_take(column: Column[Any], value: Any) -> str:
@@ -45,7 +67,14 @@ def _array(convert: Convert, value: Any) -> Any:
 
 def _nested_as_json(value: Any) -> Any:
     """Objects and lists as their JSON text."""
-    return json.dumps(value) if isinstance(value, (dict, list)) else value
+    return json.dumps(value, allow_nan=False) if isinstance(value, (dict, list)) else value
+
+
+def _json(value: Any) -> Any:
+    """As it is. NaN and infinity, which JSON does not have, are refused: SQLite would store them."""
+    if isinstance(value, (float, dict, list)):
+        json.dumps(value, allow_nan=False, default=str)
+    return value
 
 
 def _number(value: Any) -> Any:
@@ -62,6 +91,10 @@ def _integer(value: Any) -> Any:
     value = _number(value)
     if value is None:
         return None
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() >= _MOST_DIGITS:
+        raise ValueError(
+            f"{value!r:.100} has more digits than a column of integers"
+        )  # int() would write out all its zeros
     number = int(value)
     if not isinstance(value, str) and number != value:
         raise ValueError(f"{value} has a fraction")
@@ -71,7 +104,7 @@ def _integer(value: Any) -> Any:
 def _text(value: Any) -> Any:
     if isinstance(value, (Decimal, uuid.UUID)):
         return str(value)
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    return value if value is None or isinstance(value, str) else json.dumps(value, allow_nan=False)
 
 
 def _timestamp(value: Any, has_zone: bool) -> datetime | None:
@@ -114,7 +147,7 @@ def _uuid(value: Any) -> Any:
 
 
 _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
-    (types.JSON, lambda value: value),
+    (types.JSON, _json),
     (types.Date, _date),
     (types.LargeBinary, _bytes),
     (types.Uuid, _uuid),
@@ -138,11 +171,16 @@ def is_storable_json(value: Any) -> bool:
 
 
 def storable_json(value: Any) -> Any:
-    """The same with such characters and numbers as text: a dead letter must be stored whatever is in it, and the bytes are in `data`."""
+    """Return the same with such characters as text: a dead letter must be stored whatever text is in it, and the bytes are in `data`.
+
+    Raises: ValueError for NaN and infinity, as for every other form of JSON.
+    """
     if isinstance(value, str):
         return value.replace("\0", "\\u0000").encode(errors="backslashreplace").decode()
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        if not math.isfinite(value):
+            raise ValueError(f"JSON has no {value}")
+        return value
     if isinstance(value, dict):
         return {storable_json(key): storable_json(item) for key, item in value.items()}
     return list(map(storable_json, value)) if isinstance(value, list) else value

@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 from recordpublisher.fetcher.committing_sink import CommitNumber
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.databases.database import Database
+from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.records import RecordBatch
 
 from .rows import Row
@@ -67,13 +68,18 @@ class RowBuffer:
     async def insert(self, numbers: Sequence[CommitNumber], begin: Callable[[Connection], bool]) -> None:
         """One transaction: `begin`, then the rows that were staged under these numbers, unless it returns False. Then they are forgotten.
 
-        Rows that the database rejects are reported, and the transaction is repeated without them. Raises: what `begin` and the job's
-        policy for bad records raise; RetriesExhaustedError when the database is unreachable: the rows stay.
+        Rows that the database rejects are reported, and the transaction is repeated without them. Raises: FencedError if a reset has
+        dropped the rows; what `begin` and the job's policy for bad records raise; RetriesExhaustedError when the database is
+        unreachable: the rows stay.
         """
+        # An attempt goes on in its thread when it was cancelled and the next life has begun: then `_staged` is that life's.
+        staged = self._staged
 
         def attempt(connection: Connection) -> None:
             if begin(connection):
-                self._opened_target.insert(connection, [row for each in numbers for row in self._staged.get(each, ())])
+                if not staged.keys() >= set(numbers):
+                    raise FencedError("the rows of this commit were dropped: a later life has begun")
+                self._opened_target.insert(connection, [row for each in numbers for row in staged[each]])
 
         while True:
             try:
@@ -81,12 +87,12 @@ class RowBuffer:
             except RejectedRowsError as error:
                 await self._reject(error.rows)
                 bad = {(id(row.batch), row.index) for row in error.rows}
-                for each in self._staged.keys() & set(numbers):
-                    self._staged[each] = [row for row in self._staged[each] if (id(row.batch), row.index) not in bad]
+                for each in numbers:
+                    staged[each] = [row for row in staged[each] if (id(row.batch), row.index) not in bad]
             else:
                 break
         for each in numbers:
-            self._staged.pop(each, None)
+            staged.pop(each, None)
 
     def has_staged(self, number: CommitNumber) -> bool:
         """Whether rows of this number wait for `insert`."""

@@ -12,8 +12,9 @@ from sqlalchemy.dialects.postgresql import JSONB
 from recordpublisher.consumer.typed_values import has_fields, plain_value, with_all_fields
 from recordpublisher.publishers.records import RecordBatch
 
-from .conversions import UNCONVERTIBLE, cannot_take, conversion_of, is_storable_json, storable_json
+from .conversions import UNCONVERTIBLE, cannot_take, conversion_of, is_storable_json, lost_by, storable_json
 from .field_columns import bytes_of_type
+from .latest_by_key import LatestByKey
 
 IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 """The columns that identify a record."""
@@ -27,6 +28,7 @@ class Row:
     index: int
     values: Mapping[str, Any]
     reason: str = ""
+    is_delete: bool = False
 
     @property
     def record(self) -> RecordBatch:
@@ -39,17 +41,29 @@ class RowBuilder:
 
     A field without a column is not stored, nor is one of a column that the database generates. A column without a field gets the
     record's metadata of that name (`RECORD_COLUMNS`), else its default. In a table keyed by record (see `is_keyed_by_record`) metadata
-    takes precedence over fields.
+    takes precedence over fields. With `stores_all` a record is rejected if a field that is not null has no column: every one that can have
+    a column has got it before. With `latest` each row has a key, and the row of a delete nothing else.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(
+        self, table: Table, stores_all: bool = False, nan_is_null: bool = False, latest: LatestByKey | None = None
+    ) -> None:
+        self._latest = latest
+        self._nan_is_null = nan_is_null  # in SQLite
+        self._must_know = set(table.columns.keys()) if stores_all else None
         self._is_of_fields = is_of_fields(table)
+        self._owned = (
+            METADATA if self._is_of_fields else frozenset()
+        )  # no field of a record has a place in these columns
         metadata = METADATA if self._is_of_fields else RECORD_COLUMNS.keys()
         taken = metadata if is_keyed_by_record(table) else ()
         columns = [column for column in table.columns if not _is_generated(column)]
         self._table = table
         self._columns = [column.name for column in columns]
         self._conversions = {column.name: conversion_of(column.type) for column in columns if column.name not in taken}
+        self._key_conversions = {
+            name: convert for name, convert in self._conversions.items() if latest is not None and name in latest.key
+        }
         self._columns_of_bytes = {
             name for name in self._conversions if isinstance(table.columns[name].type, LargeBinary)
         }
@@ -67,6 +81,15 @@ class RowBuilder:
         left = [name for name in fields if name not in self._conversions]
         return left if self._metadata_columns or len(left) < len(fields) else None
 
+    def losses(self, dialect: str, fields: Collection[str]) -> list[str]:
+        """Return what the database rounds without an error, by the types of the columns of these fields; of all columns without fields."""
+        columns = [self._table.columns[name] for name in self._conversions if not fields or name in fields]
+        return [
+            f"'{column.name}' ({str(column.type).lower()}: {lost})"
+            for column in columns
+            if (lost := lost_by(column.type, dialect))
+        ]
+
     def rows(self, batch: RecordBatch) -> Iterator[Row]:
         """One row for each record, including those with a `reason`."""
         try:
@@ -74,7 +97,7 @@ class RowBuilder:
         except UNCONVERTIBLE as error:
             yield from self._rows_one_by_one(batch, error)
             return
-        for index, value in enumerate(batch.value_column):
+        for index, value in enumerate(batch.values):
             known = {name: column[index] for name, column in zip(self._metadata_columns, metadata, strict=True)}
             yield self._row(batch, index, value, known)
 
@@ -88,21 +111,45 @@ class RowBuilder:
 
     def _row(self, batch: RecordBatch, index: int, value: Any, known: dict[str, Any]) -> Row:
         fields: Any = {}
+        given: dict[str, Any] = {}
         named, name = {}, ""
         is_object = isinstance(value, dict) or has_fields(value)
+        conversions = self._conversions
         try:
             fields = value if isinstance(value, dict) else self._fields(value) if is_object else {}
-            for name, convert in self._conversions.items():
-                if name in fields:
-                    named[name] = convert(fields[name])
+            if is_delete := self._latest is not None and self._latest.deletes(fields):
+                conversions = self._key_conversions
+            # The database would convert metadata that is a key, as 012 to 12.
+            given = {key: known[key] for key in self._key_conversions if key in known} | fields
+            for name, convert in conversions.items():
+                if name in given:
+                    named[name] = convert(given[name])
+                    if self._nan_is_null and named[name] != named[name]:
+                        raise ValueError("SQLite stores NaN as NULL")
         except UNCONVERTIBLE as error:
             if not name:
                 return Row(batch, index, {}, f"{type(error).__name__}: {error}")
-            return Row(batch, index, {}, cannot_take(self._table.columns[name], fields[name]))
+            return Row(batch, index, {}, cannot_take(self._table.columns[name], given[name]))
+        if special := self._delete_or_bad_key(batch, index, known | named, is_delete):
+            return special
         if not named and (not known or (self._is_of_fields and not is_object)):
             return Row(batch, index, {}, f"no column of the table matches its value, a {type(value).__name__}")
+        known_names = self._must_know if self._must_know is not None and isinstance(value, dict) else fields
+        if left := [
+            key for key in fields if (key not in known_names or key in self._owned) and fields[key] is not None
+        ]:
+            return Row(batch, index, {}, f"field {left[0]!r:.100} of its value cannot have a column of the table")
         missing = {name: None for name in self._columns if name not in self._filled_by_database}
         return Row(batch, index, missing | known | named)
+
+    def _delete_or_bad_key(self, batch: RecordBatch, index: int, values: dict[str, Any], is_delete: bool) -> Row | None:
+        """Return the row of a delete, or of a record without a key; None for any other."""
+        if self._latest is None:
+            return None
+        if reason := self._latest.why_no_key(self._table, values):
+            return Row(batch, index, {}, reason)
+        key = {name: values[name] for name in self._latest.key}
+        return Row(batch, index, key, is_delete=True) if is_delete else None
 
     def _fields(self, value: Any) -> dict[str, Any]:
         """Those of a typed value, in the form of JSON; bytes for a column of bytes."""
@@ -160,15 +207,17 @@ def _is_row_id(column: Column[Any]) -> bool:
 
 def _values_as_text(batch: RecordBatch) -> Sequence[str | None]:
     return (
-        [None] * len(batch) if batch.values is None else [json.dumps(value, default=_as_json) for value in batch.values]
+        [None] * len(batch)
+        if batch.decoded is None
+        else [json.dumps(value, default=_as_json, allow_nan=False) for value in batch.decoded]
     )
 
 
 def _json_values(batch: RecordBatch) -> Sequence[Any]:
     """For a column of JSON, to which the driver writes what JSON has."""
-    if batch.values is None:
+    if batch.decoded is None:
         return [None] * len(batch)
-    values = msgspec.to_builtins(with_all_fields(batch.values), enc_hook=_as_json)
+    values = msgspec.to_builtins(with_all_fields(batch.decoded), enc_hook=_as_json)
     return values if is_storable_json(values) else list(map(storable_json, values))
 
 

@@ -19,6 +19,7 @@ from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_C
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
+from .latest_by_key import LatestByKey
 from .row_buffer import RowBuffer
 from .target_table import TargetTable, check_fields
 
@@ -50,6 +51,7 @@ class SqlSink(CommittingSink):
             raise ConfigurationError(JOB_NAME.key, job, f"at most {MAX_JOB_NAME} characters in a database")
         self._job = job
         self._table_name, self._columns = properties.value(SQL_TABLE), properties.value(SQL_COLUMNS)
+        self._latest = LatestByKey.of(properties)
         self._database = Database(uri, SQL_URI.key, properties)
         self._entries = SqlStore(uri, SQL_URI.key, properties, database=self._database, table=ENTRIES)
         self._buffer = RowBuffer(self._database, properties.value(SQL_BUFFER))
@@ -61,7 +63,7 @@ class SqlSink(CommittingSink):
 
         def target(connection: Connection) -> TargetTable:
             self._warn_of_other_jobs(connection)
-            return TargetTable(connection, self._table_name, self._columns, context.value_type)
+            return TargetTable(connection, self._table_name, self._columns, context.value_type, self._latest)
 
         self._buffer.open(context, await self._database.transaction(target))
 
@@ -83,7 +85,9 @@ class SqlSink(CommittingSink):
         if not self._database.exists():
             return f"{self._table_name} will be created"
         return await self._database.transaction(
-            lambda connection: check_fields(connection, self._table_name, self._columns, context.value_type)
+            lambda connection: check_fields(
+                connection, self._table_name, self._columns, context.value_type, self._latest
+            )
         )
 
     async def write(self, batch: RecordBatch) -> None:
@@ -105,9 +109,9 @@ class SqlSink(CommittingSink):
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
     async def begin(self, life: str) -> None:
-        """Drop what waits. The session has the name of the life from now on."""
+        """Drop what waits. Transactions have the name of the life from now on."""
         self._buffer.reset()
-        await self._database.rename_session(self._session_name(life))
+        self._database.name_session(self._session_name(life))
 
     async def stage(self, number: CommitNumber) -> Staged | None:
         """Make rows, which stay in memory until their entry is written.

@@ -1,19 +1,25 @@
 """Finds and creates the table of rows, and says how a column is added to it."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Column, Connection, MetaData, Table, inspect, types
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import IdentifierError
 from sqlalchemy.schema import CreateColumn
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
+from recordpublisher.publishers.properties.groups.sinks import SQL_KEY, SQL_TABLE
 
-from .rows import record_columns
+from .field_columns import FieldColumns
+from .rows import METADATA, record_columns
 
 log = logging.getLogger("recordpublisher.database")
+_MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}
+_LONGEST_NAME = 63
+"""In PostgreSQL, in bytes of UTF-8; it cuts a longer name off."""
+_SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 
 
 def find_table(connection: Connection, name: str) -> Table | None:
@@ -41,6 +47,28 @@ def new_table(name: str, columns: Collection[str]) -> Table:
     return Table(table, MetaData(schema=schema or None), *wanted)
 
 
+def new_keyed_table(connection: Connection, name: str, fields: FieldColumns, key: Sequence[str]) -> Table:
+    """Return a table for these fields and a record's metadata, with `key` as its primary key. It is not created yet.
+
+    Raises: ConfigurationError if a field of the key is unknown, or a field cannot have a column.
+    """
+    metadata = [column for column in record_columns() if column.name in METADATA - fields.keys()]
+    wanted = {column.name: column.type for column in metadata} | fields
+    if missing := [each for each in key if each not in wanted]:
+        reason = f"table {name} is missing, and the type of '{missing[0]}', a field of its key, is not known"
+        valid = "a payload with a type, or a table that exists, with this key as its primary key"
+        raise ConfigurationError(SQL_KEY.key, ",".join(key), valid, reason=reason)
+    columns: list[str] = []
+    for each in wanted:
+        if reason := why_no_column(connection.dialect, each, columns):
+            reason = f"field {each!r} of a value cannot have a column: {reason}"
+            raise ConfigurationError(SQL_TABLE.key, name, "a table of your own", reason=reason)
+        columns.append(each)
+    schema, _, table = name.rpartition(".")
+    made = (Column(each, of, primary_key=each in key, autoincrement=False) for each, of in wanted.items())
+    return Table(table, MetaData(schema=schema or None), *made)
+
+
 def create_table(connection: Connection, table: Table) -> None:
     """Create it. Raises: ConfigurationError for a name that is too long."""
     name = table.fullname
@@ -53,11 +81,31 @@ def create_table(connection: Connection, table: Table) -> None:
 
 
 def add_column(connection: Connection, table: Table, name: str, column: types.TypeEngine[Any]) -> str:
-    """The statement that adds a column. Raises: ConfigurationError for a name that is too long."""
+    """The statement that adds a column."""
     dialect = connection.dialect
-    try:
-        dialect.validate_identifier(name)
-    except IdentifierError as error:
-        raise ConfigurationError(SQL_TABLE.key, table.name, "a table of your own", reason=str(error)) from error
     added = CreateColumn(Column(name, column)).compile(dialect=dialect)
     return f"ALTER TABLE {dialect.identifier_preparer.format_table(table)} ADD COLUMN {added}"
+
+
+def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
+    """Why a table with these columns cannot have one of this name, too; empty if it can."""
+    is_postgresql = dialect.name == "postgresql"
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        return "its name has half a surrogate pair"
+    if not name or "\0" in name:
+        return "its name has a NUL" if name else "its name is empty"
+    if is_postgresql and length > _LONGEST_NAME:
+        return f"its name has more than {_LONGEST_NAME} bytes"
+    if is_postgresql and name in _SYSTEM_COLUMNS:
+        return "PostgreSQL has a system column of this name"
+    if not is_postgresql and (twins := [each for each in columns if _lower(each) == _lower(name)]):
+        return f"its name differs from that of column '{twins[0]}' in case only"
+    most = _MOST_COLUMNS.get(dialect.name)
+    return "" if most is None or len(columns) < most else f"a table has at most {most} columns"
+
+
+def _lower(name: str) -> bytes:
+    """Return the name as SQLite compares it: without the case of ASCII letters, the only ones whose case it knows."""
+    return name.encode(errors="surrogatepass").lower()

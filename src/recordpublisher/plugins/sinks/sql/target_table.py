@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Table, cast, literal, select, text
+from sqlalchemy import Connection, Executable, Insert, Table, cast, literal, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import CompileError, DBAPIError, IntegrityError, StatementError
 
@@ -18,7 +18,10 @@ from recordpublisher.publishers.records import RecordBatch
 
 from .conversions import cannot_take
 from .field_columns import FieldColumns, columns_of_type, columns_of_values
+from .latest_by_key import LatestByKey
+from .newest_records import NewestRecords
 from .rows import (
+    IDENTITY,
     METADATA,
     RECORD_COLUMNS,
     Row,
@@ -26,7 +29,7 @@ from .rows import (
     is_keyed_by_record,
     is_of_fields,
 )
-from .table_definitions import add_column, create_table, find_table, new_table
+from .table_definitions import add_column, create_table, find_table, new_keyed_table, new_table, why_no_column
 
 log = logging.getLogger("recordpublisher.database")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
@@ -46,33 +49,62 @@ class RejectedRowsError(Exception):
 class TargetTable:
     """Owns the table's description. `name` may begin with a schema. `columns`: `flink.sink.sql.columns`."""
 
-    def __init__(self, connection: Connection, name: str, columns: str = "RECORD", value_type: Any = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        columns: str = "RECORD",
+        value_type: Any = None,
+        latest: LatestByKey | None = None,
+    ) -> None:
         """Find the table or create it. Raises: ConfigurationError for a table without columns, or of a schema that does not exist, and
-        as `add_fields`."""
-        self._name, self._columns = name, columns
+        as `add_fields`; with `latest` if the table has no unique index of the key."""
+        self._name, self._columns, self._latest = name, columns, latest
         self._fields_of_type = columns_of_type(value_type)
         if find_table(connection, name) is None:
-            create_table(connection, _table_to_create(name, columns, self._fields_of_type))
+            create_table(connection, _table_to_create(connection, name, columns, self._fields_of_type, latest))
         self._describe(connection)
+        self._newest: NewestRecords | None = None
+        if latest is not None:
+            latest.check_table(self.table)
+            latest.check_index(connection, self.table)
+            self._newest = NewestRecords(connection, self.table, latest.key)
         if _needs_columns(self.table, columns):
             self.add_fields(connection, self._fields_of_type)
+        if losses := self.rows.losses(connection.dialect.name, self._fields_of_type):
+            log.warning(
+                "table %s rounds values to the types of its columns, without an error: %s", name, ", ".join(losses)
+            )
 
     def _describe(self, connection: Connection) -> None:
         """Owns what depends on the columns, which may be added."""
         table = find_table(connection, self._name)
         assert table is not None
         self.table = table
-        self.rows = RowBuilder(self.table)
+        self._dialect = connection.dialect
+        self.rows = RowBuilder(
+            self.table,
+            stores_all=not self._fields_of_type and _needs_columns(self.table, self._columns),
+            nan_is_null=connection.dialect.name == "sqlite",
+            latest=self._latest,
+        )
         self._has_deferred = _has_deferred_constraints(connection, self.table)
         self._statement = _insert_statement(self.table, connection.dialect.name)
 
     def new_fields(self, batches: Sequence[RecordBatch]) -> FieldColumns:
-        """Fields of the values that need a column and have none. Those of a known type have had theirs from the start."""
+        """Fields of the values that need a column and have none. Those of a known type have had theirs from the start.
+
+        One that cannot have a column is left out: its record is rejected (see `RowBuilder`).
+        """
         if self._fields_of_type or not _needs_columns(self.table, self._columns):
             return {}
-        values = [value for batch in batches for value in batch.values or ()]
-        refused = METADATA if is_of_fields(self.table) else frozenset()
-        return columns_of_values(values, set(self.table.columns.keys()) - refused)
+        values = [value for batch in batches for value in batch.decoded or ()]
+        names = set(self.table.columns.keys())
+        fields: FieldColumns = {}
+        for name, column in columns_of_values(values, names).items():
+            if not why_no_column(self._dialect, name, names | fields.keys()):
+                fields[name] = column
+        return fields
 
     def add_fields(self, connection: Connection, fields: FieldColumns) -> None:
         """Add columns. Raises: as `_statements`."""
@@ -84,8 +116,15 @@ class TargetTable:
         self._describe(connection)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Insert all rows. Raises: RejectedRowsError with the rows that the database rejects."""
+        """Insert all rows, or write the newest of each key. Raises: RejectedRowsError with the rows that the database rejects."""
         rejected: list[Row] = []
+        if self._newest is not None:
+            rows, rejected = self._newest.select(connection, rows)
+            if rejected:
+                raise RejectedRowsError(rejected)
+            rows = sorted(
+                rows, key=lambda row: not row.is_delete
+            )  # a row that is deleted frees its place in other unique indexes
         attempt = connection.begin_nested() if self._has_deferred else None
         self._insert_all(connection, rows, rejected)
         if attempt is not None and not rejected:
@@ -101,14 +140,23 @@ class TargetTable:
             raise RejectedRowsError(rejected)
 
     def _insert_all(self, connection: Connection, rows: Sequence[Row], rejected: list[Row]) -> None:
-        for _, same_columns in groupby(rows, key=lambda row: row.values.keys()):
-            self._insert_same_columns(connection, list(same_columns), rejected)
+        """Insert what can be. With a key, a rejected row is tried again after the others, one of which may have had its place in another
+        unique index."""
+        left, has_progress = rows, True
+        while has_progress:
+            refused: list[Row] = []
+            for _, same_columns in groupby(left, key=lambda row: (row.is_delete, row.values.keys())):
+                self._insert_same_columns(connection, list(same_columns), refused)
+            has_progress = self._latest is not None and 0 < len(refused) < len(left)
+            again = {(id(row.batch), row.index) for row in refused}
+            left = [row for row in left if (id(row.batch), row.index) in again]
+        rejected += refused
 
     def _insert_same_columns(self, connection: Connection, rows: list[Row], rejected: list[Row]) -> None:
         """Insert rows with the same columns. A rejected group is halved until the bad rows are found: a few statements for each."""
         try:
             with connection.begin_nested():
-                connection.execute(self._statement, [row.values for row in rows])
+                connection.execute(self._statement_for(rows[0]), [row.values for row in rows])
         except _OF_A_VALUE as error:
             if tells_of_changed_table(error):
                 reason = f"table {self._name} was changed while the job runs: {_message(error)}"
@@ -124,9 +172,16 @@ class TargetTable:
             self._insert_same_columns(connection, rows[:middle], rejected)
             self._insert_same_columns(connection, rows[middle:], rejected)
 
+    def _statement_for(self, row: Row) -> Executable:
+        if self._latest is None:
+            return self._statement
+        if row.is_delete:
+            return self._latest.delete(self.table)
+        return self._latest.upsert(self.table, self._dialect.name, row.values.keys())
+
     def _reason(self, connection: Connection, row: Row, error: Exception) -> str:
         """Why the database rejects a row. Each value is converted to the type of its column alone, which shows the wrong one."""
-        value = row.record.value_column[0]
+        value = row.record.values[0]
         fields = value if isinstance(value, dict) else {}
         for name, item in row.values.items():
             length = getattr(self.table.columns[name].type, "length", None)  # PostgreSQL's CAST makes a text shorter
@@ -147,13 +202,19 @@ class TargetTable:
         return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{value!r:.100}"
 
 
-def check_fields(connection: Connection, name: str, columns: str, value_type: Any) -> str:
+def check_fields(
+    connection: Connection, name: str, columns: str, value_type: Any, latest: LatestByKey | None = None
+) -> str:
     """What a job with values of this type would find when it opens the table, without a change; in words.
 
     Raises: ConfigurationError as `TargetTable`, and for a table that has no column for anything of a record.
     """
     fields, found = columns_of_type(value_type), find_table(connection, name)
-    table = _table_to_create(name, columns, fields) if found is None else found
+    table = _table_to_create(connection, name, columns, fields, latest) if found is None else found
+    if latest is not None:
+        latest.check_table(table)
+        if found is not None:
+            latest.check_index(connection, table)
     if _needs_columns(table, columns):
         _statements(connection, table, columns, fields)
     if found is None or _needs_columns(table, columns) or not fields:
@@ -165,7 +226,11 @@ def check_fields(connection: Connection, name: str, columns: str, value_type: An
     return f"{name} has no column for {', '.join(unstored)}, which is not stored" if unstored else f"{name} fits"
 
 
-def _table_to_create(name: str, columns: str, fields: FieldColumns) -> Table:
+def _table_to_create(
+    connection: Connection, name: str, columns: str, fields: FieldColumns, latest: LatestByKey | None
+) -> Table:
+    if latest is not None:
+        return new_keyed_table(connection, name, fields, latest.key)
     return new_table(name, METADATA if columns != "RECORD" or fields else RECORD_COLUMNS.keys())
 
 
@@ -177,7 +242,8 @@ def _needs_columns(table: Table, columns: str) -> bool:
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
     """For each field without a column what adds it, if that is wanted or there are none for fields yet.
 
-    Raises: ConfigurationError that names the statement to run, and for a field with the name of the record's own.
+    Raises: ConfigurationError that names the statement to run, and for a field that cannot have a column or has the name of the record's
+    own.
     """
     if is_of_fields(table) and (taken := sorted(fields.keys() & METADATA)):  # the record's own are in those columns
         reason = f"field '{taken[0]}' of a value has the name of a column of the record"
@@ -186,6 +252,9 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
     may_add = columns == "EVOLVE" or (is_of_fields(table) and set(table.columns.keys()) == METADATA)
     statements: dict[str, str] = {}
     for name in [name for name in fields if name not in table.columns]:
+        if reason := why_no_column(connection.dialect, name, {*table.columns.keys(), *statements}):
+            reason = f"field {name!r} of a value cannot have a column: {reason}"
+            raise ConfigurationError(SQL_TABLE.key, table.fullname, "a table of your own", reason=reason)
         statements[name] = add_column(connection, table, name, fields[name])
         if not may_add:
             reason = f"table {table.fullname} has no column for field '{name}' of a value: run {statements[name]}"
@@ -194,11 +263,14 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
 
 
 def _insert_statement(table: Table, dialect: str) -> Insert:
-    """A table keyed by record takes each record once, however often it is inserted."""
+    """Return the INSERT. A table keyed by record takes each record once, however often it is inserted.
+
+    Only that key is the conflict target: a row that breaks another unique index is a bad record, and would vanish without the target.
+    """
     if not is_keyed_by_record(table):
         return table.insert()
     insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-    return insert.on_conflict_do_nothing()
+    return insert.on_conflict_do_nothing(index_elements=IDENTITY)
 
 
 _CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from recordpublisher.extras import install_command
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction
@@ -24,7 +31,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.durable_files import make_folder, sync
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, StateError, without_colours
 from recordpublisher.publishers.properties.groups.files_and_tables import (
     DELTA_BYTES,
     DELTA_COLUMNS,
@@ -39,9 +46,21 @@ from .folder import TableFolder
 from .sink import TableSink
 from .staged_data_files import staged_data_files
 from .storage import FORMS, TableStorage
-from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns
+from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing
 
 _ENTRIES = "_recordpublisher/positions"
+_KNOWN = {
+    "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "timestampNtz",
+    "deletionVectors", "v2Checkpoint",
+}  # fmt: skip
+"""Features of tables that a writer of new files need not know, or whose use `_refusal` looks for."""
+_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
+"""In the metadata of a column."""
+_KEPT = {"delta.setTransactionRetentionDuration": "interval 30 days"}
+"""Of tables that are created here: without it the log keeps one number for each start of a worker for ever."""
+_INFO, _LOG, _LATEST = "recordpublisher", "_delta_log", 20
+_MOST_CHARACTERS = 32
+_ABOVE_ALL_TEXTS = "\U0010ffff" * 4
 
 
 class DeltaSink(TableSink):
@@ -57,8 +76,8 @@ class DeltaSink(TableSink):
         uri = given.value(DELTA_URI)
         if uri is None:
             raise ConfigurationError(DELTA_URI.key, None, FORMS)
-        storage = TableStorage(uri, DELTA_URI.key, given)
-        table = DeltaLakeTable(storage, given.with_prefix(DELTA_STORAGE), given.value(DELTA_COLUMNS))
+        storage = TableStorage(uri, DELTA_URI.key, given, given.with_prefix(DELTA_STORAGE))
+        table = DeltaLakeTable(storage, given.value(DELTA_COLUMNS))
         self._entries = conditional_store_of(f"{uri.rstrip('/')}/{_ENTRIES}", DELTA_URI.key, given)
         uploads = UnfinishedUploads(storage.uri, given) if storage.uri.startswith("s3:") else None
         super().__init__(given, table, f"Delta table {storage.uri}", given.value(DELTA_BYTES), uploads)
@@ -69,30 +88,31 @@ class DeltaSink(TableSink):
 
 
 class DeltaLakeTable(LakeTable):
-    """Owns the last version that was loaded."""
+    """Owns the last version that was loaded, and whether a record had NaN: from then on files have no limits."""
 
     keeps_partition_columns = False
+    numbers_expire = True
 
-    def __init__(self, storage: TableStorage, options: Mapping[str, str], columns: str) -> None:
-        """`options` go before those of the storage."""
-        self._storage, self._columns, self._given = storage, columns, dict(options)
+    def __init__(self, storage: TableStorage, columns: str) -> None:
+        self._storage, self._columns = storage, columns
         self._loaded: DeltaTable | None = None
         self._loaded_with: dict[str, str] = {}
+        self._entry: tuple[int, bytes | None] = (0, None)
+        """A version of the log that was loaded, and what its entry had: another table at this place has another one."""
+        self._checked: tuple[Any, ...] = ()
+        self._with_limits: frozenset[str] = frozenset()
+        self._has_nan = False
 
     async def refresh(self) -> None:
         """Those of the storage."""
         await self._storage.refresh()
 
-    @property
-    def _options(self) -> dict[str, str]:
-        return self._storage.options | self._given
-
     def load(self) -> DeltaTable:
-        """Only the log's entries since the last time are read. Raises: NoTableError, StateError."""
-        loaded, self._loaded, options = self._loaded, None, self._options
+        """Load the table. Of the same one only the log's entries since the last time are read. Raises: NoTableError, StateError."""
+        loaded, self._loaded, options = self._loaded, None, self._storage.options
         try:
-            if loaded is None or self._loaded_with != options:
-                self._loaded_with = options
+            if loaded is None or self._loaded_with != options or not self._is_still_there():
+                self._loaded_with, self._entry = options, (0, None)
                 loaded = DeltaTable(self._storage.uri, storage_options=options)
             else:
                 loaded.update_incremental()
@@ -100,24 +120,45 @@ class DeltaLakeTable(LakeTable):
             raise NoTableError from error
         except DeltaError as error:
             raise StateError(f"{self._storage.uri} cannot be read: {error}") from error
+        if (version := loaded.version()) != self._entry[0] or self._entry[1] is None:
+            self._entry = (version, self._digest(version))
         self._loaded = loaded
         return loaded
+
+    def _is_still_there(self) -> bool:
+        """Whether the log goes on from what was loaded. deltalake would add the entries of a later table to the state of the one before."""
+        version, digest = self._entry
+        return digest is not None and self._digest(version) == digest
+
+    def _digest(self, version: int) -> bytes | None:
+        """Return a digest of the log's entry of a version, which nobody changes; None: it is not there."""
+        with suppress(FileNotFoundError):
+            return hashlib.sha256(self.folder().read(f"{_LOG}/{version:020}.json")).digest()
+        return None
+
+    def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
+        """Notice NaN, which the statistics of Parquet leave out: for Spark it is above each limit."""
+        floats = (column for column in rows.columns if pa.types.is_floating(column.type))
+        self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
     def folder(self) -> TableFolder:
         """The folder of the table."""
         return self._storage.folder()
 
-    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> None:
+    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
         """Create the table, or add columns."""
         of_time = [pa.field(part.name, pa.string()) for part in partitions.parts if part.form is not None]
         wanted = pa.schema([*schema, *of_time])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
+        types = {field.name: str(field.type) for field in wanted.fields}
         try:
             table = self.load()
         except NoTableError:
             if not may_change:
-                return
+                return types
             table = self._created(wanted, partitions)
+        if reason := _refusal(table):
+            raise ConfigurationError(DELTA_URI.key, self._storage.uri, "a table that takes the rows", reason=reason)
         if (there := table.metadata().partition_columns) != partitions.names:
             names = ", ".join(there) or "nothing"
             reason = f"the table {self._storage.uri} is partitioned by {names}"
@@ -125,20 +166,44 @@ class DeltaLakeTable(LakeTable):
         for attempt in range(2):
             new = self._new_columns(wanted, table)
             if not new or not may_change:
-                return
+                break
             try:
                 table.alter.add_columns(new)
             except DeltaError:  # another subtask may have added them
                 if attempt:
                     raise
             table = self.load()
+        self._checked = _shape(table)
+        there = pa.schema(table.schema().to_arrow())
+        with_limits = (field.name for field in there if not _has_no_limits(field.type))
+        self._with_limits = frozenset(with_limits) - {*partitions.names}
+        return types
+
+    def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
+        """Compare what the log says of the table itself."""
+        try:
+            is_new = _shape(self.load()) != self._checked
+        except NoTableError as error:
+            reason = "the table was deleted while the job ran"
+            raise ConfigurationError(DELTA_URI.key, self._storage.uri, "a table", reason=reason) from error
+        if is_new:
+            self.prepare(schema, partitions)
+
+    def misfit(self, loaded: DeltaTable, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
+        """Delta itself compares nothing: rows would lose values."""
+        there = {field.name: str(field.type) for field in loaded.schema().fields}
+        if list(partitions) != (names := loaded.metadata().partition_columns):
+            return f"the table is partitioned by {', '.join(names) or 'nothing'} now"
+        return _refusal(loaded) or differing(columns, there)
 
     def _created(self, schema: Schema, partitions: Partitions) -> DeltaTable:
         if self._storage.is_local:
             make_folder(Path(self._storage.uri))
-        options, names = self._options, partitions.names
+        options, names = self._storage.options, partitions.names
         try:
-            DeltaTable.create(self._storage.uri, schema, "ignore", partition_by=names, storage_options=options)
+            DeltaTable.create(
+                self._storage.uri, schema, "ignore", partition_by=names, storage_options=options, configuration=_KEPT
+            )
         except DeltaError:  # another subtask has created it at the same time
             self.load()
         return self.load()
@@ -151,41 +216,78 @@ class DeltaLakeTable(LakeTable):
 
     def describe(self, footer: Any) -> str | None:
         """Delta's statistics: readers leave out files by them."""
-        return json.dumps(_statistics(footer))
+        found = _statistics(footer, self._with_limits) if not self._has_nan else {"numRecords": footer.num_rows}
+        return msgspec.json.encode(found).decode()
 
     def last_number(self, loaded: DeltaTable, writer: str) -> int:
         """As the log has it: it outlives the cleanup of the log."""
         return loaded.transaction_version(writer) or 0
 
-    def commit(self, loaded: DeltaTable, staged: Sequence[Staged]) -> None:
-        """A handle that is not the newest is refused if the same writer has committed since."""
+    def writers(self, loaded: DeltaTable) -> Collection[str]:
+        """Return the writers that the last files of the log name. `history` of deltalake would hold up the whole process."""
+        folder, found = self.folder(), set[str]()
+        for name in sorted(name for name in folder.names(_LOG) if name.endswith(".json"))[-_LATEST:]:
+            actions = map(json.loads, folder.read(f"{_LOG}/{name}").splitlines())
+            infos = (action.get("commitInfo", {}).get(_INFO) for action in actions)
+            found |= {json.loads(info)["writer"] for info in infos if info}
+        return found
+
+    def commit(
+        self, loaded: DeltaTable, staged: Sequence[Staged], numbers: Mapping[str, int], retired: Collection[str] = ()
+    ) -> None:
+        """A handle that is not the newest is refused if the same writer has committed since. Numbers have their time, by which the log
+        drops those that are older than the table's `delta.setTransactionRetentionDuration`."""
         adds: list[Any] = []
         positions: dict[str, str] = {}
+        now_ms = time.time_ns() // 1_000_000
         for files in map(staged_data_files, staged):
             positions.update(files.positions)
-            now_ms = time.time_ns() // 1_000_000
             adds += [
                 AddAction(files.name(file), file.size, dict(file.partition), now_ms, True, file.stats or "{}")
                 for file in files.files
             ]
-        number = staged[-1].number
+        writer, n = next(iter(numbers.items()))
         properties = CommitProperties(
-            custom_metadata={
-                "recordpublisher": json.dumps({"writer": number.writer, "number": number.n, "positions": positions})
-            },
-            app_transactions=[Transaction(number.writer, number.n)],
+            custom_metadata={_INFO: json.dumps({"writer": writer, "number": n, "positions": positions})},
+            app_transactions=[Transaction(writer, n, now_ms) for writer, n in numbers.items()],
         )
         try:
             loaded.create_write_transaction(adds, "append", loaded.schema(), commit_properties=properties)
         except CommitFailedError as error:
-            raise ConflictingCommitError(str(error)) from error
+            if "Unsupported table features" in str(error):
+                raise StateError(f"{self._storage.uri} takes no commit: {error}") from error
+            raise ConflictingCommitError(without_colours(str(error))) from error
         except DeltaError as error:
             raise StateError(f"{self._storage.uri} takes no commit: {error}") from error
         if self._storage.is_local:
-            log = Path(self._storage.uri) / "_delta_log"
+            log = Path(self._storage.uri) / _LOG
             for file in sorted(log.glob("*.json"))[-3:]:
                 sync(file)
             sync(log)
+
+
+def _shape(table: DeltaTable) -> tuple[Any, ...]:
+    found = table.metadata()
+    return found.id, found.partition_columns, found.configuration, table.protocol(), table.schema().to_json()
+
+
+def _refusal(table: DeltaTable) -> str | None:
+    """Return why a writer that only adds files must not write to this table."""
+    protocol, settings = table.protocol(), table.metadata().configuration
+    if unknown := sorted({*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _KNOWN):
+        names = ", ".join(unknown)
+        return f"the table has features that this sink does not keep: {names}; drop them from the table, or write to another one"
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        return "the table has column mapping, under whose names this sink does not write; write to a table without it"
+    if constraints := [name for name in settings if name.startswith("delta.constraints.")]:
+        names = ", ".join(name.removeprefix("delta.constraints.") for name in constraints)
+        return f"the table has CHECK constraints, which this sink does not check: {names}; drop them from the table (DROP CONSTRAINT)"
+    for field in table.schema().fields:
+        if not field.nullable:
+            return f"the column {field.name!r} is NOT NULL, and rows may have no value; ALTER COLUMN {field.name} DROP NOT NULL"
+        if rules := [name for name in field.metadata if name.startswith(_RULES)]:
+            return f"the column {field.name!r} has {', '.join(rules)}, which this sink does not keep; write to a table without it"
+    return None
 
 
 def _checked(field: pa.Field) -> pa.Field:
@@ -199,38 +301,55 @@ def _checked(field: pa.Field) -> pa.Field:
     return field
 
 
-def _statistics(footer: Any) -> dict[str, Any]:
-    """Rows and nulls, and the least and greatest of whole numbers and times, of columns that are no objects."""
-    nulls: dict[str, int] = {}
+def _statistics(footer: Any, expected: Collection[str]) -> dict[str, Any]:
+    """Return the number of rows, with the nulls and the limits of columns if those are known of all of which readers `expect` them.
+
+    deltalake's Arrow datasets, which DuckDB and polars also read, take a limit that is missing beside others for null, and find no row. In
+    columns that the file does not have, all rows are null.
+    """
+    rows = {"numRecords": footer.num_rows}
+    there = {footer.schema.column(index).path for index in range(footer.num_columns)}
+    nulls = {name: 0 if name in there else footer.num_rows for name in expected}
     limits: dict[str, list[Any]] = {}
     for group in map(footer.row_group, range(footer.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
             name, found = column.path_in_schema, column.statistics
-            if found is not None and "." not in name:
-                nulls[name] = nulls.get(name, 0) + found.null_count
-                limits.setdefault(name, []).extend(_limits(found))
-    known = {name: values for name, values in limits.items() if values and None not in values}
-    return {
-        "numRecords": footer.num_rows,
-        "minValues": {name: _json_value(min(values)) for name, values in known.items()},
-        "maxValues": {name: _json_value(max(values)) for name, values in known.items()},
-        "nullCount": nulls,
-    }
+            if name not in expected:
+                continue
+            known = [] if found is None else _limits(found)
+            if found is None or (not known and found.null_count < group.num_rows):
+                return rows
+            nulls[name] += found.null_count
+            limits.setdefault(name, []).extend(known)
+    least = {name: _json_value(min(values)) for name, values in limits.items() if values}
+    greatest = {name: _json_value(max(values), is_greatest=True) for name, values in limits.items() if values}
+    return {**rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _has_no_limits(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind))
 
 
 def _limits(found: Any) -> list[Any]:
-    """None: not known, or of a type whose order readers do not agree on. The greatest time is rounded up, as the log has ms."""
+    """Return the least and the greatest value; nothing if they are not known. Times are rounded up to the log's ms."""
     try:
-        values = [found.min, found.max] if found.has_min_max else []
-        if values and isinstance(values[1], datetime):
+        if not found.has_min_max:  # Parquet leaves out long texts
+            is_text = found.logical_type.type == "STRING" and found.num_values > 0
+            return ["", _ABOVE_ALL_TEXTS] if is_text else []
+        values = [found.min, found.max]
+        if isinstance(values[1], datetime):
             values[1] += timedelta(microseconds=999)
     except (OverflowError, ValueError):  # a time after the year 9999, or in its last ms
-        return [None]
-    return [value if isinstance(value, (int, date)) else None for value in values]
+        return []
+    return [] if any(isinstance(value, float) and not math.isfinite(value) for value in values) else values
 
 
-def _json_value(value: Any) -> Any:
-    """Times in ms, as Delta's log has them."""
+def _json_value(value: Any, *, is_greatest: bool = False) -> Any:
+    """Return a limit as Delta's log has it: times in ms, the beginning of a long text, decimals without an exponent."""
+    if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
+        return value[:_MOST_CHARACTERS] + (_ABOVE_ALL_TEXTS if is_greatest else "")
+    if isinstance(value, Decimal):
+        return msgspec.Raw(format(value, "f").encode())
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value.isoformat() if isinstance(value, date) else value

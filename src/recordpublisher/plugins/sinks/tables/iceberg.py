@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordpublisher.extras import install_command
 
@@ -20,7 +20,7 @@ try:
         TableAlreadyExistsError,
         ValidationError,
     )
-    from pyiceberg.io.pyarrow import PyArrowFileIO, UnsupportedPyArrowTypeException
+    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.transforms import (
@@ -36,8 +36,14 @@ except ImportError as error:
 
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions, fit_datetime
-from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
-from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.plugins.stores.obstore_client import s3_access
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    RecordPublisherError,
+    StateError,
+)
+from recordpublisher.publishers.kinesis.run_sync import run_sync
+from recordpublisher.publishers.password_masking import MASK, mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.files_and_tables import (
     ICEBERG_BYTES,
@@ -50,15 +56,20 @@ from recordpublisher.publishers.properties.groups.files_and_tables import (
 from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
-from .iceberg_files import DurableFileIO
+from .iceberg_files import ACCESS, NOT_TAKEN, ObjectFileIO
 from .sink import TableSink
 from .staged_data_files import staged_data_files
-from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns
+from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
 
 T = TypeVar("T")
 _NUMBER = "recordpublisher."
 _MOST_STATISTICS_BYTES = 4096
 _RETRIES = "commit.retry.num-retries"
+_OF_AWS = ("glue", "dynamodb")
+"""The types of catalogue that boto3 calls."""
 _TRANSFORMS: dict[str | None, Transform[Any, Any]] = {
     None: IdentityTransform(),
     "year": YearTransform(),
@@ -88,27 +99,71 @@ class IcebergSink(TableSink):
         if given.value(PARTITIONS) and not given.value(PARQUET_STATISTICS):
             reason = f"pyiceberg finds the partition of a file in its statistics ({PARTITIONS.key})"
             raise ConfigurationError(PARQUET_STATISTICS.key, "false", "true", reason=reason)
-        table = IcebergTable(name, given.with_prefix(ICEBERG_CATALOG), given.value(ICEBERG_COLUMNS))
+        if foreign := sorted(NOT_TAKEN & {*given.with_prefix(ICEBERG_CATALOG)}):
+            valid = "not set: aws.credentials.* and AWS's configuration files say who signs, and flink.state.endpoint where S3 is"
+            raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", MASK, valid)
+        table = IcebergTable(name, given)
         super().__init__(given, table, f"Iceberg table {table.place}", given.value(ICEBERG_BYTES))
 
 
 class IcebergTable(LakeTable):
     """Owns the catalogue, and the thread that calls it: one in memory, a database of SQLite, is known to its thread only."""
 
-    def __init__(self, name: str, catalog: Mapping[str, str], columns: str) -> None:
-        """`catalog`: pyiceberg's properties of it; without any, as pyiceberg's own configuration says."""
-        self._name, self._columns = name, columns
-        self._properties = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}", **catalog}
+    def __init__(self, name: str, given: Properties) -> None:
+        """Without properties of a catalogue it is the one of pyiceberg's own configuration."""
+        catalog = given.with_prefix(ICEBERG_CATALOG)
+        self._name, self._columns, self._given = name, given.value(ICEBERG_COLUMNS), given
+        file_io = f"{ObjectFileIO.__module__}.{ObjectFileIO.__name__}"
+        self._properties: dict[str, Any] = {"py-io-impl": file_io, **catalog, ACCESS: self._files_access}
         self._catalog: Catalog | None = None
+        self._found: dict[str, str] = {}
+        self._loaded_with = self._found
+        self._s3: dict[tuple[str | None, bool], AwsAccess] = {}
+        self._catalog_access: AwsAccess | None = None
+        if (kind := catalog.get("type")) in _OF_AWS:
+            from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # the SDK
+
+            own = {
+                name: catalog.get(f"{kind}.{name}") or catalog.get(f"client.{name}")
+                for name in ("region", "access-key-id")
+            }
+            needs_keys = own["access-key-id"] is None
+            self._catalog_access = AwsAccess(kind, given, None, own["region"], needs_keys=needs_keys)
+        self._checked: tuple[Any, ...] = ()
         self._thread = ThreadPoolExecutor(1, "iceberg catalogue")
         where = catalog.get("uri") or catalog.get("type") or "of pyiceberg.yaml"
         self.place = f"{name} of the catalogue {mask_passwords(where)}"
+
+    async def refresh(self) -> None:
+        """Find what the SDK's clients use, for the files and for a catalogue of AWS. Raises: StoreUnavailableError, ConfigurationError."""
+        for access in list(self._s3.values()):
+            await access.refresh()
+        if self._catalog_access is not None:
+            kind = self._catalog_access.service
+            found = await self._catalog_access.refresh()
+            given = {name.rpartition(".")[2] for name in self._properties if name.startswith((f"{kind}.", "client."))}
+            keys = {
+                "access-key-id": found.access_key,
+                "secret-access-key": found.secret_key,
+                "session-token": found.token,
+            }
+            settings = {"region": found.region, "endpoint": found.endpoint} | ({} if given & keys.keys() else keys)
+            own = {f"{kind}.{name}": value for name, value in settings.items() if value and name not in given}
+            self._found = own
+
+    def _files_access(self, region: str | None, needs_keys: bool) -> AwsAccess:
+        """In the thread: whether files are in S3, and what the catalogue gives, is known when the first is wanted."""
+        if (region, needs_keys) not in self._s3:
+            access = s3_access(self._given, region, needs_keys=needs_keys)
+            run_sync(access.refresh())
+            self._s3[region, needs_keys] = access
+        return self._s3[region, needs_keys]
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
         """pyiceberg reads the statistics of Parquet, where Arrow leaves out long values, as values of Python."""
         partitions.check_values(rows, _MOST_STATISTICS_BYTES, _MOST_STATISTICS_BYTES)
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
-            if pa.types.is_timestamp(column.type) and not pc.all(fit_datetime(column)).as_py():
+            if pa.types.is_timestamp(column.type) and not pc.all(fit_datetime(column), min_count=0).as_py():
                 raise ValueError(f"the column {name!r} has a time before the year 1 or after 9999 in UTC")
 
     def load(self) -> Table:
@@ -118,56 +173,86 @@ class IcebergTable(LakeTable):
     def folder(self) -> TableFolder:
         """Where the table is, with the credentials that the catalogue gives now."""
         table = self.load()
-        assert isinstance(table.io, PyArrowFileIO)
-        scheme, host, path = PyArrowFileIO.parse_location(table.location(), table.io.properties)
-        return TableFolder(table.io.fs_by_scheme(scheme, host), path)
+        assert isinstance(table.io, ObjectFileIO)
+        return table.io.folder(table.location())
 
-    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> None:
+    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
         """Create the table, or add columns. Workers start at the same time: what another has just created is there the second time."""
         try:
             try:
-                self._prepare(schema, partitions, may_change)
+                return self._prepare(schema, partitions, may_change)
             except OSError:
-                self._prepare(schema, partitions, may_change)
+                return self._prepare(schema, partitions, may_change)
         except StateError as error:
             raise ConfigurationError(
                 ICEBERG_TABLE.key, self._name, "a table for the records", reason=str(error)
             ) from error
 
-    def _prepare(self, schema: pa.Schema, partitions: Partitions, may_change: bool) -> None:
+    def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
+        """Compare the ids of the table, its schema and its partitions."""
+        try:
+            is_new = _shape(self.load()) != self._checked
+        except NoTableError as error:
+            reason = "the table was dropped while the job ran"
+            raise ConfigurationError(ICEBERG_TABLE.key, self._name, "a table", reason=reason) from error
+        if is_new:
+            self.prepare(schema, partitions)
+
+    def misfit(self, loaded: Table, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
+        """pyiceberg compares them too, and says less."""
+        return _refusal(loaded) or differing(columns, _types(loaded.schema()))
+
+    def _prepare(self, schema: pa.Schema, partitions: Partitions, may_change: bool) -> Mapping[str, str]:
         try:
             table = self.load()
         except NoTableError:
             if not may_change:
-                return
+                return {}
             table = self._called(lambda catalog: self._created(catalog, schema, partitions))
+        if reason := _refusal(table):
+            raise ConfigurationError(ICEBERG_TABLE.key, self._name, "a table that takes the rows", reason=reason)
         there = [(table.schema().find_column_name(field.source_id), field.transform) for field in table.spec().fields]
         if sorted(map(str, there)) != sorted(map(str, _transforms(partitions).items())):
             names = ", ".join(f"{transform}({column})" for column, transform in there) or "nothing"
             reason = f"the table {self._name} is partitioned by {names}"
             raise ConfigurationError(PARTITIONS.key, ", ".join(partitions.names), "its partitions", reason=reason)
-        self._called(lambda catalog: self._with_columns(catalog, schema, may_change))
+        table = self._called(lambda catalog: self._with_columns(catalog, schema, may_change))
+        self._checked = _shape(table)
+        types = _types(table.schema())
+        return {name: types[name] for name in schema.names if name in types}
 
     def last_number(self, loaded: Table, writer: str) -> int:
         """As the table's property has it: that outlives the expiry of snapshots."""
         return int(loaded.properties.get(_NUMBER + writer, 0))
 
-    def commit(self, loaded: Table, staged: Sequence[Staged]) -> None:
-        """A handle that is not the newest is refused."""
-        number = staged[-1].number
+    def writers(self, loaded: Table) -> Collection[str]:
+        """As the table's properties say."""
+        return [name.removeprefix(_NUMBER) for name in loaded.properties if name.startswith(_NUMBER)]
+
+    def commit(
+        self, loaded: Table, staged: Sequence[Staged], numbers: Mapping[str, int], retired: Collection[str] = ()
+    ) -> None:
+        """A handle that is not the newest is refused: each commit has a snapshot, even one without files."""
         positions: dict[str, str] = {}
         paths: list[str] = []
         for files in map(staged_data_files, staged):
             positions.update(files.positions)
             paths += [f"{loaded.location()}/{files.name(file)}" for file in files.files]
-        summary = {_NUMBER + "writer": number.writer, _NUMBER + "positions": json.dumps(positions)}
+        summary = {_NUMBER + "writer": next(iter(numbers)), _NUMBER + "positions": json.dumps(positions)}
+        gone = [_NUMBER + name for name in retired if _NUMBER + name in loaded.properties]
 
         def commit(_: Catalog) -> None:
             # pyiceberg repeats a refused append on the newest version, where the files of this number may be already: rows came twice
             loaded.metadata.properties[_RETRIES] = "0"
             with loaded.transaction() as transaction:
-                transaction.add_files(paths, summary, check_duplicate_files=False)
-                transaction.set_properties({_NUMBER + number.writer: str(number.n)})
+                if paths:
+                    transaction.add_files(paths, summary, check_duplicate_files=False)
+                else:
+                    with transaction.update_snapshot(snapshot_properties=summary).fast_append():
+                        pass
+                transaction.set_properties({_NUMBER + writer: str(n) for writer, n in numbers.items()})
+                if gone:
+                    transaction.remove_properties(*gone)
 
         self._called(commit)
 
@@ -181,7 +266,7 @@ class IcebergTable(LakeTable):
             pass
         return catalog.load_table(self._name)
 
-    def _with_columns(self, catalog: Catalog, schema: pa.Schema, may_change: bool) -> None:
+    def _with_columns(self, catalog: Catalog, schema: pa.Schema, may_change: bool) -> Table:
         table = catalog.load_table(self._name)
         change = table.transaction()
         with change.update_schema() as update:
@@ -193,6 +278,8 @@ class IcebergTable(LakeTable):
             except CommitFailedException:  # another subtask may have added them
                 there = _types(catalog.load_table(self._name).schema())
                 check_columns(wanted, there, self._name, ICEBERG_COLUMNS, "FIXED")
+            return catalog.load_table(self._name)
+        return table
 
     def _called(self, call: Callable[[Catalog], T]) -> T:
         """Raises: NoTableError, OSError when a later call may help, ConflictingCommitError, StateError."""
@@ -200,8 +287,9 @@ class IcebergTable(LakeTable):
 
     def _call(self, call: Callable[[Catalog], T]) -> T:
         try:
-            if self._catalog is None:
-                self._catalog = load_catalog(**self._properties)
+            found = self._found
+            if self._catalog is None or self._loaded_with != found:
+                self._catalog, self._loaded_with = load_catalog(**self._properties, **found), found
             return call(self._catalog)
         except NoSuchTableError as error:
             raise NoTableError from error
@@ -222,6 +310,18 @@ def _transforms(partitions: Partitions) -> dict[str, Transform[Any, Any]]:
     for part in partitions.parts:
         units[part.column] = max(units.get(part.column), part.unit, key=order.index)
     return {column: _TRANSFORMS[unit] for column, unit in units.items()}
+
+
+def _refusal(table: Table) -> str | None:
+    """Return why rows whose columns may all be null cannot be added to this table."""
+    for field in table.schema().fields:
+        if field.required:
+            return f"the column {field.name!r} is required, and rows may have no value; ALTER COLUMN {field.name} DROP NOT NULL"
+    return None
+
+
+def _shape(table: Table) -> tuple[Any, ...]:
+    return table.metadata.table_uuid, table.metadata.current_schema_id, table.metadata.default_spec_id
 
 
 def _types(schema: Schema) -> dict[str, str]:

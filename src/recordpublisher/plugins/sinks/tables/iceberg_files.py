@@ -1,26 +1,203 @@
-"""DurableFileIO: how pyiceberg writes a table's metadata."""
+"""ObjectFileIO: how pyiceberg reads and writes the files of a table: with the clients of all sinks."""
 
 from __future__ import annotations
 
+import io
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from recordpublisher.plugins.stores.durable_files import DurableFile
+from recordpublisher.plugins.stores.obstore_client import open_object_store, s3_options
+from recordpublisher.publishers.errors import StateError
+
+from .folder import ObjectFolder, ObjectWriter, TableFolder, as_os_errors
+
+ACCESS = "recordpublisher.access"
+"""The property of pyiceberg that has a function: it returns the job's `AwsAccess` to S3 for a region, with keys or without."""
+_S3: dict[str, tuple[str, ...]] = {
+    "region": ("s3.region", "client.region"),
+    "endpoint": ("s3.endpoint",),
+    "access_key_id": ("s3.access-key-id", "client.access-key-id"),
+    "secret_access_key": ("s3.secret-access-key", "client.secret-access-key"),
+    "session_token": ("s3.session-token", "client.session-token"),
+    "server_side_encryption": ("s3.server-side-encryption",),
+    "sse_kms_key_id": ("s3.sse-kms-key-id",),
+    "skip_signature": ("s3.anonymous",),
+}
+_GOOGLE: dict[str, tuple[str, ...]] = {"base_url": ("gcs.service.host",)}
+_AZURE: dict[str, tuple[str, ...]] = {
+    "account_name": ("adls.account-name",),
+    "account_key": ("adls.account-key",),
+    "sas_key": ("adls.sas-token",),
+    "tenant_id": ("adls.tenant-id",),
+    "client_id": ("adls.client-id",),
+    "client_secret": ("adls.client-secret",),
+    "token": ("adls.token",),
+}
+_NAMES: dict[str, dict[str, tuple[str, ...]]] = {
+    "s3": _S3,
+    "s3a": _S3,
+    "s3n": _S3,
+    "gs": _GOOGLE,
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+}
+"""Obstore's names of settings, by the scheme of a location, and pyiceberg's: the first that is set counts."""
+NOT_TAKEN = {
+    "s3.role-arn", "s3.signer", "s3.profile-name", "s3.proxy-uri", "s3.force-virtual-addressing", "client.role-arn",
+    "client.profile-name", "glue.profile-name", "dynamodb.profile-name", "adls.connection-string",
+}  # fmt: skip
+"""Properties of pyiceberg that say where files are, or who signs, and that this FileIO does not know."""
 
 
-class DurableFileIO(PyArrowFileIO):  # type: ignore[misc] # of Any
-    """Local files are on the disk when they are closed: then a catalogue, which survives a power cut, names them."""
+def is_news(line: logging.LogRecord) -> bool:
+    """Return False for pyiceberg's warning that a column of a file has no statistics.
 
-    def new_output(self, location: str) -> PyArrowFile:
+    Arrow leaves them out for long values and for columns of bytes, so the warning would come with each file of a job.
+    """
+    return "PyArrow statistics missing" not in str(line.msg)
+
+
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_news)
+
+
+class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
+    """Owns a client for each bucket. Local files are on the disk when they are closed: then a catalogue, which survives a power cut, names
+    them."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        super().__init__(properties)
+        self._clients: dict[str, Any] = {}
+
+    def folder(self, location: str) -> TableFolder:
+        """Return a folder of the table. Raises: OSError, StateError."""
+        client, path = self.place(location.rstrip("/"))
+        return TableFolder(path) if client is None else ObjectFolder(client, f"{path}/" if path else "")
+
+    def new_input(self, location: str) -> InputFile:
+        """A file to read."""
+        return _File(location, *self.place(location))
+
+    def new_output(self, location: str) -> OutputFile:
         """A file to write."""
-        scheme, host, path = self.parse_location(location, self.properties)
-        if scheme != "file":
-            return super().new_output(location)
-        return _LocalFile(location, path, self.fs_by_scheme(scheme, host))
+        return _File(location, *self.place(location))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file. Raises: OSError."""
+        client, path = self.place(location if isinstance(location, str) else location.location)
+        if client is None:
+            Path(path).unlink()
+        else:
+            with as_os_errors():
+                client.delete(path)
+
+    def place(self, location: str) -> tuple[Any, str]:
+        """Return the client of a location, None for a local one, and the path. Raises: OSError; StateError for another scheme."""
+        scheme, separator, rest = location.partition("://")
+        if not separator or scheme == "file":
+            return None, rest if separator else os.path.abspath(location.removeprefix("file:"))
+        if scheme not in _NAMES:
+            raise StateError(f"{location} is neither local nor in S3, Google or Azure")
+        host, _, path = rest.partition("/")
+        root = f"{scheme if scheme not in ('s3a', 's3n') else 's3'}://{host}"
+        if root not in self._clients:
+            self._clients[root] = self._opened(root, _NAMES[scheme])
+        return self._clients[root], path
+
+    def _opened(self, root: str, names: Mapping[str, tuple[str, ...]]) -> Any:
+        found = {own: next(filter(None, map(self.properties.get, theirs)), None) for own, theirs in names.items()}
+        given: dict[str, Any] = {own: value for own, value in found.items() if value is not None}
+        if names is _S3:
+            needs_keys = not given.keys() & {"access_key_id", "skip_signature"}
+            given = s3_options(self.properties[ACCESS](given.get("region"), needs_keys), given)
+        elif names is _GOOGLE and (token := self.properties.get("gcs.oauth2.token")):
+            until = self.properties.get("gcs.oauth2.token-expires-at")
+            expires_at = datetime.fromtimestamp(int(until) / 1000, UTC) if until else None
+            given["credential_provider"] = lambda: {"token": token, "expires_at": expires_at}
+        elif names is _AZURE and "account_name" not in given and "@" in root:
+            given["account_name"] = urlsplit(root).hostname.partition(".")[0]  # type: ignore[union-attr]
+        try:
+            return open_object_store(root, **given)
+        except ImportError:
+            raise
+        except Exception as error:
+            raise StateError(f"{root} cannot be opened: {error}") from error
 
 
-class _LocalFile(PyArrowFile):  # type: ignore[misc]
-    def create(self, overwrite: bool = False) -> DurableFile:
-        _, _, path = PyArrowFileIO.parse_location(self.location)
-        return DurableFile(Path(path), is_new=not overwrite)
+class _File(InputFile, OutputFile):  # type: ignore[misc]
+    """A file that is read or written."""
+
+    def __init__(self, location: str, client: Any, path: str) -> None:
+        super().__init__(location)
+        self._client, self._path = client, path
+
+    def _folder(self) -> TableFolder:
+        return TableFolder("/") if self._client is None else ObjectFolder(self._client)
+
+    def __len__(self) -> int:
+        size = self._folder().size(self._path)
+        if size is None:
+            raise FileNotFoundError(self.location)
+        return size
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return self._folder().size(self._path) is not None
+
+    def open(self, seekable: bool = True) -> Any:
+        """Open it to read."""
+        if self._client is None:
+            return open(self._path, "rb")
+        return io.BufferedReader(_ObjectReader(self._client, self._path))
+
+    def create(self, overwrite: bool = False) -> Any:
+        """Open it to write. Raises: FileExistsError without `overwrite`."""
+        if self._client is None:
+            return DurableFile(Path(self._path), is_new=not overwrite)
+        if not overwrite and self.exists():
+            raise FileExistsError(self.location)
+        return ObjectWriter(self._client, self._path)
+
+    def to_input_file(self) -> InputFile:
+        """The same, to read."""
+        return self
+
+
+class _ObjectReader(io.RawIOBase):
+    """An object that is read as a file. Raises: OSError."""
+
+    def __init__(self, client: Any, path: str) -> None:
+        from obstore import open_reader
+
+        with as_os_errors():
+            self._object = open_reader(client, path)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Continue there."""
+        return int(self._object.seek(offset, whence))
+
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return int(self._object.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        """Read at most what fits."""
+        with as_os_errors():
+            found = memoryview(self._object.read(len(buffer)))
+        buffer[: len(found)] = found
+        return len(found)

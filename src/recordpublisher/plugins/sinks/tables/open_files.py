@@ -14,20 +14,23 @@ from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, Parq
 from recordpublisher.plugins.columns.partitions import Partition, Partitions
 from recordpublisher.publishers.records import RecordBatch
 
-from .folder import OutputFile, TableFolder
+from .folder import DATA, OutputFile, TableFolder
 from .staged_data_files import DataFile, StagedDataFiles, folder_of, mark_of
 
 MOST_OPEN = 32
 """Files that are written at a time: each has a buffer of a few MiB for its upload. With more partitions, the fullest are ended."""
+_MOST_FOLDER_BYTES = 250
+"""A longer one has no valid name on the usual file systems, and the name of the file must fit into a key of an object store."""
 Describe = Callable[[Any], str | None]
 """What a table wants to know of a file, from the footer of Parquet."""
 
 
 @dataclass(slots=True)
 class _OpenFile:
-    """The file of one partition. `output` is begun with the first row group."""
+    """The file of one partition, in a folder. `output` is begun with the first row group."""
 
-    partition: Mapping[str, Any]
+    partition: Mapping[str, str | None]
+    folder: str
     shard: str | None
     encoder: ParquetEncoder
     output: OutputFile | None = None
@@ -56,10 +59,11 @@ class OpenFiles:
         *,
         without: Collection[str] = (),
     ) -> None:
-        """`without`: columns that the files do not have, since the table has them from the partition."""
+        """`without`: columns that the files do not have, since the table has them from the partition, and polars from names of folders."""
         self._open_folder, self._describe = open_folder, describe
         self._columns, self._partitions, self._options = columns, partitions, options
         self._limit = limit_bytes
+        self._has_folders = bool(without)
         self._names = [name for name in columns.schema.names if name not in without]
         self._schema = pa.schema([columns.schema.field(name) for name in self._names])
         self._open: dict[tuple[Any, ...], _OpenFile] = {}
@@ -71,9 +75,10 @@ class OpenFiles:
             with suppress(OSError):
                 file.abandon()
         self._life, self._stage = life, 0
-        self._begin_stage()
+        self.begin_stage()
 
-    def _begin_stage(self) -> None:
+    def begin_stage(self) -> None:
+        """Forget what was handed over: later files are of the next stage."""
         self._stage += 1
         self._folder: TableFolder | None = None
         self._open = {}
@@ -104,46 +109,57 @@ class OpenFiles:
 
     def end_files(self) -> None:
         """Make everything written durable."""
-        for key in list(self._open):
-            self._end(key)
+        while self._open:  # an end may begin this file, and so end another one before it
+            self._end(next(iter(self._open)))
 
-    def take(self) -> StagedDataFiles | None:
-        """What is durable and was not taken; None: nothing is."""
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows were written that were not taken."""
+        return bool(self._open or self._ended)
+
+    def taken(self, columns: Mapping[str, str]) -> StagedDataFiles | None:
+        """Return what is durable and was not handed over; None: nothing is. It stays until `begin_stage`.
+
+        `columns`: their types in the table.
+        """
         if self._open:
             raise AssertionError("files are open")
         files = tuple(file for _, file in self._ended)
-        taken = StagedDataFiles(self._life, self._stage, files, self._positions)
-        self._begin_stage()
-        return taken if files else None
+        return StagedDataFiles(self._life, self._stage, files, self._positions, columns) if files else None
 
     def _add(self, partition: Partition, shard: str | None) -> None:
         key = (shard, *partition.values.values())
         if key not in self._open:
-            self._open[key] = self._begun(partition.values, shard)
+            self._open[key] = self._begun(partition, shard)
         rows = partition.rows.select(self._names)
         self._open[key].encoder.write(rows)
         self.written_bytes += rows.nbytes
         while sum(file.encoder.held_bytes for file in self._open.values()) >= self._limit:
             max(self._open.values(), key=lambda file: file.encoder.held_bytes).encoder.write_row_group()
 
-    def _begun(self, values: Mapping[str, Any], shard: str | None) -> _OpenFile:
+    def _begun(self, partition: Partition, shard: str | None) -> _OpenFile:
         def open_target() -> Any:
             begun = [key for key, other in self._open.items() if other.encoder.is_opened]
             if len(begun) >= MOST_OPEN:
                 self._end(begun[0])
-            file.output = self._create()
+            file.output = self._create(file.folder)
             return file.output.target
 
-        file = _OpenFile(values, shard, ParquetEncoder(open_target, self._schema, self._options))
+        folder = f"{partition.folder}/" if self._has_folders else ""
+        if len(folder.encode()) > _MOST_FOLDER_BYTES:
+            folder = ""
+        file = _OpenFile(partition.texts, folder, shard, ParquetEncoder(open_target, self._schema, self._options))
         return file
 
-    def _create(self) -> OutputFile:
+    def _create(self, folders: str) -> OutputFile:
         if self._folder is None:
             folder = self._open_folder()
+            if self._stage == 1 and folder.names(f"{DATA}/{self._life}"):
+                raise FileExistsError(f"{DATA}/{self._life} has files of another process under the name of this one")
             folder.mark(mark_of(self._life, self._stage))
             self._folder = folder
         self._count += 1
-        return self._folder.create(f"{folder_of(self._life, self._stage)}/{self._count}.parquet")
+        return self._folder.create(f"{folder_of(self._life, self._stage)}/{folders}{self._count}.parquet")
 
     def _end(self, key: tuple[Any, ...]) -> None:
         file = self._open[key]
@@ -154,6 +170,5 @@ class OpenFiles:
         output.close()
         del self._open[key]
         number = int(output.name.rpartition("/")[2].removesuffix(".parquet"))
-        values = {name: None if value is None else str(value) for name, value in file.partition.items()}
-        staged = DataFile(number, size, footer.num_rows, values, self._describe(footer))
+        staged = DataFile(number, size, footer.num_rows, file.partition, self._describe(footer), file.folder)
         self._ended.append((file.shard, staged))

@@ -6,13 +6,15 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Leftover, Staged
 from recordpublisher.fetcher.conditional_store import pause
@@ -27,7 +29,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
 from ..unfinished_uploads import UnfinishedUploads
-from .folder import DATA, STAGED
+from .folder import DATA, STAGED, TableFolder
 from .open_files import OpenFiles
 from .staged_data_files import folder_of, mark_of, staged_data_files
 from .table import ConflictingCommitError, LakeTable, NoTableError
@@ -38,6 +40,10 @@ _GROUP_BYTES = 4 * 2**20
 """Memory of records that become columns together."""
 _MOST_ATTEMPTS = 30
 """Of one commit while others commit to the same table."""
+_TAKEN_BACK = "/taken-back"
+"""What the name of a writer gets, for the number of its first commit that was taken back."""
+_NO_MORE = 2**63 - 1
+"""The number of a writer that can publish nothing more."""
 
 
 class TableSink(CommittingSink):
@@ -46,6 +52,8 @@ class TableSink(CommittingSink):
     A stage ends the files: they are in the folder of the table, which does not know them. A mark beside them says that they are not
     published. To publish is to add them in one transaction with the writer's number, which tells what the table has already.
     """
+
+    can_take_back = True
 
     def __init__(
         self,
@@ -68,6 +76,9 @@ class TableSink(CommittingSink):
         self._thread = ThreadPoolExecutor(1, f"{type(self).__name__} files")
         self._files: OpenFiles | None = None
         self._error: Exception | None = None
+        self._schema: pa.Schema | None = None
+        self._types: Mapping[str, str] = {}
+        self._retired: set[str] = set()
         self._waiting: list[RecordBatch] = []
         self._waiting_bytes = 0
         self._rejected: Rejected = []
@@ -99,9 +110,11 @@ class TableSink(CommittingSink):
     async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
         check = partial(self._table.check_rows, partitions=self._partitions)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
-        self._options.check(columns.schema)
         self._partitions.check(columns.schema)
-        await self._called(lambda: self._table.prepare(columns.schema, self._partitions, may_change=may_change))
+        has_all = self._table.keeps_partition_columns
+        self._options.check(columns.schema if has_all else self._partitions.columns_of_files(columns.schema))
+        prepare = partial(self._table.prepare, columns.schema, self._partitions, may_change=may_change)
+        self._schema, self._types = columns.schema, await self._called(prepare)
         return columns
 
     async def begin(self, life: str) -> None:
@@ -121,28 +134,82 @@ class TableSink(CommittingSink):
                 self._context.request_checkpoint()
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """End all files. Raises: SinkError; what is rejected is reported before."""
+        """End all files, if the table still takes them. Raises: SinkError, StoreUnavailableError; ConfigurationError if the table was
+        changed so that it does not: then nothing is committed. What is rejected is reported before."""
         await self._write_waiting()
+        if self._opened.has_rows:
+            await self._called(lambda: self._table.look_again(self._schema, self._partitions))
         await self._written(self._opened.end_files)
         if self._rejected:
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
-        taken = self._opened.take()
+        taken = await self._written(self._opened.taken, self._types)
+        # Only now, because a stage that is cancelled hands nothing over. The thread does it before anything that comes later.
+        self._thread.submit(self._write_in_thread, self._opened.begin_stage)
         if taken is None:
             return None
         return Staged(number, msgspec.to_builtins(taken), len(taken.files), sum(file.size for file in taken.files))
 
     async def publish(self, staged: Sequence[Staged]) -> None:
         """One transaction of the table for each writer. Raises: StoreUnavailableError, StateError."""
-        for writer, commits in groupby(staged, key=lambda each: each.number.writer):
-            await self._publish(writer, list(commits))
-        marks = [staged_data_files(each).mark for each in staged]
-        if marks:
+        for writer, commits in _by_writer(staged):
+            await self._publish(writer, commits)
+        await self._delete_marks(staged)
+
+    async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
+        """As the numbers of the writers in the table prove."""
+
+        def found() -> list[Staged]:
+            try:
+                loaded = self._table.load()
+            except NoTableError:
+                return list(staged)
+            return [
+                each for writer, commits in _by_writer(staged) for each in self._unpublished(loaded, writer, commits)
+            ]
+
+        return await self._called(found)
+
+    async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
+        """Store in the table that these writers have nothing more to publish: a process that publishes now is refused, or was faster."""
+        taken = [
+            each
+            for writer, commits in _by_writer(staged)
+            for each in await self._retried(partial(self._take_back_once, writer, commits))
+        ]
+        # The entry will not name the others either, and a file whose stage has a mark and is in no entry is deleted.
+        await self._delete_marks([each for each in staged if each not in taken])
+        return taken
+
+    async def writers(self) -> Sequence[str]:
+        """Return the writers that the table names."""
+        return sorted({name.removesuffix(_TAKEN_BACK) for name in await self._numbered()})
+
+    async def _numbered(self) -> Collection[str]:
+        return await self._called(lambda: self._table.writers(self._table.load()))
+
+    async def _delete_marks(self, published: Sequence[Staged]) -> None:
+        if marks := [staged_data_files(each).mark for each in published]:
             await self._called(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete the files of stages that have a mark, of lives that have ended. Raises: StoreUnavailableError."""
         await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
+
+    async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
+        """Let the numbers of these lives go with a later commit, where the table does not drop them by itself. A process of such a life
+        that wakes up finds that its mark is gone, and publishes nothing."""
+
+        def of(names: Collection[str]) -> set[str]:
+            return {name for name in names if is_forgotten(name.removesuffix(_TAKEN_BACK).rpartition("/")[2])}
+
+        if self._table.numbers_expire:
+            return True
+        if waiting := of(self._retired):
+            return False
+        waiting = of(await self._numbered())
+        self._retired |= waiting
+        return not waiting
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
         """Stages that have a mark; in S3 also uploads that did not end."""
@@ -184,6 +251,8 @@ class TableSink(CommittingSink):
         return self._files
 
     async def _write_waiting(self) -> None:
+        with suppress(StoreUnavailableError):  # then those that were found last may still be valid
+            await self._table.refresh()
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         await self._written(self._write_all, waiting, self._rejected)
 
@@ -232,9 +301,21 @@ class TableSink(CommittingSink):
             raise StoreUnavailableError(f"{self._place} cannot be used: {error}") from error
 
     async def _publish(self, writer: str, commits: list[Staged]) -> None:
+        try:
+            await self._retried(partial(self._publish_once, writer, commits))
+        except (StateError, NoTableError) as error:
+            if isinstance(error, StoreUnavailableError):
+                raise
+            reason = str(error) or "there is no such table any more"
+            raise StateError(
+                f"rows for {self._place} are committed and cannot be published: {reason}. Change the table so that it takes them. Or stop "
+                "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` returns the positions to before it"
+            ) from error
+
+    async def _retried(self, call: Callable[[], T]) -> T:
         for attempt in range(_MOST_ATTEMPTS):
             try:
-                return await self._called(lambda: self._publish_once(writer, commits))
+                return await self._called(call)
             except ConflictingCommitError as error:
                 log.info("%s has a newer version, which is loaded: %s", self._place, error)
             await pause(attempt)
@@ -243,15 +324,57 @@ class TableSink(CommittingSink):
     def _publish_once(self, writer: str, commits: list[Staged]) -> None:
         loaded = self._table.load()
         last = self._table.last_number(loaded, writer)
+        if last == _NO_MORE and self._after(loaded, writer, commits):
+            raise StateError("it was taken back, and the positions were not returned yet: run the command again")
         new = [each for each in commits if each.number.n > last]
+        folder = self._table.folder()
+        if not last:
+            new = [each for each in new if not self._is_known_as_published(folder, each)]
+        for files in map(staged_data_files, new):
+            if not last and folder.size(files.mark) is None:
+                raise StateError(
+                    f"{files.mark} is gone: the commit was published, or a removal of orphans took the mark"
+                )
+            missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
+            if missing:
+                reason = "a full vacuum or removal of orphans may have taken them: their records are in no table"
+                raise StateError(f"{', '.join(missing)} of {self._place} are committed and not there: {reason}")
+            partitions = files.files[0].partition if files.files else ()
+            if (misfit := self._table.misfit(loaded, files.columns, partitions)) is not None:
+                raise StateError(misfit)
         if new:
-            folder = self._table.folder()
-            for files in map(staged_data_files, new):
-                missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
-                if missing:
-                    reason = "a full vacuum or removal of orphans may have taken them: their records are in no table"
-                    raise StateError(f"{', '.join(missing)} of {self._place} are committed and not there: {reason}")
-            self._table.commit(loaded, new)
+            retired = self._retired - {writer}
+            self._table.commit(loaded, new, {writer: new[-1].number.n}, retired)
+            self._retired -= retired
+
+    def _is_known_as_published(self, folder: TableFolder, staged: Staged) -> bool:
+        """Whether the mark of a commit is gone, whose number the table may have dropped: the mark goes when the table has the rows.
+
+        Where no number goes while an entry names the commit, a removal of orphans may have taken the mark."""
+        return self._table.numbers_expire and folder.size(staged_data_files(staged).mark) is None
+
+    def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
+        """Those of the commits that were taken back."""
+        first = self._table.last_number(loaded, writer + _TAKEN_BACK)
+        return [each for each in commits if each.number.n >= first] if first else []
+
+    def _unpublished(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
+        last = self._table.last_number(loaded, writer)
+        if last == _NO_MORE:
+            return self._after(loaded, writer, commits)
+        folder = self._table.folder()
+        new = [each for each in commits if each.number.n > last]
+        return [each for each in new if last or not self._is_known_as_published(folder, each)]
+
+    def _take_back_once(self, writer: str, commits: list[Staged]) -> list[Staged]:
+        try:
+            loaded = self._table.load()
+        except NoTableError as error:
+            raise StateError(f"there is no {self._place}: the next start makes one, and publishes into it") from error
+        found = self._unpublished(loaded, writer, commits)
+        if found and self._table.last_number(loaded, writer) != _NO_MORE:
+            self._table.commit(loaded, (), {writer: _NO_MORE, writer + _TAKEN_BACK: found[0].number.n})
+        return found
 
     def _leftovers(self, kept: Sequence[Staged]) -> list[Leftover]:
         folder, named = self._table.folder(), {staged_data_files(each).mark for each in kept}
@@ -273,3 +396,8 @@ class TableSink(CommittingSink):
         for life in {left.life for left in leftovers}:
             if not folder.names(f"{STAGED}/{life}"):
                 folder.delete_folder(f"{STAGED}/{life}")
+
+
+def _by_writer(staged: Sequence[Staged]) -> Iterator[tuple[str, list[Staged]]]:
+    for writer, commits in groupby(staged, key=lambda each: each.number.writer):
+        yield writer, list(commits)

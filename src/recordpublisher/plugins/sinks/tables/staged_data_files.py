@@ -14,25 +14,33 @@ from .folder import DATA, STAGED
 
 Life = Annotated[str, msgspec.Meta(pattern=r"^(?!\.)[A-Za-z0-9_.-]{1,200}$")]
 """It becomes a path: an entry may be somebody else's."""
+_Folder = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$))")]
+"""Within the folder of the stage."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """One Parquet file: its number in the stage, its size in bytes, its rows, the values of its partition, and Delta's statistics."""
+    """One Parquet file: its number in the stage, its size in bytes, its rows, the values of its partition, and Delta's statistics.
+
+    `folder`: the folders by partition in which it is, with a slash at the end.
+    """
 
     number: int
     size: int
     rows: int
     partition: Mapping[str, str | None] = {}
     stats: str | None = None
+    folder: _Folder = ""
 
 
 class StagedDataFiles(msgspec.Struct, frozen=True):
-    """The files of one stage of a life. `positions`: how far each shard was read, for people."""
+    """The files of one stage of a life. `positions`: how far each shard was read, for people. `columns`: the types of the columns of the
+    table that the rows need, as the format names them."""
 
     life: Life
     stage: int
     files: tuple[DataFile, ...]
     positions: Mapping[str, str]
+    columns: Mapping[str, str] = {}
 
     @property
     def mark(self) -> str:
@@ -41,7 +49,7 @@ class StagedDataFiles(msgspec.Struct, frozen=True):
 
     def name(self, file: DataFile) -> str:
         """Where a file is, relative to the table."""
-        return f"{folder_of(self.life, self.stage)}/{file.number}.parquet"
+        return f"{folder_of(self.life, self.stage)}/{file.folder}{file.number}.parquet"
 
 
 def mark_of(life: str, stage: int | str) -> str:

@@ -1,95 +1,91 @@
-"""The storage of a table, from the job's properties: for pyarrow, and as options of deltalake's own client."""
+"""The storage of a table, from the job's properties: its folder, and the options of deltalake's own client."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pyarrow import fs
-
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
+from recordpublisher.plugins.stores.obstore_client import ObjectLocation, s3_access
+from recordpublisher.plugins.stores.remote_stores import refuse_cut
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.endpoint import region_of
-from recordpublisher.publishers.properties.groups.access import (
-    ACCESS_KEY_ID,
-    CREDENTIALS_PROVIDER,
-    SECRET_KEY,
-    SESSION_TOKEN,
-)
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .folder import TableFolder
+from .folder import ObjectFolder, TableFolder
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.stores.obstore_client import S3Access
+    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
 
-_FOUND_BY_CLIENTS = ("AUTO", "ENV_VAR", "BASIC")
-_OPTIONS = {
-    "access_key_id": "AWS_ACCESS_KEY_ID",
-    "secret_access_key": "AWS_SECRET_ACCESS_KEY",
-    "token": "AWS_SESSION_TOKEN",
-}
 FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
+_OF_OBSTORE = {
+    "AWS_REGION": "region",
+    "AWS_ENDPOINT_URL": "endpoint",
+    "AWS_ACCESS_KEY_ID": "access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
+    "AWS_SESSION_TOKEN": "session_token",
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "virtual_hosted_style_request",
+}
+"""The options of deltalake that say where its objects are, and obstore's names of them."""
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_CA_FILE = "SSL_CERT_FILE"
 
 
 class TableStorage:
     """A location: its URI, what deltalake's client needs for it, and its folder."""
 
-    def __init__(self, location: str, key: str, properties: Properties) -> None:
-        """`key` is the property that has the location. Raises: ConfigurationError."""
+    def __init__(self, location: str, key: str, properties: Properties, given: Mapping[str, str] | None = None) -> None:
+        """`key` is the property that has the location. `given`: options of deltalake, which take precedence. Raises: ConfigurationError."""
         back_end = back_end_of(location)
-        if back_end not in ("FILE", "S3", "GOOGLE", "AZURE") or "?" in location:
+        if back_end not in ("FILE", "S3", "GOOGLE", "AZURE"):
             raise ConfigurationError(key, location, FORMS)
         self.is_local = back_end == "FILE"
+        if not self.is_local:
+            refuse_cut(key, location, FORMS)
         self.uri = str(Path(path_of(location, key)).absolute()) if self.is_local else location.rstrip("/")
-        self.options: dict[str, str] = {}
-        self._access: S3Access | None = None
         if back_end == "S3":
             self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"
-            self.options = _options_of_s3(properties)
-            if properties.value(CREDENTIALS_PROVIDER) not in _FOUND_BY_CLIENTS:
-                from recordpublisher.plugins.stores.obstore_client import S3Access  # the SDK
-
-                self._access = S3Access(properties)
+        self._given = {_option(name): value for name, value in (given or {}).items()}
+        self.options = self._given
+        self._access: AwsAccess | None = None
+        if back_end == "S3":
+            region, has_keys = self._given.get("AWS_REGION"), _KEYS[0] in self._given
+            self._access = s3_access(properties, region, needs_keys=not has_keys)
+        self._objects: ObjectLocation | None = None
+        if not self.is_local:
+            named = {own: self._given[name] for name, own in _OF_OBSTORE.items() if name in self._given}
+            self._objects = ObjectLocation(self.uri, key, properties, self._access, **named)
 
     async def refresh(self) -> None:
-        """Put credentials that only the SDK finds, as those of a role, into `options`; to be called before each use. Raises: as
-        `S3Access.refresh`."""
-        if self._access is not None:
-            found = await self._access.refresh()
-            others = {name: value for name, value in self.options.items() if name not in _OPTIONS.values()}
-            self.options = others | {_OPTIONS[name]: value for name, value in found.items()}
+        """Put what the SDK finds into `options`; to be called before each use. Raises: as `AwsAccess.refresh`; ConfigurationError for a
+        token in the environment that is not of these credentials."""
+        if self._access is None:
+            return
+        found = await self._access.refresh()
+        endpoint = self._given.get("AWS_ENDPOINT_URL", found.endpoint)
+        options = {
+            "AWS_REGION": found.region,
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http:") else None,
+            **dict(zip(_KEYS, (found.access_key, found.secret_key, found.token), strict=True)),
+        }
+        if found.ca_bundle is not None:
+            os.environ.setdefault(_CA_FILE, found.ca_bundle)  # deltalake has no option for it
+        self.options = {name: value for name, value in options.items() if value} | self._given
+        if _KEYS[2] not in self.options and os.environ.get(_KEYS[2]):
+            reason = "it belongs to other credentials than the job's, and deltalake would sign with it: unset it"
+            raise ConfigurationError(_KEYS[2], reason=reason)
 
     def folder(self) -> TableFolder:
         """Raises: OSError."""
-        if self.is_local:
-            return TableFolder(fs.LocalFileSystem(), self.uri)
-        if self.uri.startswith("s3://"):
-            given = self.options
-            files = fs.S3FileSystem(
-                region=given["AWS_REGION"],
-                endpoint_override=given.get("AWS_ENDPOINT_URL"),
-                access_key=given.get("AWS_ACCESS_KEY_ID"),
-                secret_key=given.get("AWS_SECRET_ACCESS_KEY"),
-                session_token=given.get("AWS_SESSION_TOKEN"),
-                allow_delayed_open=True,  # a small file is one request
-            )
-            return TableFolder(files, self.uri.removeprefix("s3://"))
-        return TableFolder(*fs.FileSystem.from_uri(self.uri))
+        return TableFolder(self.uri) if self._objects is None else ObjectFolder(self._objects.client)
 
 
-def _options_of_s3(properties: Properties) -> dict[str, str]:
-    """Credentials only where properties have them: both clients find the others as the AWS command line does."""
-    endpoint = properties.value(STATE_ENDPOINT)
-    given = {
-        "AWS_REGION": region_of(properties),
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ALLOW_HTTP": "true" if endpoint and endpoint.startswith("http:") else None,
-        "AWS_ACCESS_KEY_ID": properties.value(ACCESS_KEY_ID),
-        "AWS_SECRET_ACCESS_KEY": properties.value(SECRET_KEY),
-        "AWS_SESSION_TOKEN": properties.value(SESSION_TOKEN),
-    }
-    return {name: value for name, value in given.items() if value is not None}
+def _option(name: str) -> str:
+    """The name of an option as it is in `_OF_OBSTORE`, if it is one of these: deltalake ignores the case, and knows each without AWS_."""
+    known = f"AWS_{name.upper().removeprefix('AWS_')}"
+    known = {"AWS_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_TOKEN": "AWS_SESSION_TOKEN"}.get(known, known)
+    return known if known in _OF_OBSTORE or known == "AWS_ALLOW_HTTP" else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,8 @@ class LakeTable(ABC):
 
     keeps_partition_columns = True
     """Whether files have the columns by which the table is partitioned."""
+    numbers_expire = False
+    """Whether the table may forget the number of a writer by itself."""
 
     async def refresh(self) -> None:  # noqa: B027 - optional on purpose
         """Find credentials: called on the event loop before the other calls. Raises: KinesisError, StoreUnavailableError."""
@@ -41,9 +43,19 @@ class LakeTable(ABC):
         """From any thread. Raises: ValueError for rows that could be committed and never be published."""
 
     @abstractmethod
-    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> None:
-        """Create the table, or compare its columns and partitions; adds columns if that is wanted. `may_change`: else nothing is created or
-        added. Raises: ConfigurationError."""
+    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
+        """Create the table, or compare its columns and partitions; adds columns if that is wanted. Returns the types of the rows' columns.
+
+        `may_change`: else nothing is created or added. Raises: ConfigurationError, also for a table that takes no such rows (`refusal`).
+        """
+
+    @abstractmethod
+    def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
+        """Prepare the table once more if it has another version than the last time; it must be there. Raises: as `prepare`."""
+
+    @abstractmethod
+    def misfit(self, loaded: Any, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
+        """Return why rows with these columns cannot be added to this version, or would lose values; None: they can be added."""
 
     @abstractmethod
     def folder(self) -> TableFolder:
@@ -62,8 +74,24 @@ class LakeTable(ABC):
         """The last number of a writer in this version; 0: none."""
 
     @abstractmethod
-    def commit(self, loaded: Any, staged: Sequence[Staged]) -> None:
-        """Add the files of one writer, with the number of the last one. Raises: ConflictingCommitError."""
+    def writers(self, loaded: Any) -> Collection[str]:
+        """Return writers of the last commits."""
+
+    @abstractmethod
+    def commit(
+        self, loaded: Any, staged: Sequence[Staged], numbers: Mapping[str, int], retired: Collection[str] = ()
+    ) -> None:
+        """Add the files, perhaps none, and store the numbers of these writers. Raises: ConflictingCommitError if another process has
+        committed a number of one of them after this version. `retired`: writers whose numbers nobody needs."""
+
+
+def differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
+    """Return how the columns of rows differ from those of a table, which may have more."""
+    for name, kind in wanted.items():
+        if there.get(name) != kind:
+            found = "is not there any more" if name not in there else f"is {there[name]} now"
+            return f"the column {name!r}, which is {kind} in the records, {found}"
+    return None
 
 
 def check_columns(
@@ -71,12 +99,19 @@ def check_columns(
 ) -> list[str]:
     """The columns that the table lacks. `columns`: the value of the property, FIXED or EVOLVE.
 
-    Raises: ConfigurationError for one of another type, and for one that is missing and must not be added.
+    Raises: ConfigurationError for one of another type or of another case of letters, and for one that is missing and must not be added.
     """
+    by_lower = {name.lower(): name for name in there}
     for name, kind in wanted.items():
+        if (twin := by_lower.get(name.lower(), name)) != name and name not in there:
+            reason = f"the field {name!r} differs from the column {twin!r} of {table} in case only"
+            raise ConfigurationError(declared.key, columns, f"a field with the name {twin!r}", reason=reason)
         if name in there and there[name] != kind:
             reason = f"column {name!r} is {there[name]} in {table}, and {kind} in the records"
-            raise ConfigurationError(declared.key, columns, "a table with the types of the records", reason=reason)
+            valid = (
+                "a table with the types of the records; ALTER TABLE changes it, and adds a field inside an object too"
+            )
+            raise ConfigurationError(declared.key, columns, valid, reason=reason)
     missing = [name for name in wanted if name not in there]
     if missing and columns == "FIXED":
         reason = f"{table} has no column {', '.join(map(repr, missing))}"

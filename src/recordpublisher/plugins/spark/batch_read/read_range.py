@@ -53,7 +53,7 @@ class ReadRange:
         """`now_ms` is what NOW means. Raises: ConfigurationError."""
         given = (properties.value(ENDING_POSITION) or "NOW").strip()
         now = EndPosition(now_ms)
-        starts = _starts(properties, streams)
+        starts = _starts(properties, streams, now_ms)
         start, by_shard = starts.default, starts.by_shard
         ends = _ends(given, now, streams) if given.startswith("{") else None
         if by_shard and ends is not None and by_shard.keys() != ends.keys():
@@ -80,7 +80,7 @@ class ReadRange:
         return state.start, (self.ends or {}).get(shard.shard_id, self.end)
 
 
-def _starts(properties: Properties, streams: Sequence[str]) -> Starts:
+def _starts(properties: Properties, streams: Sequence[str], now_ms: int) -> Starts:
     """Raises: ConfigurationError for a start that is only for queries."""
     by_shard = starts_by_shard(properties, streams)
     if any(state.ended or state.start.type is PositionType.LATEST for state in by_shard.values()):
@@ -88,9 +88,9 @@ def _starts(properties: Properties, streams: Sequence[str]) -> Starts:
     if by_shard:
         return Starts(StartingPosition.trim_horizon(), by_shard)
     start = initial_position(from_the_oldest(properties))
-    if start.type is PositionType.LATEST:
+    if start.is_tip:
         raise ConfigurationError(START_OPTION, "LATEST", VALID_START, reason="a batch read ends at the tip")
-    return Starts(start)
+    return Starts(start.pinned_at(now_ms))
 
 
 def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:

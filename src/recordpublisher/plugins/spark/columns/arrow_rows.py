@@ -9,6 +9,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA, arrow_columns
 from recordpublisher.publishers.records import RecordBatch
 
+from .chosen_columns import with_own_names
 from .reused_memory import ReusedMemory
 
 ROWS_PER_BATCH = 20_000
@@ -30,7 +31,7 @@ class ArrowRows(Sink):
         self._memory = memory or ReusedMemory()
         self._memory.begin_window()
         self._schema = schema
-        self._built_schema = RECORD_SCHEMA if may_drop else schema
+        self._built_schema = RECORD_SCHEMA if may_drop else with_own_names(schema)
         self._waiting: list[RecordBatch] = []
         self._waiting_rows = 0
         self._built: list[pa.RecordBatch] = []
@@ -89,10 +90,11 @@ class ArrowRows(Sink):
 
 
 def chosen_of(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of `schema`, in its order."""
+    """The columns of `schema`, in its order and spelling."""
     if batch.schema == schema:
         return batch
-    return pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
+    columns = [batch.column(name) for name in with_own_names(schema).names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _pairs(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:

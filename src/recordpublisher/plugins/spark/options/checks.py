@@ -6,7 +6,6 @@ from recordpublisher.plugins.host.build_from_properties import publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.arguments import check_bounded
 from recordpublisher.plugins.runtime.batch_decoration import check_reading
-from recordpublisher.plugins.runtime.sources_without_positions import check_has_positions
 from recordpublisher.publishers.properties.groups.fanout import DEREGISTRATION
 from recordpublisher.publishers.properties.groups.values_and_time import MAX_LAG
 
@@ -18,8 +17,7 @@ def check_job(options: SparkOptions) -> None:
     """Make every check that needs no call to Kinesis, including those of the tasks' fetchers (C2). Raises: ConfigurationError."""
     registry, properties = load_registry(), options.properties
     _warn_of_deregistration(options)
-    publisher = publisher_class(registry, properties)
-    check_has_positions(publisher, options.publisher, "Spark, which reads each row exactly once,")
+    publisher = publisher_class(registry, properties, "Spark, which reads each row exactly once,")
     publisher.check(properties, list(options.streams))
     check_reading(registry, properties)
     check_bounded(properties)

@@ -13,11 +13,11 @@ from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import ACCEPTS_LOSS, ON_DATA_LOSS
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER, uses_fan_out
+from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 from recordpublisher.publishers.stream_arns import stream_name
 
-from ..outages import MAX_OUTAGE
 from . import SPARK
 from .peers.translation import own_options
 from .places import (
@@ -29,7 +29,7 @@ from .places import (
     with_default_root,
 )
 from .start_by_shard import STARTS, with_starts
-from .unknown_options import OptionWarnings, check_unknown_options, is_option, refuse_continuous
+from .unknown_options import OptionWarnings, check_unknown_options, refuse_continuous
 
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 
@@ -159,7 +159,7 @@ class SparkOptions:
         refuse_continuous(options)
         properties = own_options(with_starts(options), has_default=(ON_DATA_LOSS,))
         properties = with_loaded_stream(properties, (STREAMS, STREAM))
-        properties.check(lambda key: not is_option(key))
+        properties.check(lambda key: False)  # `check_unknown_options` knows more
         check_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)))
         if keeps_claims:
             properties = with_default_root(properties)
@@ -239,7 +239,11 @@ def _streams(properties: Properties) -> tuple[str, ...]:
     given = several or one
     names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
     if not names:
-        raise ConfigurationError("stream", None, "a stream's name or ARN; several, comma-separated, as 'streams'")
+        raise ConfigurationError(
+            "stream",
+            None,
+            "a stream's name or ARN, as .option('stream', 'orders'); several as 'streams'",
+        )
     if len(set(names)) < len(names):
         raise ConfigurationError("streams", given, "every stream once")
     if one and several and one != several:

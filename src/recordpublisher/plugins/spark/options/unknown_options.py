@@ -12,7 +12,12 @@ from typing import Any
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property, declared_properties, find_property
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
+from recordpublisher.publishers.properties.unknown_keys import (
+    UnknownPropertyWarning,
+    is_unknown,
+    nearest_hint,
+    reason_of_flink,
+)
 
 from ..process.python_worker import log_to_stderr
 from .peers.option_table import PEERS
@@ -74,26 +79,33 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
 
 
 def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
-    """Warn of every key that is neither a declared property nor one of these options; refuse a mistyped one, with the nearest.
+    """Refuse every key that is neither a declared property nor one of these options, with the nearest known one.
 
-    Spark shows the user's process no warning of its own Python processes. Of an option of the other direction, or a key with a dot, this
-    only warns. Keys with a dot are checked where they have the prefix of other connectors (`kinesis.`), or nearly so; those with ours
-    are checked by `Properties.check`. Options of other connectors were translated before. Raises: ConfigurationError.
+    A warning is enough for an option of the other direction, and for a key of Flink's connector that has no effect here. Options of other
+    connectors were translated before. Keys of another name space (`my.own.key`) are left alone: a plugin may read them.
+
+    Raises: ConfigurationError if a key is unknown.
     """
     own = {alias.lower(): alias for option in ours for alias in option.aliases}
     declared = {key.key.lower() for key in declared_properties()}
     known = {option.key.lower(): option.key for options in PEERS.values() for option in options} | own
     for key in properties:
         lower = key.lower()
-        if lower in own or lower in (*SPARK_OPTIONS, *_MODE) or lower in declared or not is_option(key):
+        if lower in own or lower in (*SPARK_OPTIONS, *_MODE) or lower in declared:
             continue
-        nearest = known.get(lower.removeprefix(f"{_PREFIX}.")) or next(
-            (known[each] for each in difflib.get_close_matches(lower, known, n=1, cutoff=0.8)), None
-        )
-        if nearest and "." not in key and find_property(key) is None:
-            raise ConfigurationError(key, reason=f"there is no such option; did you mean '{nearest}'?")
-        hint = f"; did you mean '{nearest}'?" if nearest else ""
-        warnings.warn(f"unknown option '{key}' is ignored{hint}", UnknownPropertyWarning, stacklevel=3)
+        if find_property(key) is not None and is_option(key):
+            warnings.warn(f"unknown option '{key}' is ignored", UnknownPropertyWarning, stacklevel=3)
+        elif is_option(key):
+            nearest = known.get(lower.removeprefix(f"{_PREFIX}.")) or next(
+                (known[each] for each in difflib.get_close_matches(lower, known, n=1, cutoff=0.8)), None
+            )
+            hint = f"; did you mean '{nearest}'?" if nearest else nearest_hint(key)
+            raise ConfigurationError(key, reason=f"there is no such option{hint}")
+        elif is_unknown(key):
+            reason = reason_of_flink(key)
+            if reason is None:
+                raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
+            warnings.warn(f"property '{key}' has no effect here: {reason}", UnknownPropertyWarning, stacklevel=3)
 
 
 def is_option(key: str) -> bool:
@@ -118,5 +130,8 @@ def refuse_new_table(options: Mapping[str, str]) -> None:
 def refuse_table(options: Mapping[str, str]) -> None:
     """Raises: ConfigurationError for a read without any option, as a SELECT from a table is."""
     if not options:
-        reason = f"if this is a table that CREATE TABLE made: {_REASON[0].lower()}{_REASON[1:]}"
-        raise ConfigurationError("stream", None, f"a stream's name or ARN; in SQL {_VIEW}", reason=reason)
+        valid = (
+            "a stream's name or ARN, as .option('stream', 'orders'); in SQL, where a table that CREATE TABLE made cannot be read (Spark "
+            f"passes no options of it), {_VIEW}"
+        )
+        raise ConfigurationError("stream", None, valid)

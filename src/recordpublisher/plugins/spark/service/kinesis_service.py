@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Collection, Mapping, Sequence
 
 from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
@@ -25,32 +24,37 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..options.spark_options import SparkOptions
+from ..outages import with_short_retries
 from ..process.python_worker import worker_loop
-from .new_data_watch import NewDataWatch, watch_properties
+from .listing_check import ListingCheck
+from .new_data_watch import Look, NewDataWatch, watch_properties
 
 LOG = logging.getLogger("recordpublisher.spark")
+OLD_LISTING_SECONDS = 5.0
+"""When a stream is listed again whose listing was old."""
 
 
 class KinesisService:
-    """Owns the last listing of each stream, renewed in the background, the consumers' ARNs, and the watch.
+    """Owns the last complete listing of each stream, renewed in the background, the consumers' ARNs, and the watch.
 
-    Blocking calls are made when a query starts, and when an AvailableNow run would end; never in between. They have their own retries;
-    after these `QueryPlanner` waits for a service that is away, and every other error ends the query.
+    Blocking calls are made when a query starts, when an AvailableNow run would end, and when a stream is quiet that has an ended shard
+    without known children. They have their own retries; after these `QueryPlanner` waits for a service that is away, and every other
+    error ends the query.
     """
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._names = stream_names(options.streams)
-        self._factory = _publisher_factory(options.publisher, options.properties)
-        # the planner warns of an outage once, and not of each try
-        self._lister = lister = StreamLister(
-            self._factory, options.properties, self._names, SystemClock(), retry_level=logging.INFO
-        )
+        self._properties = properties = with_short_retries(options.properties)
+        self._factory = _publisher_factory(options.publisher, properties)
+        self._lister = lister = StreamLister(self._factory, properties, self._names, SystemClock())
         self._retention = RetentionCheck(
             lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, SystemClock()
         )
         self._retention_periods = RetentionPeriods(lister.retention_ms, tuple(self._names))
+        self._check = ListingCheck(lister.shard_exists)
         self._listed: dict[str, list[Shard]] = {}
+        self._old: set[str] = set()
         self._arns: Mapping[str, str] | None = None
         self._discovers = False
         self._undiscovered: set[str] = set()
@@ -98,11 +102,13 @@ class KinesisService:
             from .efo_consumers import registered_consumers
 
             options = self._options
-            self._arns = registered_consumers(options.streams, options.properties) if options.is_fan_out else {}
+            self._arns = registered_consumers(options.streams, self._properties) if options.is_fan_out else {}
         return self._arns
 
-    def discovered_shards(self) -> list[Shard]:
-        """The newest listing; the first call starts the discovery in the background. Never blocks or raises (S3)."""
+    def discovered_shards(self, known: Collection[str]) -> list[Shard]:
+        """The newest listing that is complete, for an offset with the shards `known`; the first call starts the discovery in the
+        background. Never blocks or raises (S3)."""
+        self._check.require(known)
         if not self._discovers:
             self._discovers = True
             worker_loop().start(self._discover())
@@ -117,7 +123,7 @@ class KinesisService:
         if self._watch is not None:
             return
         publisher = self._options.polling_publisher
-        properties = watch_properties(self._options.properties, len(shards), self._options.probe_ms)
+        properties = watch_properties(self._properties, self._options.probe_ms)
         key = ("watch", publisher, properties.value(GETRECORDS_INTERVAL))
         self._watch = NewDataWatch(
             worker_loop().cached(key, lambda: _publisher_factory(publisher, properties)),
@@ -127,23 +133,17 @@ class KinesisService:
         )
         self._watch.begin(shards)
 
-    def wait_for_new_data(self, seconds: float) -> bool:
-        """Wait for a record, end or error of a watched shard; returns whether there was one since the watch began."""
-        if self._watch is None:
-            time.sleep(seconds)
-            return False
-        return self._watch.found.wait(seconds)
+    def has_new_data(self) -> bool:
+        """Return whether the watch has found a record, an end or an error of a shard. Never blocks."""
+        return self._watch is not None and self._watch.found.is_set()
+
+    def look(self, seconds: float, pause: float = 0.0) -> Look:
+        """Look at every watched shard now, as `NewDataWatch.look` does. Without a watch nothing is known."""
+        return Look.LATE if self._watch is None else self._watch.look(seconds, pause)
 
     def tip_ms(self, key: str) -> int | None:
         """When a watch last found nothing new in a shard (`Shard.key`), epoch ms; None: it has not."""
         return self._tip_ms.get(key)
-
-    def finds_nothing(self, seconds: float) -> bool:
-        """Wait for a first look at every watched shard; returns whether that was done and found nothing new.
-
-        There is no time for that with more than a hundred a second.
-        """
-        return self._watch is not None and self._watch.finds_nothing(seconds)
 
     def stop_watching(self) -> None:
         """End the watch."""
@@ -162,13 +162,18 @@ class KinesisService:
         while True:
             for name in self._names:
                 await self._list_again(name)
-            if interval < 0:
+            if interval < 0 and not self._old:
                 return
-            await asyncio.sleep(interval)
+            await asyncio.sleep(OLD_LISTING_SECONDS if self._old else interval)
 
     async def _list(self, name: str) -> list[Shard]:
-        self._listed[name] = await self._lister.list_shards(name)
-        return self._listed[name]
+        listed = await self._lister.list_shards(name)
+        if await self._check.is_complete(name, listed):
+            self._listed[name] = listed
+            self._old.discard(name)
+        else:
+            self._old.add(name)
+        return listed
 
     async def _list_again(self, name: str) -> None:
         try:
@@ -187,4 +192,4 @@ class KinesisService:
 
 
 def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
-    return publisher_class(load_registry(), properties, publisher)(properties)  # type: ignore[call-arg]
+    return publisher_class(load_registry(), properties, "Spark", publisher)(properties)  # type: ignore[call-arg]

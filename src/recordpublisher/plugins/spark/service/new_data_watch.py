@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping
+from enum import Enum
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
@@ -21,26 +22,40 @@ from ..process.python_worker import WorkerLoop
 LOG = logging.getLogger("recordpublisher.spark")
 MS_BETWEEN_CALLS = 10
 """The watch makes at most a hundred calls a second, whatever the number of shards."""
-LONGEST_INTERVAL_MS = 240_000
-"""An iterator lives for five minutes."""
+SHORTEST_INTERVAL_MS = 200
+"""The service accepts five reads of a shard in a second."""
+ANSWERS_SECONDS = 1.0
+"""How long before its end a look has made all its calls."""
+MOST_SHARDS = 300
+"""How many shards a look can ask in the time of one call of Spark's."""
 
 
-def watch_properties(properties: Properties, shards: int, probe_ms: int) -> Properties:
-    """The properties of the watch: it reads one record at a time, each shard once in `probe_ms`, or less often when there are many."""
-    interval = min(LONGEST_INTERVAL_MS, max(probe_ms, MS_BETWEEN_CALLS * shards))
+class Look(Enum):
+    """The result of one look at every watched shard."""
+
+    FOUND = "a record, the end of a shard, or an error"
+    NOTHING = "every shard was at its tip"
+    LATE = "not every shard has answered in time, and the next look may be in time"
+    PARTIAL = "there are too many shards to ask all of them in time"
+
+
+def watch_properties(properties: Properties, probe_ms: int) -> Properties:
+    """Return the properties of the watch, which reads one record at a time; `NewDataWatch` decides when."""
+    interval = min(SHORTEST_INTERVAL_MS, probe_ms)
     return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 
 
 def has_new_data(batch: RecordBatch) -> bool:
-    """What counts as new: any record."""
-    return bool(batch.records)
+    """Return whether a response shows something new: any record, or the children of a shard that has ended."""
+    return bool(batch.records or batch.child_shards)
 
 
 class NewDataWatch:
     """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
-    `tip_ms` is told, by `Shard.key`, when a read last found nothing new (epoch ms).
-    An object is used for one watch; the factory belongs to the caller. Call `begin` and `stop` in one thread; the loop does the reading.
+    It reads every shard to its tip in a look, and only then. `tip_ms` gets, by `Shard.key`, when a read last found nothing new (epoch ms).
+    An object is used for one watch; the factory belongs to the caller. Call `begin`, `look` and `stop` one after the other; the loop does
+    the reading.
     """
 
     def __init__(self, factory: RecordPublisherFactory, loop: WorkerLoop, clock: Clock, tip_ms: dict[str, int]) -> None:
@@ -49,27 +64,53 @@ class NewDataWatch:
         self._clock, self._tip_ms = clock, tip_ms
         self._is_over = asyncio.Event()
         self.found = threading.Event()
-        self._first_look = threading.Event()
+        self._places: dict[Shard, int] = {}
+        self._look_at = 0.0
+        # what follows is changed on the loop alone
+        self._number = 0
+        self._number_of_read: dict[Shard, int] = {}
         self._unseen: set[Shard] = set()
+        self._begin_look = asyncio.Event()
+        self._end_look = threading.Event()
 
     def begin(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Watch in the background."""
-        self._unseen = set(shards)
+        """Watch in the background. Nothing is read before the first look."""
+        self._places = {shard: place for place, shard in enumerate(shards)}
         self._loop.start(self._watch(dict(shards)))
 
-    def finds_nothing(self, seconds: float) -> bool:
-        """Wait for the first response of every shard; returns whether all came within `seconds`, and none of them ended the watch."""
-        return self._first_look.wait(seconds) and not self.found.is_set()
+    def look(self, seconds: float, pause: float = 0.0) -> Look:
+        """Look at every shard, with reads that begin after this call does. Return within `seconds`.
+
+        - `pause`: seconds between the beginnings of two looks. It is shorter where the look would end too late otherwise.
+        """
+        until, calls = self._clock.monotonic() + seconds, len(self._places) * MS_BETWEEN_CALLS / 1000
+        latest = until - calls - ANSWERS_SECONDS
+        begin = min(self._look_at + max(pause, calls), latest) if pause else 0.0
+        if self.found.wait(max(0.0, begin - self._clock.monotonic())):
+            return Look.FOUND
+        self._look_at, end = self._clock.monotonic(), threading.Event()
+        self._loop.start(self._start_look(end))
+        has_ended = end.wait(max(0.0, until - self._clock.monotonic()))
+        if self.found.is_set():
+            return Look.FOUND
+        if has_ended:
+            return Look.NOTHING
+        return Look.LATE if len(self._places) <= MOST_SHARDS else Look.PARTIAL
 
     def stop(self) -> None:
         """End the watch; returns at once."""
         self._loop.start(self._end())
 
+    async def _start_look(self, end: threading.Event) -> None:
+        self._number += 1
+        self._unseen, self._end_look = set(self._places), end
+        self._begin_look.set()
+        self._begin_look = asyncio.Event()
+        if not self._unseen or self._is_over.is_set():
+            end.set()
+
     async def _watch(self, shards: dict[Shard, ShardState]) -> None:
-        readers = [
-            asyncio.create_task(self._read(shard, state, place * MS_BETWEEN_CALLS / 1000))
-            for place, (shard, state) in enumerate(shards.items())
-        ]
+        readers = [asyncio.create_task(self._read(shard, state)) for shard, state in shards.items()]
         try:
             await self._is_over.wait()
         finally:
@@ -80,9 +121,9 @@ class NewDataWatch:
     async def _end(self) -> None:
         self._is_over.set()
 
-    async def _read(self, shard: Shard, state: ShardState, delay: float) -> None:
-        await asyncio.sleep(delay)
+    async def _read(self, shard: Shard, state: ShardState) -> None:
         try:
+            await self._wait_for_look(shard)
             publisher = await self._factory.create(shard, state.starting_position(False), ShardMetrics())
             while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
                 pass
@@ -95,16 +136,27 @@ class NewDataWatch:
         self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:
+        """Note what a read found. An empty response before the tip shows nothing: the look reads on."""
+        shard = batch.shard
         if has_new_data(batch):
             self._finish()
             await self._is_over.wait()
         elif batch.millis_behind_latest == 0:
-            self._tip_ms[batch.shard.key] = self._clock.now_ms()
-        self._unseen.discard(batch.shard)
-        if not self._unseen:
-            self._first_look.set()
+            self._tip_ms[shard.key] = self._clock.now_ms()
+            if self._number_of_read[shard] == self._number:  # otherwise the read began before this look did
+                self._unseen.discard(shard)
+                if not self._unseen:
+                    self._end_look.set()
+            await self._wait_for_look(shard)
+
+    async def _wait_for_look(self, shard: Shard) -> None:
+        """Wait until a look begins that has not seen the shard, and for the shard's place in it."""
+        while self._number_of_read.get(shard, 0) == self._number:
+            await self._begin_look.wait()
+        await asyncio.sleep(self._places[shard] * MS_BETWEEN_CALLS / 1000)
+        self._number_of_read[shard] = self._number
 
     def _finish(self) -> None:
         self.found.set()
-        self._first_look.set()
+        self._end_look.set()
         self._is_over.set()

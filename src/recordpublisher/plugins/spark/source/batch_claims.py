@@ -8,6 +8,7 @@ from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimSt
 from recordpublisher.publishers.errors import StateError
 
 from ..options.spark_options import SparkOptions
+from ..outages import with_short_retries
 from ..process.python_worker import worker_loop
 from .claim import ReadClaim, ShardRead
 from .offset import BatchOffset, ShardOffset
@@ -23,7 +24,9 @@ def claim_store(options: SparkOptions) -> ReadClaimStore:
     loop = worker_loop()
     return loop.cached(
         ("claims", options.metadata_location, *sorted(options.properties.items())),
-        lambda: read_claim_store_of(options.metadata_location, options.properties, loop.run, options.metadata_key),
+        lambda: read_claim_store_of(
+            options.metadata_location, with_short_retries(options.properties), loop.run, options.metadata_key
+        ),
     )
 
 

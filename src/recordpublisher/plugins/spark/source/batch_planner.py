@@ -1,6 +1,7 @@
 """BatchPlanner: the driver's side of a query. It loads claims, asks `plan_batch` and `next_step`, and keeps what the progress shows."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +49,10 @@ class BatchPlanner:
     _just_loaded: BatchClaims | None = None
     """Claims that need not be loaded again: those before a first look at the shards, which ends within a second."""
     _progress: QueryProgress | None = None
+    _shown: Mapping[str, Any] | None = None
+    """The state in the progress that Spark was given last."""
+    _noted_plan: str = ""
+    """The plan of the batch that `_progress` says the end of, when no batch follows it."""
     _listed_at_batch: int = 0
     _reads: FailedReads = field(init=False)
     _store_check: StoreVisibilityCheck = field(init=False)
@@ -65,10 +70,13 @@ class BatchPlanner:
         """Stop at the tips as of the next plan (Trigger.AvailableNow)."""
         self.is_available_now, self._run, self._remembered = True, None, None
 
-    def initial_offset(self) -> BatchOffset:
-        """Where a new query starts. Raises: as `query_start.initial_offset`; ConfigurationError when the place cannot hold claims."""
+    def initial_offset(self, began_ms: int) -> BatchOffset:
+        """Where a new query starts that began at that time, by the driver's clock.
+
+        Raises: as `query_start.initial_offset`; ConfigurationError when the place cannot hold claims.
+        """
         self._store_check.check_location()
-        return initial_offset(self.options, self.service, self.clock.now_ms())
+        return initial_offset(self.options, self.service, self.clock, began_ms)
 
     def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
         """The plan of the next batch, or what to do instead. Raises: OutageError; StateError when the claims of the last one are lost.
@@ -76,7 +84,7 @@ class BatchPlanner:
         `found_new`: the watch has found something, or could not look at every shard in time.
         """
         if previous.is_unlisted:
-            previous = replace(self.initial_offset(), query=previous.query)
+            previous = replace(self.initial_offset(previous.planned_ms), query=previous.query)
         claims, self._just_loaded = self._just_loaded, None
         waiting = None if found_new else self._remembered_step(previous)
         if waiting is not None:
@@ -88,18 +96,18 @@ class BatchPlanner:
         self._begin_run(previous, claims)
         self._warnings.shared_consumer(self._reads.note(previous, claims))
         while True:
-            plan = plan_batch(previous, claims, self._inputs(limit))
+            plan = plan_batch(previous, claims, self._inputs(previous, limit))
             facts = Facts(
                 now_ms=self.clock.now_ms(),
                 retry_at_ms=self._reads.retry_at_ms,
-                found_new=found_new or self.service.wait_for_new_data(0),
+                found_new=found_new or self.service.has_new_data(),
                 has_listed=self._listed_at_batch == plan.offset.batch,
             )
             step = next_step(plan, facts, self.options)
             if step is not Decision.LIST:
                 return self._record(plan) if step is Decision.PLAN else self._note(plan, step)
-            self._listed_at_batch = plan.offset.batch
             list_shards_now(self.options, self.service)
+            self._listed_at_batch = plan.offset.batch  # not of a listing that has failed: it is repeated
 
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
         """The tasks of a batch, as planned. For a batch just planned this makes no call.
@@ -123,6 +131,11 @@ class BatchPlanner:
         warned = {"warnings": texts} if (texts := self._warnings.texts) else {}
         return {**self._progress.figures(), "timeToRetentionLossMs": None if worst is None else worst.left_ms, **warned}
 
+    def has_news(self) -> bool:
+        """Return whether the figures tell something that Spark was not given with the last plan. The caller shows it now."""
+        before, self._shown = self._shown, None if self._progress is None else self._progress.state()
+        return self._shown != before
+
     def commit(self, end: BatchOffset) -> None:
         """Spark has committed a batch: remove the claims of batches long before it. An error is logged; the next commit tries again."""
         try:
@@ -139,7 +152,7 @@ class BatchPlanner:
         if previous.batch == 0 and not self.options.properties.is_set(METADATA_ROOT):
             self._warnings.old_claims(self.store.queries() - {previous.query})
         dropped = dropped_streams({entry.shard.stream for entry in previous.shards.values()}, self.options.streams)
-        reached = plan_batch(previous, claims, self._inputs(None)).offset
+        reached = plan_batch(previous, claims, self._inputs(previous, None)).offset
         self._run = begin_run(
             reached, self.options, self.service, self.clock.now_ms(), is_available_now=self.is_available_now
         )
@@ -161,7 +174,7 @@ class BatchPlanner:
         plan, step = self._remembered
         return step if plan == previous.plan and self.clock.now_ms() < step.until_ms else None
 
-    def _inputs(self, limit: int | None) -> PlanInputs:
+    def _inputs(self, previous: BatchOffset, limit: int | None) -> PlanInputs:
         run = self._run or QueryRun()
         return PlanInputs(
             plan=random_id(),
@@ -170,7 +183,7 @@ class BatchPlanner:
             tasks_for=self.options.tasks_for,
             streams=self.options.stream_names,
             limit=limit,
-            listed=self.service.discovered_shards(),
+            listed=self.service.discovered_shards(previous.shards.keys()),
             finished=self._finished,
             available_now=run.available_now,
             lost=run.lost,
@@ -180,11 +193,13 @@ class BatchPlanner:
         """No batch is planned now."""
         if step is Decision.FINISH and plan.claims.is_unread:
             self._warnings.unread_batch(plan.offset)
+        if not isinstance(step, Wait) and self._noted_plan != plan.previous.plan:
+            self._noted_plan = plan.previous.plan  # a later look does not change how long the batch took
+            self._progress = QueryProgress.after(plan.previous, plan.offset, self.clock.now_ms(), is_planned=False)
         if isinstance(step, Watch):
             self._just_loaded = plan.claims if step.first_look else None
             self.service.watch({entry.shard: entry.state for entry in plan.readable})
             self._remembered = plan.previous.plan, replace(step, first_look=False)
-            self._progress = QueryProgress.after(plan.previous, plan.offset, self.clock.now_ms(), is_planned=False)
         elif isinstance(step, Wait) and not plan.claims.missing:
             self._remembered = plan.previous.plan, step
         return step
@@ -198,6 +213,7 @@ class BatchPlanner:
         self._warnings.after_batch(plan.previous, planned, plan.claims)
         self._warnings.retention_left(self._least_retention_left(planned))
         self._progress = QueryProgress.after(plan.previous, planned, planned.planned_ms, is_planned=True)
+        self._shown = self._progress.state()
         LOG.info(self._progress.line())
         self._remembered = None
         self.service.stop_watching()

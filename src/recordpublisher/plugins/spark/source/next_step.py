@@ -13,15 +13,16 @@ class Decision(Enum):
     """What is done at once."""
 
     PLAN = "run the batch"
-    LIST = "list the streams, and plan again: children that no response has named belong to the run, too"
+    LIST = "list the streams, and plan again: there may be children that no response has named"
     FINISH = "the run has read everything that was available"
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """No batch before this time, epoch ms."""
+    """No batch before this time, epoch ms. `may_be_new`: there may be records that nothing has looked for."""
 
     until_ms: int
+    may_be_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +60,20 @@ def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
 
     1. A fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited out.
     2. An AvailableNow run has read everything.
-    3. No shard can be read.
+    3. No shard can be read. Children that no response has named may be there, so the streams are listed once.
     4. No task has read the last batch, or an AvailableNow run found nothing: a batch in each probe interval.
     5. There is more to read, as of the last reads or of the watch, or a batch is due.
-    6. The stream is quiet: the driver watches it until something is new or a batch is due.
+    6. The stream is quiet: the driver watches it until something is new or a batch is due. Before that it lists as in 3.
     """
     claims, now_ms = plan.claims, facts.now_ms
     earliest_ms = max(claims.subscribed_ms + options.fan_out_window_ms, facts.retry_at_ms)
     if now_ms < earliest_ms:
-        return Wait(earliest_ms)
+        return Wait(earliest_ms, may_be_new=now_ms >= facts.retry_at_ms)
+    may_list = plan.has_unlisted_ends and not facts.has_listed
     if plan.is_run_over:
-        return Decision.LIST if plan.has_unlisted_ends and not facts.has_listed else Decision.FINISH
+        return Decision.LIST if may_list else Decision.FINISH
     if not plan.readable:
-        return Wait(now_ms)
+        return Decision.LIST if may_list else Wait(now_ms)
     probe_at_ms = plan.previous.planned_ms + options.probe_ms
     is_repeated = claims.is_unread or (plan.is_available_now and plan.read_everything and claims.is_quiet)
     if is_repeated and now_ms < probe_at_ms:
@@ -81,4 +83,4 @@ def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     if is_repeated or has_more or now_ms >= due_ms:
         return Decision.PLAN
     until_ms = min(due_ms, now_ms + max(options.probe_ms, SHORTEST_WATCH_MS))
-    return Watch(until_ms, first_look=not claims.is_quiet)
+    return Decision.LIST if may_list else Watch(until_ms, first_look=not claims.is_quiet)

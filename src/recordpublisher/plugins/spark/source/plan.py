@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from recordpublisher.fetcher.shards.shard_state import latest
 from recordpublisher.publishers.shards import Shard
 
 from .batch_claims import BatchClaims
@@ -44,7 +45,7 @@ class PlanInputs:
     - `plan`: a new random id; `now_ms`: the driver's time; `limit`: the most records of the batch.
     - `tasks_for`: how many tasks read so many shards.
     - `streams`: the names of the job's streams. Others of the offset are dropped.
-    - `listed`: the newest listing; `finished`: shards, by `Shard.key`, that have left the offset since the process began.
+    - `listed`: the newest complete listing; `finished`: shards, by `Shard.key`, that have left the offset since the process began.
     - `available_now`: set in a run that stops at the tips.
     - `lost`: shards, by `Shard.key`, that are past retention, if the job accepts that.
     """
@@ -148,7 +149,9 @@ def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -
 def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffset, inputs: PlanInputs) -> ShardOffset:
     """The shard after the batch `previous`; `read` is None when no task has claimed it."""
     if entry.key in inputs.lost:
-        return replace(entry, state=replace(entry.state, ended=True), ended_ms=inputs.now_ms)
+        state = entry.state if read is None else read.end
+        seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
+        return replace(entry, state=replace(state, ended=True, seen_ms=seen_ms), ended_ms=inputs.now_ms)
     run = inputs.available_now
     done = run is not None and run.is_done(entry, read, previous.batch)
     if read is None:

@@ -7,8 +7,12 @@ from typing import Any
 
 from recordpublisher.publishers.properties.times import iso_time
 
-from .offset import EMIT_NOTHING, BatchOffset
+from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 from .planned_watermark import is_held
+
+_OF_A_BATCH = {
+    "batch", "reading", "tasks", "lastBatchRecords", "lastBatchBytes", "recordsPerSecond", "bytesPerSecond",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,7 @@ class QueryProgress:
     records: int
     bytes: int
     seconds: float
+    now_ms: int
 
     @classmethod
     def after(cls, previous: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
@@ -30,15 +35,13 @@ class QueryProgress:
         shown = offset if is_planned else replace(offset, batch=previous.batch)
         tasks = len((offset if is_planned else previous).tasks())
         records, size = offset.records - previous.records, offset.bytes - previous.bytes
-        return cls(shown, tasks, records, size, max(now_ms - previous.planned_ms, 1) / 1000)
+        return cls(shown, tasks, records, size, max(now_ms - previous.planned_ms, 1) / 1000, now_ms)
 
     def figures(self) -> dict[str, Any]:
         """Counts and rates as plain values."""
         offset = self.reached
         entries = offset.shards.values()
-        behind = [
-            entry.seen.behind_ms for entry in entries if entry.seen.behind_ms is not None and not entry.state.ended
-        ]
+        behind = [lag for entry in entries if not entry.state.ended and (lag := self._lag_ms(entry)) is not None]
         return {
             "batch": offset.batch,
             "streams": sorted({entry.shard.stream for entry in entries}),
@@ -59,6 +62,24 @@ class QueryProgress:
             "avgMillisBehindLatest": round(sum(behind) / len(behind)) if behind else None,
             "globalWatermark": offset.global_watermark,
         }
+
+    def state(self) -> dict[str, Any]:
+        """Return the figures that say how far the query is, without those of single batches."""
+        return {name: value for name, value in self.figures().items() if name not in _OF_A_BATCH}
+
+    def _lag_ms(self, entry: ShardOffset) -> int | None:
+        """Return the age of the shard's oldest row that is not in the sink, ms; None while nothing is known.
+
+        Spark asks for a plan when the rows of the batch before are in the sink, so what is missing was not read. The next row is not older
+        than the last one that was read. Both clocks may differ, so the distance of the last response, and the time since the batch was
+        planned, bound the result.
+        """
+        behind_ms, arrival_ms = entry.seen.behind_ms, entry.state.arrival_ms
+        if behind_ms is None or entry.seen.at_tip:
+            return behind_ms
+        elapsed_ms = round(self.seconds * 1000)
+        since_ms = elapsed_ms if arrival_ms is None else self.now_ms - arrival_ms - behind_ms
+        return behind_ms + min(max(0, since_ms), elapsed_ms)
 
     def line(self) -> str:
         """What the last batch read, and what this one will read."""

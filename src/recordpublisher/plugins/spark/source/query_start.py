@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import given_position
-from recordpublisher.fetcher.shards.retention_check import Gap
+from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
@@ -21,31 +22,38 @@ from .plan import AvailableNow
 from .retention import lost_shards
 
 LOG = logging.getLogger("recordpublisher.spark")
-UNKNOWN_MS = 0
-"""When the record of a given position arrived: not known, so the service is asked for its oldest record."""
 
 
-def initial_offset(options: SparkOptions, service: KinesisService, now_ms: int) -> BatchOffset:
-    """Where a new query starts. LATEST becomes the service's time before the listing (P3).
+def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
+    """Where a new query starts that began at `began_ms`, by the driver's clock. LATEST becomes the service's time then (P3).
+
+    The services may have been away since, and the driver may have started again: so LATEST is always counted back from now.
 
     Ancestors of shards that are named one by one count as read, and are left out: what they have lies before the given positions.
 
     Raises: ConfigurationError when a named shard is not listed, DataLossError when a record at which one starts is past retention,
     StreamNotFoundError, KinesisError.
     """
-    starts = starts_of(options.properties, options.streams)
+    starts, pinned_ms = starts_of(options.properties, options.streams), None
     if not starts.is_pinned:
-        starts = starts.pinned_at(service.server_time_ms(options.streams[0]))
+        server_ms = service.server_time_ms(options.streams[0])
+        pinned_ms = server_ms - max(0, clock.now_ms() - began_ms)
+        starts = starts.pinned_at(pinned_ms)
     listed = [shard for stream in options.streams for shard in service.list_shards(stream)]
     _check_listed(listed, starts.by_shard)
     initial = initial_states(listed, RestoredState(), starts)
     entries = {
-        shard.key: ShardOffset(shard, replace(initial[shard.key], parents=shard.parents))
+        shard.key: ShardOffset(shard, _with_seen(replace(initial[shard.key], parents=shard.parents), pinned_ms))
         for shard in listed
         if shard.shard_id in starts.by_shard or not initial[shard.key].ended
     }
     _check_still_there(entries.values(), service, options.accepts_loss)
-    return BatchOffset(random_id(), "start", 0, now_ms, entries, initial_start=starts.default)
+    return BatchOffset(random_id(), "start", 0, clock.now_ms(), entries, initial_start=starts.default)
+
+
+def _with_seen(state: ShardState, pinned_ms: int | None) -> ShardState:
+    """A shard that starts at LATEST loses what is newer than the time that LATEST stands for, if it is past retention (S5)."""
+    return state if pinned_ms is None or state.start.timestamp_ms != pinned_ms else replace(state, seen_ms=pinned_ms)
 
 
 def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, accepts_loss: bool) -> None:

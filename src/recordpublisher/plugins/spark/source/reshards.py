@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from recordpublisher.fetcher.shards.lineage import finished_ancestors, parent_keys, parents_ended
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState, latest
 from recordpublisher.fetcher.watermark_functions import inherited_watermark
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -64,10 +64,11 @@ def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Sha
 def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
     """Replace ended parents by their children.
 
-    A child that may start inherits the watermark of its parents (W5). An ended shard leaves the offset once all its children may start, so
-    that an offset does not grow with the history of the stream.
+    A child that may start inherits the watermark of its parents (W5), and until when they are known to have been open: nothing of it is
+    older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow with the history of the
+    stream.
     """
-    started = {key: _with_inherited_watermark(entry, shards) for key, entry in shards.items()}
+    started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
     children = _children_by_parent(started)
     return {key: entry for key, entry in started.items() if not _is_replaced(entry, children.get(key, ()), shards)}
 
@@ -84,9 +85,13 @@ def _is_replaced(entry: ShardOffset, children: Collection[ShardOffset], shards: 
     return entry.state.ended and bool(children) and all(is_startable(child, shards) for child in children)
 
 
-def _with_inherited_watermark(entry: ShardOffset, shards: Shards) -> ShardOffset:
-    parents = [shards[parent] for parent in parent_keys(entry.shard) if parent in shards]
-    watermark = inherited_watermark(parent.state.watermark for parent in parents)
-    if watermark is None or entry.state.watermark is not None or not is_startable(entry, shards):
+def _with_inherited(entry: ShardOffset, shards: Shards) -> ShardOffset:
+    parents = [shards[parent].state for parent in parent_keys(entry.shard) if parent in shards]
+    if not parents or not is_startable(entry, shards):
         return entry
-    return replace(entry, state=replace(entry.state, watermark=watermark))
+    watermark, seen_ms = entry.state.watermark, entry.state.seen_ms
+    if watermark is None:
+        watermark = inherited_watermark(parent.watermark for parent in parents)
+    if entry.state.position is None:
+        seen_ms = latest(seen_ms, *(latest(parent.arrival_ms, parent.seen_ms) for parent in parents))
+    return replace(entry, state=replace(entry.state, watermark=watermark, seen_ms=seen_ms))

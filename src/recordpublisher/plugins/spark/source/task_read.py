@@ -3,6 +3,7 @@
 If there is a claim already, of an earlier attempt or from before a restart, the task reads the claimed ranges again.
 """
 
+import contextlib
 import logging
 import time
 import uuid
@@ -16,15 +17,16 @@ from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import DataLossError, StateError
-from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES, SQL_RETRIES
+from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
+from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES
+from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from ..columns.arrow_rows import ArrowRows
 from ..columns.reused_memory import ReusedMemory
 from ..options.spark_options import SparkOptions
-from ..outages import MAX_OUTAGE, OutageWatch
+from ..outages import OutageWatch
 from ..process.python_worker import worker_loop
 from ..service.efo_consumers import task_properties
 from .batch_claims import claim_name
@@ -35,7 +37,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 ENDLESS = 2**31
 REPLAY_SECONDS = 600.0
-"""A replay that has not found its records by then fails its task, which Spark retries. An outage is waited out beside that."""
+"""A replay that has found no record for so long fails its task, which Spark retries. An outage is waited out beside that."""
 REPLAY_WINDOW_SECONDS = 10.0
 """After so long a replay looks whether the service is away, and warns."""
 
@@ -111,9 +113,7 @@ def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> Rea
 
 def endless_retries(properties: Properties) -> Properties:
     """The properties with which a read tries failed calls again until its window ends: what a task cannot read, a later one does."""
-    return properties.merged(
-        {retries.max_retries.key: ENDLESS for retries in ALL_RETRIES if retries is not SQL_RETRIES}
-    )
+    return properties.merged({retries.max_retries.key: ENDLESS for retries in ALL_RETRIES})
 
 
 @dataclass(slots=True)
@@ -184,40 +184,49 @@ class TaskRead:
         """Read the claimed records again, by polling: the claimed number of each shard, or to the tip when some are gone."""
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
-        rows = ArrowRows(self.schema, may_drop=self.plan.accepts_loss, memory=self.memory)
-        self._read_again(self.plan.start_states, counts, rows)
+        states, rows = self.plan.start_states, self._rows_again()
+        try:
+            self._read_again(states, counts, rows)
+        except DataLossError as error:  # a whole shard is past retention
+            if not self.plan.accepts_loss:
+                raise
+            LOG.warning("%s; reading each shard alone because flink.state.dataloss=CONTINUE", error)
+            rows = self._rows_again()  # how far the others were read is not known
+            for shard, state in states.items():
+                with contextlib.suppress(DataLossError):
+                    self._read_again({shard: state}, counts, rows)
         for key in counts:
             self._check_same_rows(key, claim.shards[key], rows)
         return rows
 
-    def _read_again(self, states: Mapping[Shard, ShardState], counts: Mapping[str, int], rows: ArrowRows) -> None:
-        """Read so many records of each shard, window by window, or to its tip. Raises: OutageError when Kinesis was away for too long."""
-        until = self.clock.monotonic() + REPLAY_SECONDS
-        left = dict(counts)
-        while states := {shard: state for shard, state in states.items() if left.get(shard.key)}:
-            result = self._replay_window(states, left, rows)
-            if result is None:
-                return
-            is_failing = self._note_failures(result)
-            if result.reason is not EndReason.MAX_TIME or (not is_failing and self.clock.monotonic() >= until):
-                return
-            left = {
-                key: count - rows.counts.get(key, 0) for key, count in counts.items() if not _is_at_end(key, result)
-            }
-            states = {outcome.shard: outcome.state for outcome in result.shards.values()}
+    def _rows_again(self) -> ArrowRows:
+        return ArrowRows(self.schema, may_drop=self.plan.accepts_loss, memory=self.memory)
 
-    def _replay_window(
-        self, states: Mapping[Shard, ShardState], left: dict[str, int], rows: ArrowRows
-    ) -> BoundedResult | None:
-        limits = {shard.key: left[shard.key] for shard in states}
-        bounds = Bounds(max_time=REPLAY_WINDOW_SECONDS, shard_limits=limits, stop_at_tip=True)
-        try:
-            return self.read(states, bounds, rows, self.plan.replay_publisher, is_replay=True)
-        except DataLossError as error:  # a whole shard is past retention
-            if not self.plan.accepts_loss:
-                raise
-            LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", error)
-            return None
+    def _read_again(self, states: Mapping[Shard, ShardState], counts: Mapping[str, int], rows: ArrowRows) -> None:
+        """Read so many records of each shard, window by window, or to its tip: only then those that are missing are lost.
+
+        Raises: OutageError when Kinesis was away for too long; RetriesExhaustedError when the reads find no more records, and no tip;
+        DataLossError when a whole shard is past retention.
+        """
+        until, found = self.clock.monotonic() + REPLAY_SECONDS, len(rows)
+        left = {shard.key: counts.get(shard.key, 0) for shard in states}
+        while states := {shard: state for shard, state in states.items() if left.get(shard.key)}:
+            limits = {shard.key: left[shard.key] for shard in states}
+            bounds = Bounds(max_time=REPLAY_WINDOW_SECONDS, shard_limits=limits, stop_at_tip=True)
+            result = self.read(states, bounds, rows, self.plan.replay_publisher, is_replay=True)
+            is_failing = self._note_failures(result)
+            if result.reason is not EndReason.MAX_TIME:
+                return
+            if is_failing or len(rows) > found:
+                until, found = self.clock.monotonic() + REPLAY_SECONDS, len(rows)
+            left = {key: counts[key] - rows.counts.get(key, 0) for key in limits if not _is_at_end(key, result)}
+            states = {outcome.shard: outcome.state for outcome in result.shards.values()}
+            if any(left.values()) and self.clock.monotonic() >= until:
+                missing = ", ".join(f"{count} of {key}" for key, count in left.items() if count)
+                raise RetriesExhaustedError(
+                    f"{self.plan.name} of batch {self.plan.batch.batch} reads its claimed records again, and has found none for "
+                    f"{REPLAY_SECONDS:.0f} s. Missing are {missing}; nothing shows that they are lost"
+                )
 
     def _note_failures(self, result: BoundedResult) -> bool:
         """Warn of shards whose reads fail; returns whether there are any."""

@@ -140,7 +140,8 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
 
     def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
-            raise ConfigurationError("mode", "overwrite", "append", reason="records cannot be removed from a stream")
+            reason = "records cannot be removed from a stream"
+            raise ConfigurationError("mode", "overwrite", "append, as df.write.mode('append')", reason=reason)
         super().__init__(options, schema)
 
     def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:

@@ -19,7 +19,7 @@ from .columns import WriteColumns, data_of
 from .row_ids import IdField, RowIds
 
 LOG = logging.getLogger("recordpublisher.spark")
-_NO_STATE = Checkpoint({})
+_NO_STATE = Checkpoint({"shards": {}})
 RejectRow = Callable[[str, FailedRecord], None]
 """Takes the target stream of a row and why it cannot be put."""
 

@@ -11,15 +11,24 @@ from recordpublisher.publishers.undecodable import UNDECODABLE
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
+EXECUTION, ROOT_EXECUTION = "spark.sql.execution.id", "spark.sql.execution.root.id"
+"""Local properties with the number of a task's action, and that of the batch of which it is part; equal where the query itself writes."""
 ID_BYTES = 16
 MOST_TEXTS = 10_000
 """Streams and keys whose text is kept: to write it costs a third of an id."""
 
 
 def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
-    """A prefix for the ids of one task's rows: query, batch and task; outside a query, run and task."""
+    """A prefix for the ids of one task's rows: query, batch, the action's number within its batch, and task; outside a query, run and task.
+
+    A batch that runs again has the same actions. Where their number is not known, the run tells two writes of one batch apart.
+    """
     query, batch = local_property(QUERY), local_property(BATCH)
-    return f"{run}/{task}" if query is None or batch is None else f"{query}/{batch}/{task}"
+    if query is None or batch is None:
+        return f"{run}/{task}"
+    action, root = local_property(EXECUTION), local_property(ROOT_EXECUTION)
+    write = run if action is None or root is None else int(action) - int(root)
+    return f"{query}/{batch}/{write}/{task}"
 
 
 class RowIds:

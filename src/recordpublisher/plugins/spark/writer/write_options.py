@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
-from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, PUT_RETRIES, SINK_STREAM
+from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, SINK_STREAM
+from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..options import SPARK
 from ..options.peers.translation import own_options
 from ..options.spark_options import STREAM, with_loaded_stream
 from ..options.start_by_shard import START_OPTION
-from ..options.unknown_options import check_unknown_options, is_option
-from ..outages import MAX_OUTAGE
+from ..options.unknown_options import check_unknown_options
 from .failure_options import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 QUEUE_BYTES_PER_STREAM = 16 * 2**20
@@ -60,13 +60,13 @@ class WriteOptions:
         if START_OPTION.lower() in map(str.lower, options):
             warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)
         properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
-        properties.check(lambda key: not is_option(key))
+        properties.check(lambda key: False)  # `check_unknown_options` knows more
         check_unknown_options(properties, (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls)))
         properties = with_dead_letters(properties)
         dead_letter_sink(properties)
         return cls(
             stream=_stream(properties),
-            settings=_per_task(KinesisSinkSettings.of(_with_retries(properties)), properties.value(WRITE_TASKS)),
+            settings=_per_task(KinesisSinkSettings.of(properties), properties.value(WRITE_TASKS)),
             properties=properties,
             **values_of(cls, properties),
         )
@@ -92,15 +92,6 @@ def _stream(properties: Properties) -> str | None:
             "stream", name, "one stream, name or ARN; for several a column 'stream' without the option"
         )
     return None if name is None else name.strip()
-
-
-def _with_retries(properties: Properties) -> Properties:
-    """Unless their number is set, a refused record is put again for about as long as an outage may last."""
-    if properties.is_set(PUT_RETRIES.max_retries):
-        return properties
-    usual_pause_ms = PUT_RETRIES.policy(properties).max_ms / 2  # half of the largest, because of the jitter
-    retries = max(PUT_RETRIES.max_retries.default, round(properties.value(MAX_OUTAGE) / usual_pause_ms))
-    return properties.merged({PUT_RETRIES.max_retries.key: retries})
 
 
 def _per_task(settings: KinesisSinkSettings, tasks: int | None) -> KinesisSinkSettings:

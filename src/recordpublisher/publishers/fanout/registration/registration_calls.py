@@ -14,6 +14,7 @@ from recordpublisher.publishers.errors import (
     ResourceNotFoundError,
     RetriesExhaustedError,
     ThrottledError,
+    TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription, RegistrationPort
 from recordpublisher.publishers.retry import call_with_retries
@@ -22,6 +23,9 @@ from ..config import FanOutConfig
 
 log = logging.getLogger(__name__)
 _ACCESS_DENIED = ("AccessDeniedException", "AccessDenied")
+
+LIMIT_PAUSE_SECONDS = 1.0
+"""Between tries of a registration that was throttled: five are allowed in a second."""
 
 
 class RegistrationCalls:
@@ -94,6 +98,9 @@ class RegistrationCalls:
     ) -> ConsumerDescription | None:
         """Register the consumer. None: another subtask registered it first."""
 
+        def has_few(error: TransientError) -> bool:  # the stream may have its maximum of consumers, which no time mends
+            return isinstance(error, ThrottledError) and self._retries.register.max_outage_ms is not None
+
         async def register() -> ConsumerDescription:
             if not may_register():
                 raise ConsumerError(
@@ -102,7 +109,12 @@ class RegistrationCalls:
             return await self._port.register_consumer(stream_arn, name, self._config.tags)
 
         try:
-            described = await call_with_retries(register, self._retries.register)
+            described = await call_with_retries(
+                register,
+                self._retries.register,
+                min_pause=lambda error: LIMIT_PAUSE_SECONDS if has_few(error) else 0.0,
+                needs_few=has_few,
+            )
         except ResourceInUseError:
             return None
         except RetriesExhaustedError as error:

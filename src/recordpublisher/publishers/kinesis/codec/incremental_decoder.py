@@ -1,5 +1,7 @@
 """IncrementalReadDecoder: decodes GetRecords bodies while they arrive, so that 14 MiB are never buffered or decoded at once."""
 
+import re
+
 import msgspec
 
 from recordpublisher.publishers.records import UserRecord
@@ -9,21 +11,21 @@ from .response_decoders import ReadBody, decode_read
 
 MIN_PIECE_BYTES = 32 * 1024
 """Fewer bytes are not worth a call of the decoder."""
-_RECORDS_START = b'"Records":['
+_RECORDS_START = re.compile(rb'"Records": ?\[')
 _MAX_PREFIX_BYTES = 64 * 1024  # the iterator and the child shards may come before the records
-_SPLIT = b'},{"'
+_SPLIT = re.compile(rb'\}, ?\{"[A-Za-z]')
 _BRACE = b"{"
 _SEARCH_WINDOW_BYTES = 16 * 1024
 _RECORDS = msgspec.json.Decoder(list[UserRecord])
-_COMMA, _OPEN, _CLOSE = b",[]"
+_COMMA, _OPEN, _CLOSE, _SPACE = b",[] "
 
 
 class IncrementalReadDecoder:
     """Decodes whole records as their bytes arrive. At the end `body` is the same as `decode_read` of the whole body.
 
-    It splits the list of records at `},{"` followed by a letter. In JSON this occurs only between two objects: inside a string the
-    quotation mark would be escaped, and after the end of a string no letter follows. A body that cannot be split (spaces between records,
-    no list of records) is buffered and decoded as a whole, so that errors are the same in both cases.
+    It splits the list of records at `},{"` followed by a letter, with or without a space after the comma. In JSON this occurs only between
+    two objects: inside a string the quotation mark would be escaped, and after the end of a string no letter follows. A body that cannot be
+    split (line ends between records, no list of records) is buffered and decoded as a whole, so that errors are the same in both cases.
     """
 
     body: ReadBody | None = None
@@ -66,12 +68,14 @@ class IncrementalReadDecoder:
 
     def _records_start(self, data: memoryview) -> int:
         """Where the list of records begins: it must be a field of the outermost object."""
-        start, found, _ = bytes(data[:_MAX_PREFIX_BYTES]).partition(_RECORDS_START)
+        text = bytes(data[:_MAX_PREFIX_BYTES])
+        found = _RECORDS_START.search(text)
+        end = len(text) if found is None else found.end()
         try:
-            decode_read(start + found + b"]}")
+            decode_read(text[:end] + b"]}")
         except msgspec.DecodeError:
             self._is_splittable = False
-        return len(start + found) - 1
+        return end - 1
 
     def _decode_rest(self, rest: memoryview) -> ReadBody:
         body = decode_read(self._prefix + rest[1:] if self._prefix else rest)
@@ -90,7 +94,8 @@ def _last_split(data: memoryview) -> int:
     for window in (_SEARCH_WINDOW_BYTES, len(data)):
         text = bytes(data[-window:])
         brace = len(text)
-        while (brace := text.rfind(_BRACE, 2, brace)) >= 0:  # a single byte is found as fast as memory is read
-            if text[brace - 2 : brace + 2] == _SPLIT and text[brace + 2 : brace + 3].isalpha():
-                return len(data) - len(text) + brace - 1
+        while (brace := text.rfind(_BRACE, 3, brace)) >= 0:  # a single byte is found as fast as memory is read
+            comma = brace - 1 - (text[brace - 1] == _SPACE)
+            if _SPLIT.match(text, comma - 1) is not None:
+                return len(data) - len(text) + comma
     return -1

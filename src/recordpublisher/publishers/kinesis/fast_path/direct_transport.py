@@ -10,8 +10,8 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..ca_bundle import client_tls, environment_ca_bundle
 from ..call_starts import CallStartLimiter
-from ..error_mapping import translate_errors
-from ..known_access import CALLS, Keys, KnownAccess
+from ..error_mapping import translate_errors, with_new_token
+from ..known_access import CALLS, Keys, KnownAccess, known_access
 from ..ports import Transport
 from ..queue_calls import QUEUE_CALLS, queue_url
 from .call import FastPathCalls
@@ -30,14 +30,15 @@ class DirectTransport:
         self, access: KnownAccess, properties: Properties, with_sdk: Callable[[], Transport], clock: Clock | None = None
     ) -> None:
         """Read the trusted CAs. Raises: ConfigurationError when they cannot be used."""
-        self._access = access
+        self._access, self._properties = access, properties
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
         self._clock = clock or SystemClock()
         self._with_sdk = with_sdk
         self._sdk: Transport | None = None
         self._start_limiter = CallStartLimiter()
         self._routes: dict[tuple[str, str | None], SignedPost | None] = {}
-        self._http = Http1Pools(partial(client_tls, environment_ca_bundle()), min(CONNECT_SECONDS, self._seconds))
+        ca_bundle = environment_ca_bundle(access.endpoint or "https:")
+        self._http = Http1Pools(partial(client_tls, ca_bundle), min(CONNECT_SECONDS, self._seconds))
         apis = (*CALLS, *QUEUE_CALLS)
         self._calls = {api: FastPathCalls(api, self._http, self._keys, partial(self._route, api)) for api in apis}
 
@@ -65,6 +66,17 @@ class DirectTransport:
         """The response; None: the SDK must make this call."""
         if api not in self._calls:
             return None
+        used = self._access.keys
+        return await with_new_token(
+            partial(self._call_once, api, parameters, body), partial(self._has_other_keys, used)
+        )
+
+    async def _has_other_keys(self, used: Keys) -> bool:
+        """Look again at the environment and the profile."""
+        self._access = known_access(self._properties, self._access.region, None) or self._access
+        return self._access.keys != used
+
+    async def _call_once(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any] | None:
         await self._start_limiter.wait_for_slot()
         with translate_errors(api):
             async with observed_timeout(self._clock, self._seconds):

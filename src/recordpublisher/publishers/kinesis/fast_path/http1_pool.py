@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohappyeyeballs
 
-from ..endpoint import DEFAULT_PORTS
+from ..endpoint import DEFAULT_PORTS, tls_name
 from .body_read_scheduler import BodyReadScheduler
 from .http1_connection import Http1Connection, ReaderFactory
 from .http1_response import BodyReader, ResponseHead
@@ -148,7 +148,7 @@ class Http1ConnectionPool:
         connection.abort()
 
     async def _connect(self) -> Http1Connection:
-        name = urlsplit(self._url).hostname if self._tls else None
+        name = tls_name(urlsplit(self._url)) if self._tls else None
         try:
             async with asyncio.timeout(self._connect_seconds):
                 found = await aiohappyeyeballs.start_connection(

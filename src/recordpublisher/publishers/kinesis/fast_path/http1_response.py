@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from ..error_mapping import MalformedResponseError
 
@@ -85,8 +86,7 @@ _STATUS = re.compile(r"HTTP/1\.([01]) ([0-9]{3})(?: [^\r\n]*)?\Z")
 _NO_BODY = {204, 304}
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(msgspec.Struct, frozen=True):
     """Status, headers (names in lower case) and the framing of the body: `length` in bytes, chunked, or until the connection closes."""
 
     status: int

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -16,21 +14,12 @@ if TYPE_CHECKING:
     from .http2_sender import Http2Sender
 
 
-@dataclass(frozen=True, slots=True)
-class Http2Settings:
-    """`open_seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
-
-    ca_bundle: str | None = None
-    open_seconds: float = of_property(REQUEST_TIMEOUT, 1000)
-    ping_after_seconds: float = 5.0  # of silence: an open subscription sends an event about every 5 s (F5)
-    ping_seconds: float = 2.0  # to respond
-
-
 def make_http2_sender(properties: Properties, ca_bundle: str | None) -> Http2Sender | None:
     """Make the sender of subscriptions; None when the properties do not select HTTP/2. Raises: ConfigurationError without the extra."""
     if properties.value(HTTP_PROTOCOL) != "HTTP2":
         return None
     try:
+        from .http2_connection import Http2Settings
         from .http2_sender import Http2Sender
     except ImportError as error:
         reason = f"HTTP2 needs the extra 'http2': {install_command('http2')}"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from h2.config import H2Configuration
@@ -20,10 +21,11 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import of_property
+from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 
 from ..error_mapping import StreamLostError
-from . import Http2Settings
 from .http2_stream import Http2Stream
 
 STREAM_WINDOW_BYTES = 128 * 1024
@@ -32,6 +34,16 @@ MAX_STREAMS = 100
 """Most streams of one connection, so that few are lost with it. The server may allow fewer."""
 _LARGEST_WINDOW = 2**31 - 1  # of the connection: so large that only the streams' windows limit
 _DEFAULT_WINDOW = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Http2Settings:
+    """`open_seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
+
+    ca_bundle: str | None = None
+    open_seconds: float = of_property(REQUEST_TIMEOUT, 1000)
+    ping_after_seconds: float = 5.0  # of silence: an open subscription sends an event about every 5 s (F5)
+    ping_seconds: float = 2.0  # to respond
 
 
 def _client_protocol() -> H2Connection:

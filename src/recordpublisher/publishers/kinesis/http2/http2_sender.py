@@ -13,11 +13,10 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 
 from ..ca_bundle import client_tls
-from ..endpoint import host_header
+from ..endpoint import host_header, tls_name
 from ..error_mapping import StreamLostError
 from ..proxies import proxy_for
-from . import Http2Settings
-from .http2_connection import Http2Connection
+from .http2_connection import Http2Connection, Http2Settings
 from .http2_stream import Http2Stream
 
 
@@ -72,7 +71,11 @@ class Http2ConnectionPool:
         async with asyncio.timeout(settings.open_seconds):
             context = await asyncio.to_thread(client_tls, settings.ca_bundle, self._url.geturl(), "h2") if tls else None
             _, connection = await asyncio.get_running_loop().create_connection(
-                partial(Http2Connection, settings), host, self._url.port or (443 if tls else 80), ssl=context
+                partial(Http2Connection, settings),
+                host,
+                self._url.port or (443 if tls else 80),
+                ssl=context,
+                server_hostname=tls_name(self._url) if tls else None,
             )
             try:
                 await connection.ready()

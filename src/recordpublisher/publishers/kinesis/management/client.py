@@ -60,7 +60,6 @@ class StreamDescription:
     consumers: tuple[ConsumerDescription, ...] = ()
     shards: tuple[Shard, ...] = ()
     queues: int = 0
-    channels: int = 0
 
     @property
     def open_shards(self) -> int:
@@ -77,7 +76,6 @@ class StreamDescription:
             summary.get("RecordDistributionStrategy") != "AUTO",
             summary.get("KeyId") if summary.get("EncryptionType", "NONE") != "NONE" else None,
             queues=int(summary.get("QueueCount") or 0),
-            channels=int(summary.get("ChannelCount") or 0),
         )
 
 

@@ -16,8 +16,8 @@ from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..endpoint import region_of
-from ..error_mapping import reject_malformed, translate_errors
-from .credentials import session_with_credentials
+from ..error_mapping import reject_malformed, translate_errors, with_new_token
+from .credentials import renewal_of, session_with_credentials
 from .internals import read_body
 
 T = TypeVar("T")
@@ -47,7 +47,11 @@ class AwsService:
         """`service`: the SDK's name of it. `endpoint`: None is the service's own. `attempts`: how often the SDK sends a call that failed by
         a transient error, with jitter. `open_client`: instead of the SDK's. Raises: ConfigurationError for wrong credentials or no region.
         """
-        self._open_client = open_client or _sdk_client(service, properties, endpoint, attempts)
+        self._session: Any = None
+        if open_client is None:
+            self._session = session_with_credentials(properties, region_of(properties))
+            open_client = _sdk_client(self._session, service, properties, endpoint, attempts)
+        self._open_client = open_client
         self._exit_stack = AsyncExitStack()
         self._client: Any = None
         self._opening = asyncio.Lock()
@@ -55,6 +59,12 @@ class AwsService:
 
     async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
         """One call; returns what `parse` takes from the response, of which the `Body` was read."""
+        call_once = partial(self._call_once, api, parse, parameters)
+        return (
+            await call_once() if self._session is None else await with_new_token(call_once, renewal_of(self._session))
+        )
+
+    async def _call_once(self, api: str, parse: Callable[[Response], T], parameters: Response) -> T:
         with translate_errors(api), reject_malformed(api):
             async with self._slots:
                 response = await self._send(api, parameters)
@@ -82,8 +92,9 @@ class AwsService:
 
     async def close(self) -> None:
         """Close the client. The next call opens a new one."""
-        self._client = None
-        await self._exit_stack.aclose()
+        async with self._opening:
+            closing, self._exit_stack, self._client = self._exit_stack, AsyncExitStack(), None
+        await closing.aclose()  # a call that comes meanwhile has a client of its own, which stays
 
     async def _send(self, api: str, parameters: dict[str, Any]) -> Response:
         try:
@@ -104,13 +115,13 @@ class AwsService:
             return self._client
 
 
-def _sdk_client(service: str, properties: Properties, endpoint: str | None, attempts: int) -> OpenClient:
-    region = region_of(properties)
-    session = session_with_credentials(properties, region)
+def _sdk_client(session: Any, service: str, properties: Properties, endpoint: str | None, attempts: int) -> OpenClient:
     config = AioConfig(
         read_timeout=properties.value(REQUEST_TIMEOUT) / 1000,
         max_pool_connections=CONCURRENCY,
         retries={"total_max_attempts": attempts, "mode": "standard"},
         warm_up_loader_caches=True,  # reads the service model off the loop
     )
-    return partial(session.create_client, service, region_name=region, endpoint_url=endpoint, config=config)
+    return partial(
+        session.create_client, service, region_name=region_of(properties), endpoint_url=endpoint, config=config
+    )

@@ -10,7 +10,7 @@ from botocore.exceptions import CredentialRetrievalError
 
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from ..known_access import is_header_text
+from ..plain_profile import is_header_text
 
 RENEWAL_SECONDS = 5.0
 """Between two renewals, at least."""
@@ -21,11 +21,21 @@ class CheckedCredentials:
     """Delegates to the SDK's credentials. What is renewed is checked before a request is signed with it."""
 
     def __init__(self, credentials: Any) -> None:
-        self._credentials = credentials
+        self.sdk_credentials = credentials
         self._asked: tuple[float, Any] | None = None
 
+    def use(self, credentials: Any) -> None:
+        """Delegate to these credentials of the SDK from now on. The clients that were made keep this object."""
+        if credentials is not self.sdk_credentials:
+            self.sdk_credentials, self._asked = credentials, None
+
+    def forget(self) -> Any:
+        """Ask the SDK's credentials at the next signature. Return the access key that was used last and its token, or None."""
+        asked, self._asked = self._asked, None
+        return None if asked is None else (asked[1].access_key, asked[1].token)
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._credentials, name)
+        return getattr(self.sdk_credentials, name)
 
     async def get_frozen_credentials(self) -> Any:
         """The keys to sign with. Raises: CredentialRetrievalError, and what the SDK raises.
@@ -33,12 +43,12 @@ class CheckedCredentials:
         The SDK renews those that expire within 15 minutes at each call: a `credential_process` of a minute would run for each request.
         """
         now = asyncio.get_running_loop().time()
-        expires_within = getattr(self._credentials, "refresh_needed", None)
+        expires_within = getattr(self.sdk_credentials, "refresh_needed", None)
         is_valid = expires_within is None or not expires_within(RENEWAL_SECONDS)
         if self._asked is not None and now < self._asked[0] + RENEWAL_SECONDS and is_valid:
             return self._asked[1]
         with sdk_errors():
-            frozen = await self._credentials.get_frozen_credentials()
+            frozen = await self.sdk_credentials.get_frozen_credentials()
         check_keys(frozen)
         self._asked = now, frozen
         return frozen
@@ -46,7 +56,7 @@ class CheckedCredentials:
     async def get_account_id(self) -> Any:
         """The account, for the SDK's endpoint rules. This may renew, too."""
         with sdk_errors():
-            account = self._credentials.get_account_id()
+            account = self.sdk_credentials.get_account_id()
             return await account if inspect.isawaitable(account) else account
 
 

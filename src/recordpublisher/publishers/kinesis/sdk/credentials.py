@@ -1,6 +1,8 @@
 """session_with_credentials: an SDK session with the credentials provider that the properties name."""
 
-import functools
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from aiobotocore import credentials as aio
@@ -26,8 +28,9 @@ from recordpublisher.publishers.properties.groups.access import (
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..error_mapping import translate_errors
-from ..known_access import is_header_text, provider_name
-from .session import SdkSession, profile_session
+from ..known_access import provider_name
+from ..plain_profile import is_header_text
+from .session import profile_session
 
 
 def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> AioSession:
@@ -44,12 +47,15 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
     return in_role
 
 
-async def load_credentials(session: AioSession) -> None:
-    """Find the credentials as the first call does. Raises: the SDK's errors, NoCredentialsError where there are none."""
-    credentials = await session.get_credentials()
-    if credentials is None:
-        raise NoCredentialsError
-    await credentials.get_frozen_credentials()
+def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
+    """Return what `with_new_token` asks, for a call that begins now and is signed by a client of this session."""
+    began = time.monotonic()
+
+    async def renew() -> bool:
+        with translate_errors("GetCredentials"):
+            return bool(await session.renew_credentials(began))
+
+    return renew
 
 
 def _auto(session: AioSession, properties: Properties, region: str) -> None:
@@ -105,10 +111,10 @@ class _SourceCredentials:
     """The credentials with which a role is assumed: those of a session."""
 
     def __init__(self, session: AioSession) -> None:
-        self._session = session
+        self.session = session
 
     async def get_frozen_credentials(self) -> Any:
-        credentials = await self._session.get_credentials()
+        credentials = await self.session.get_credentials()
         if credentials is None:
             raise ConfigurationError(CREDENTIALS_PROVIDER.key, "ASSUME_ROLE", "credentials that may assume the role")
         return await credentials.get_frozen_credentials()
@@ -128,6 +134,7 @@ def _use_role(session: AioSession, source: _SourceCredentials, role: str, proper
     fetcher = aio.AioAssumeRoleCredentialFetcher(
         _sts_clients(properties, region), source, role, extra_args=_role_arguments(properties)
     )
+    session.source = source.session
     _use_refreshable(session, fetcher, "assume-role")
 
 
@@ -138,7 +145,8 @@ def _use_refreshable(session: AioSession, fetcher: Any, method: str) -> None:
 
 def _sts_clients(properties: Properties, region: str) -> Any:
     endpoint = properties.value(ROLE_STS_ENDPOINT)
-    return functools.partial(SdkSession().create_client, region_name=region, endpoint_url=endpoint)
+    session = profile_session(properties)  # the role's own: endpoint, CAs and FIPS of STS are those of the profile
+    return partial(session.create_client, region_name=region, endpoint_url=endpoint)
 
 
 def _role_arguments(properties: Properties) -> dict[str, str]:

@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.groups.access import ENDPOINT
 
-from ..error_mapping import NO_CREDENTIALS_FOUND, TO_HAVE_CREDENTIALS, error_for_code, error_of_transport
+from ..error_mapping import TO_HAVE_CREDENTIALS, NoCredentialsError, error_for_code, error_of_transport
 
 NO_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError)
 REFRESH_FAILED = (
@@ -41,8 +41,8 @@ def translate_sdk_error(api: str, error: Exception) -> RecordPublisherError | No
         return _from_response(api, error)
     if isinstance(error, NO_CREDENTIALS):
         is_missing = isinstance(error, sdk.NoCredentialsError)
-        reason = NO_CREDENTIALS_FOUND if is_missing else f"{api}: {error}"
-        return ConfigurationError("AWS credentials", None, TO_HAVE_CREDENTIALS, reason=reason)
+        other = ConfigurationError("AWS credentials", None, TO_HAVE_CREDENTIALS, reason=f"{api}: {error}")
+        return NoCredentialsError() if is_missing else other
     if isinstance(error, sdk.EndpointProviderError):
         return ConfigurationError(ENDPOINT.key, None, ENDPOINT.valid, reason=f"{api}: {error}")
     if isinstance(error, (*TRANSPORT, *REFRESH_FAILED)):

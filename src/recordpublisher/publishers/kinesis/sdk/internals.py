@@ -47,6 +47,14 @@ def forget_credentials(session: Any) -> None:
     session._credentials = None
 
 
+def expire_credentials(credentials: Any) -> None:
+    """Let credentials that the SDK renews be renewed at their next use, without what it keeps of a role that was assumed."""
+    credentials._expiry_time = credentials._time_fetcher()
+    cache = getattr(getattr(credentials._refresh_using, "__self__", None), "_cache", None)
+    if isinstance(cache, dict):
+        cache.clear()
+
+
 def bound_credential_processes(resolver: Any) -> None:
     """Let the SDK's chain of credentials start each `credential_process` as `CredentialProcess`, also that of a role's source profile."""
     for provider in getattr(resolver, "providers", ()):

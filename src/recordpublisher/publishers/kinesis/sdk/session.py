@@ -2,13 +2,15 @@
 
 import copy
 import functools
+import math
+import time
 from typing import Any
 
 from aiobotocore.config import AioConfig
 from aiobotocore.hooks import AioHierarchicalEmitter
 from aiobotocore.session import AioSession
 from botocore.credentials import RefreshableCredentials
-from botocore.exceptions import CredentialRetrievalError, ProfileNotFound
+from botocore.exceptions import ConfigParseError, CredentialRetrievalError, ProfileNotFound
 from botocore.loaders import create_loader
 
 from recordpublisher.publishers.errors import ConfigurationError
@@ -16,7 +18,7 @@ from recordpublisher.publishers.properties.groups.access import PROFILE_NAME, PR
 from recordpublisher.publishers.properties.properties import Properties
 
 from .checked_credentials import CheckedCredentials, check_keys, sdk_errors
-from .internals import BoundedHttpSession, bound_credential_processes, forget_credentials
+from .internals import BoundedHttpSession, bound_credential_processes, expire_credentials, forget_credentials
 
 
 class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
@@ -25,7 +27,12 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
     The SDK does not catch those of a malformed `credential_process`.
     """
 
+    source: "SdkSession | None" = None
+    """The session whose credentials assume the role of this one."""
+
     def __init__(self, profile: str | None = None) -> None:
+        self._checked: CheckedCredentials | None = None
+        self._renewed_at = -math.inf
         super().__init__(profile=profile, event_hooks=copy.copy(_event_handlers()), include_builtin_handlers=False)
         self.set_default_client_config(AioConfig(http_session_cls=BoundedHttpSession))
 
@@ -47,7 +54,33 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
             return None
         if not isinstance(credentials, RefreshableCredentials):  # those are checked at each renewal
             self._check(credentials)
-        return CheckedCredentials(credentials)
+        if self._checked is None:
+            self._checked = CheckedCredentials(credentials)
+        self._checked.use(credentials)
+        return self._checked
+
+    async def renew_credentials(self, began: float) -> bool:
+        """Ask the provider again, as the service refuses a token that is valid by its date. Return whether it has other keys.
+
+        - `began`: when the refused call began (`time.monotonic`); a renewal since then is enough.
+
+        Raises: the SDK's errors.
+        """
+        if self._renewed_at >= began:
+            return True
+        if (checked := self._checked) is None or checked.method == "explicit":  # keys of the properties stay the same
+            return False
+        if self.source is not None:
+            await self.source.renew_credentials(began)
+        used = checked.forget()
+        if isinstance(checked.sdk_credentials, RefreshableCredentials):
+            expire_credentials(checked.sdk_credentials)
+        else:
+            forget_credentials(self)
+        found = await self.get_credentials()
+        renewed = None if found is None else await found.get_frozen_credentials()
+        self._renewed_at = time.monotonic()
+        return renewed is not None and (renewed.access_key, renewed.token) != used
 
     def _check(self, credentials: Any) -> None:
         try:
@@ -60,8 +93,8 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
 def profile_session(properties: Properties) -> AioSession:
     """Make an SDK session with the profile that the properties, or else the environment, name.
 
-    Raises: ConfigurationError for a profile that does not exist. The SDK would report it only
-    later, at its first look-up.
+    Raises: ConfigurationError for a profile that does not exist, or a file that cannot be read. The SDK would report it only later, at its
+    first look-up.
     """
     session = SdkSession(profile=properties.value(PROFILE_NAME))
     if (path := properties.value(PROFILE_PATH)) is not None:
@@ -71,6 +104,10 @@ def profile_session(properties: Properties) -> AioSession:
     except ProfileNotFound as error:
         key = PROFILE_NAME.key if properties.is_set(PROFILE_NAME) else "AWS_PROFILE"
         raise ConfigurationError(key, session.profile, "a profile of the AWS configuration files") from error
+    except ConfigParseError as error:
+        raise ConfigurationError(
+            "AWS_CONFIG_FILE", valid="files as `aws configure` writes them", reason=str(error)
+        ) from error
     return session
 
 

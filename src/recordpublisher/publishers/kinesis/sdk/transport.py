@@ -23,13 +23,13 @@ from ..call_starts import CallStartLimiter
 from ..codec.put_records import preset_body, replace_body
 from ..codec.response_decoders import decode_object
 from ..endpoint import endpoint_of, region_of
-from ..error_mapping import translate_errors
+from ..error_mapping import translate_errors, with_new_token
 from ..fast_path.call import FastPathCalls, error_in_response
 from ..fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
 from ..fast_path.sigv4 import SignedPost, json_headers
 from ..http2 import make_http2_sender
 from ..queue_calls import QUEUE_CALLS, queue_url
-from .credentials import session_with_credentials
+from .credentials import renewal_of, session_with_credentials
 from .internals import RecordParserFactory, http_session_of, tls_context_for
 
 _UNLIMITED = 0
@@ -86,25 +86,34 @@ class SdkTransport:
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call whose response stays open; the caller sets the deadline. Raises: KinesisError, ConfigurationError."""
-        with translate_errors(api):
-            client = await self._client("subscriptions")
-            response: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
-            return response
+
+        async def subscribe_once() -> dict[str, Any]:
+            with translate_errors(api):
+                client = await self._client("subscriptions")
+                response: dict[str, Any] = await getattr(client, xform_name(api))(**parameters)
+                return response
+
+        return await with_new_token(subscribe_once, renewal_of(self._session))
 
     async def endpoint_url(self) -> str:
         """Where calls go: as set, else by the environment and the rules of the SDK."""
         return str((await self._client("calls")).meta.endpoint_url)
 
     async def close(self) -> None:
-        """Close both clients; open subscriptions end."""
-        self._clients.clear()
-        self._fast_path.clear()
+        """Close both clients; open subscriptions end. A call that comes meanwhile has a client of its own, which stays."""
+        async with self._lock:
+            closing, self._open = self._open, AsyncExitStack()
+            self._clients.clear()
+            self._fast_path.clear()
         for http in (self._http1, self._http2):
             if http is not None:
                 await http.close()
-        await self._open.aclose()
+        await closing.aclose()
 
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
+        return await with_new_token(partial(self._call_once, api, parameters, body), renewal_of(self._session))
+
+    async def _call_once(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any]:
         await self._start_limiter.wait_for_slot()
         with translate_errors(api):
             async with observed_timeout(self._clock, self._seconds):

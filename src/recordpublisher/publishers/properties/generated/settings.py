@@ -1,11 +1,11 @@
 """Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypedDict
 
 
 class ReadSettings(TypedDict, total=False):
-    """Keyword arguments of `read_arrow` and `read_polars`, which take the start as an argument of their own."""
+    """Keyword arguments of `read_arrow`, `read_polars` and `read_pandas`, which take the start as an argument of their own."""
 
     region: str
     """`aws.region`: The AWS region of streams given by name. Not set: that of the ARNs or the environment."""
@@ -33,16 +33,22 @@ class ReadSettings(TypedDict, total=False):
     """`aws.credentials.provider.role.stsendpoint`: Another STS endpoint."""
     credentials_provider_webidentitytoken_file: str
     """`aws.credentials.provider.webidentitytoken.file`: Token file for WEB_IDENTITY_TOKEN."""
-    request_timeout: int | str
+    request_timeout: int | str | timedelta
     """`aws.request.timeout`: Deadline of one call, except for subscriptions. In ms."""
     http_client: Literal["OWN", "SDK"]
     """`aws.http.client`: HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU; or SDK, with its hooks. Through a
     proxy always SDK."""
+    max_outage: int | str | timedelta
+    """`flink.job.max.outage`: For how long calls of the job are retried while a service is away: reads, listings, subscriptions, state
+    stores, sinks and acknowledgements. Spark's option is `maxOutage`. 30 s for reads with an end (`stream`, `consume` with a bound,
+    frames) and for commands other than `run`. Retry properties of Flink that are set take precedence for their call. In ms."""
+    job_max_outage: int | str | timedelta
+    """The same as `max_outage`."""
     job_name: str
     """`flink.job.name`: Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own."""
-    streams_interval: int | str
+    streams_interval: int | str | timedelta
     """`flink.streams.interval`: How often such a file or function is looked at. In ms."""
-    job_drain_timeout: int | str
+    job_drain_timeout: int | str | timedelta
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
     what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
     after another one has failed. In ms."""
@@ -52,9 +58,9 @@ class ReadSettings(TypedDict, total=False):
     """The same as `publisher`."""
     shard_getrecords_maxrecordcount: int
     """`flink.shard.getrecords.maxrecordcount`: Most records that one GetRecords call requests."""
-    shard_getrecords_intervalmillis: int | str
+    shard_getrecords_intervalmillis: int | str | timedelta
     """`flink.shard.getrecords.intervalmillis`: Interval from the start of one read to the start of the next. In ms."""
-    shard_getrecords_tip_intervalmillis: int | str
+    shard_getrecords_tip_intervalmillis: int | str | timedelta
     """`flink.shard.getrecords.tip.intervalmillis`: Interval after an empty read at the shard's tip, until a record arrives. Not set:
     flink.shard.getrecords.intervalmillis. In ms."""
     shard_adaptivereads: bool
@@ -67,18 +73,18 @@ class ReadSettings(TypedDict, total=False):
     """`flink.stream.efo.registration`: When the consumer is registered: LAZY at start-up, EAGER at construction, NONE not by this job."""
     stream_efo_tags: str
     """`flink.stream.efo.tags`: Tags of a consumer that this job registers: key=value, separated by commas."""
-    stream_registerstreamconsumer_timeout: int | str
+    stream_registerstreamconsumer_timeout: int | str | timedelta
     """`flink.stream.registerstreamconsumer.timeout`: How long to wait for the consumer to become ACTIVE. In s."""
-    stream_deregisterstreamconsumer_timeout: int | str
+    stream_deregisterstreamconsumer_timeout: int | str | timedelta
     """`flink.stream.deregisterstreamconsumer.timeout`: How long to wait for a deregistration. In s."""
-    shard_subscribetoshard_timeout: int | str
+    shard_subscribetoshard_timeout: int | str | timedelta
     """`flink.shard.subscribetoshard.timeout`: Deadline for opening a subscription. In s."""
     http_protocol_version: Literal["HTTP1_1", "HTTP2"]
     """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2)."""
-    shard_subscribetoshard_inactivity_timeout: int | str
+    shard_subscribetoshard_inactivity_timeout: int | str | timedelta
     """`flink.shard.subscribetoshard.inactivity.timeout`: A subscription without an event for this long is reopened (the service sends
     one about every 5 s). In ms."""
-    shard_subscribetoshard_unread_timeout: int | str
+    shard_subscribetoshard_unread_timeout: int | str | timedelta
     """`flink.shard.subscribetoshard.unread.timeout`: A subscription left unread for this long under back-pressure is closed until there
     is capacity. In ms."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
@@ -96,33 +102,31 @@ class ReadSettings(TypedDict, total=False):
     It is never deleted."""
     queue_start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
     """`flink.queue.start`: Where a queue begins that this job creates."""
-    queue_visibility_timeout: int | str
+    queue_visibility_timeout: int | str | timedelta
     """`flink.queue.visibility.timeout`: How long a received record is hidden from others; prolonged while it is worked on. In s."""
     queue_receivers: int
     """`flink.queue.receivers`: The most receivers of a job, each with a call at a time; a back-log starts more than one."""
-    queue_wait: int | str
+    queue_wait: int | str | timedelta
     """`flink.queue.wait`: How long a receive waits for records; a stop waits for it. In s."""
     queue_duplicates: Literal["COUNT", "DROP"]
     """`flink.queue.duplicates`: What becomes of a record that this process has acknowledged and receives again: it is counted, and
     passed on or dropped."""
     state_endpoint: str
     """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
-    shard_discovery_intervalmillis: int | str
+    shard_discovery_intervalmillis: int | str | timedelta
     """`flink.shard.discovery.intervalmillis`: Interval of shard discovery; -1 never. In ms."""
     shard_assigner: str
     """`flink.shard.assigner`: Which subtask reads which shard: UNIFORM, by its hash range, or a plugin's name."""
     shard_assignment: Literal["STATIC", "ELASTIC"]
     """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri
     (in a database: and flink.job.name) do; any may join, leave or fail."""
-    lease_duration: int | str
+    lease_duration: int | str | timedelta
     """`flink.lease.duration`: ELASTIC: others take the shards of a process whose heartbeat stood still for this long. In ms."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread: FAIL and name the gap, or CONTINUE and count it."""
     state_uri: str
     """`flink.state.uri`: Where checkpoints are kept: a path or a registered store's URI."""
-    state_outage: int | str
-    """`flink.state.outage`: How long the state store may be away before the job fails. Not set: as long as GetRecords is retried. In ms."""
-    state_checkpoint_interval: int | str
+    state_checkpoint_interval: int | str | timedelta
     """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1 only on stop. In ms."""
     deserializer_compression: Literal["NONE", "GZIP", "ZSTD", "SNAPPY"]
     """`flink.deserializer.compression`: How payloads are compressed. ZSTD and SNAPPY (block format) need the extra `compression`."""
@@ -130,26 +134,26 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a bad record. In bytes."""
     watermark_timestamp_field: str
     """`flink.watermark.timestamp.field`: JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."""
-    watermark_outoforderness_millis: int | str
+    watermark_outoforderness_millis: int | str | timedelta
     """`flink.watermark.outoforderness.millis`: How far the watermark is behind the event times: the out-of-orderness within a shard. In
     ms."""
-    watermark_future_limit: int | str
+    watermark_future_limit: int | str | timedelta
     """`flink.watermark.future.limit`: An event time further ahead of its arrival counts as the arrival time for watermarks; -1 off. In
     ms."""
     watermark_strategy: str
     """`flink.watermark.strategy`: From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival times) or a
     plugin's name."""
-    watermark_lookahead_millis: int | str
+    watermark_lookahead_millis: int | str | timedelta
     """`flink.watermark.lookahead.millis`: Event-time alignment: how far a record's watermark may be ahead of the global one. Not set:
     off; 0 is allowed. In ms."""
-    watermark_alignment_max_lag: int | str
+    watermark_alignment_max_lag: int | str | timedelta
     """`flink.watermark.alignment.max.lag`: A shard whose next record is further than this behind the most advanced shard is not waited
     for. Not set: off. In ms."""
-    shard_idle_interval: int | str
+    shard_idle_interval: int | str | timedelta
     """`flink.shard.idle.interval`: Time without records after which a shard is idle; -1 waits for every shard. In ms."""
-    watermark_sync_interval: int | str
+    watermark_sync_interval: int | str | timedelta
     """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark. In ms."""
-    watermark_emit_interval: int | str
+    watermark_emit_interval: int | str | timedelta
     """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets. In ms."""
     watermark_tracker: str
     """`flink.watermark.tracker`: Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name."""
@@ -163,10 +167,10 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.tracker.tls.certificate`: File of this job's certificate (PEM), for a tracker that asks clients for one."""
     watermark_tracker_tls_key: str
     """`flink.watermark.tracker.tls.key`: File of the private key of flink.watermark.tracker.tls.certificate (PEM, without a password)."""
-    watermark_tracker_timeout: int | str
+    watermark_tracker_timeout: int | str | timedelta
     """`flink.watermark.tracker.timeout`: A subtask that has not reported for this long is excluded; at least three sync intervals. In
     ms."""
-    watermark_startup_timeout: int | str
+    watermark_startup_timeout: int | str | timedelta
     """`flink.watermark.startup.timeout`: How long the first value waits for every expected subtask. In ms."""
     watermark_group: str
     """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do. Not set: over TCP the
@@ -200,91 +204,82 @@ class ReadSettings(TypedDict, total=False):
     """`flink.shard.queue.records`: Records in one shard's queue."""
     shard_getrecords_maxretries: int
     """`flink.shard.getrecords.maxretries`: Failures of GetRecords in a row, without progress between them, before the job fails."""
-    shard_getrecords_backoff_base: int | str
+    shard_getrecords_backoff_base: int | str | timedelta
     """`flink.shard.getrecords.backoff.base`: First back-off of GetRecords. In ms."""
-    shard_getrecords_backoff_max: int | str
+    shard_getrecords_backoff_max: int | str | timedelta
     """`flink.shard.getrecords.backoff.max`: Largest back-off of GetRecords. In ms."""
     shard_getrecords_backoff_expconst: float
     """`flink.shard.getrecords.backoff.expconst`: Growth of the back-off of GetRecords."""
     shard_getiterator_maxretries: int
     """`flink.shard.getiterator.maxretries`: Failures of GetShardIterator in a row, without progress between them, before the job fails."""
-    shard_getiterator_backoff_base: int | str
+    shard_getiterator_backoff_base: int | str | timedelta
     """`flink.shard.getiterator.backoff.base`: First back-off of GetShardIterator. In ms."""
-    shard_getiterator_backoff_max: int | str
+    shard_getiterator_backoff_max: int | str | timedelta
     """`flink.shard.getiterator.backoff.max`: Largest back-off of GetShardIterator. In ms."""
     shard_getiterator_backoff_expconst: float
     """`flink.shard.getiterator.backoff.expconst`: Growth of the back-off of GetShardIterator."""
     list_shards_maxretries: int
     """`flink.list.shards.maxretries`: Failures of ListShards in a row, without progress between them, before the job fails."""
-    list_shards_backoff_base: int | str
+    list_shards_backoff_base: int | str | timedelta
     """`flink.list.shards.backoff.base`: First back-off of ListShards. In ms."""
-    list_shards_backoff_max: int | str
+    list_shards_backoff_max: int | str | timedelta
     """`flink.list.shards.backoff.max`: Largest back-off of ListShards. In ms."""
     list_shards_backoff_expconst: float
     """`flink.list.shards.backoff.expconst`: Growth of the back-off of ListShards."""
     stream_describe_maxretries: int
     """`flink.stream.describe.maxretries`: Failures of DescribeStreamSummary in a row, without progress between them, before the job
     fails."""
-    stream_describe_backoff_base: int | str
+    stream_describe_backoff_base: int | str | timedelta
     """`flink.stream.describe.backoff.base`: First back-off of DescribeStreamSummary. In ms."""
-    stream_describe_backoff_max: int | str
+    stream_describe_backoff_max: int | str | timedelta
     """`flink.stream.describe.backoff.max`: Largest back-off of DescribeStreamSummary. In ms."""
     stream_describe_backoff_expconst: float
     """`flink.stream.describe.backoff.expconst`: Growth of the back-off of DescribeStreamSummary."""
     stream_describestreamconsumer_maxretries: int
     """`flink.stream.describestreamconsumer.maxretries`: Failures of DescribeStreamConsumer in a row, without progress between them,
     before the job fails."""
-    stream_describestreamconsumer_backoff_base: int | str
+    stream_describestreamconsumer_backoff_base: int | str | timedelta
     """`flink.stream.describestreamconsumer.backoff.base`: First back-off of DescribeStreamConsumer. In ms."""
-    stream_describestreamconsumer_backoff_max: int | str
+    stream_describestreamconsumer_backoff_max: int | str | timedelta
     """`flink.stream.describestreamconsumer.backoff.max`: Largest back-off of DescribeStreamConsumer. In ms."""
     stream_describestreamconsumer_backoff_expconst: float
     """`flink.stream.describestreamconsumer.backoff.expconst`: Growth of the back-off of DescribeStreamConsumer."""
     stream_liststreamconsumers_maxretries: int
     """`flink.stream.liststreamconsumers.maxretries`: Failures of ListStreamConsumers in a row, without progress between them, before the
     job fails."""
-    stream_liststreamconsumers_backoff_base: int | str
+    stream_liststreamconsumers_backoff_base: int | str | timedelta
     """`flink.stream.liststreamconsumers.backoff.base`: First back-off of ListStreamConsumers. In ms."""
-    stream_liststreamconsumers_backoff_max: int | str
+    stream_liststreamconsumers_backoff_max: int | str | timedelta
     """`flink.stream.liststreamconsumers.backoff.max`: Largest back-off of ListStreamConsumers. In ms."""
     stream_liststreamconsumers_backoff_expconst: float
     """`flink.stream.liststreamconsumers.backoff.expconst`: Growth of the back-off of ListStreamConsumers."""
     stream_registerstreamconsumer_maxretries: int
     """`flink.stream.registerstreamconsumer.maxretries`: Failures of RegisterStreamConsumer in a row, without progress between them,
     before the job fails."""
-    stream_registerstreamconsumer_backoff_base: int | str
+    stream_registerstreamconsumer_backoff_base: int | str | timedelta
     """`flink.stream.registerstreamconsumer.backoff.base`: First back-off of RegisterStreamConsumer. In ms."""
-    stream_registerstreamconsumer_backoff_max: int | str
+    stream_registerstreamconsumer_backoff_max: int | str | timedelta
     """`flink.stream.registerstreamconsumer.backoff.max`: Largest back-off of RegisterStreamConsumer. In ms."""
     stream_registerstreamconsumer_backoff_expconst: float
     """`flink.stream.registerstreamconsumer.backoff.expconst`: Growth of the back-off of RegisterStreamConsumer."""
     stream_deregisterstreamconsumer_maxretries: int
     """`flink.stream.deregisterstreamconsumer.maxretries`: Failures of DeregisterStreamConsumer in a row, without progress between them,
     before the job fails."""
-    stream_deregisterstreamconsumer_backoff_base: int | str
+    stream_deregisterstreamconsumer_backoff_base: int | str | timedelta
     """`flink.stream.deregisterstreamconsumer.backoff.base`: First back-off of DeregisterStreamConsumer. In ms."""
-    stream_deregisterstreamconsumer_backoff_max: int | str
+    stream_deregisterstreamconsumer_backoff_max: int | str | timedelta
     """`flink.stream.deregisterstreamconsumer.backoff.max`: Largest back-off of DeregisterStreamConsumer. In ms."""
     stream_deregisterstreamconsumer_backoff_expconst: float
     """`flink.stream.deregisterstreamconsumer.backoff.expconst`: Growth of the back-off of DeregisterStreamConsumer."""
     shard_subscribetoshard_maxretries: int
     """`flink.shard.subscribetoshard.maxretries`: Failures of SubscribeToShard in a row, without progress between them, before the job
     fails."""
-    shard_subscribetoshard_backoff_base: int | str
+    shard_subscribetoshard_backoff_base: int | str | timedelta
     """`flink.shard.subscribetoshard.backoff.base`: First back-off of SubscribeToShard. In ms."""
-    shard_subscribetoshard_backoff_max: int | str
+    shard_subscribetoshard_backoff_max: int | str | timedelta
     """`flink.shard.subscribetoshard.backoff.max`: Largest back-off of SubscribeToShard. In ms."""
     shard_subscribetoshard_backoff_expconst: float
     """`flink.shard.subscribetoshard.backoff.expconst`: Growth of the back-off of SubscribeToShard."""
-    sql_transaction_maxretries: int
-    """`flink.sql.transaction.maxretries`: Failures of a transaction of the sql sink or state store in a row, without progress between
-    them, before the job fails."""
-    sql_transaction_backoff_base: int | str
-    """`flink.sql.transaction.backoff.base`: First back-off of a transaction of the sql sink or state store. In ms."""
-    sql_transaction_backoff_max: int | str
-    """`flink.sql.transaction.backoff.max`: Largest back-off of a transaction of the sql sink or state store. In ms."""
-    sql_transaction_backoff_expconst: float
-    """`flink.sql.transaction.backoff.expconst`: Growth of the back-off of a transaction of the sql sink or state store."""
     sink_sql_uri: str
     """`flink.sink.sql.uri`: The database of the sql sink: postgresql://user@host/database or sqlite:////path/file.db."""
     sink_sql_table: str
@@ -292,6 +287,10 @@ class ReadSettings(TypedDict, total=False):
     sink_sql_columns: Literal["RECORD", "AUTO", "EVOLVE"]
     """`flink.sink.sql.columns`: A missing table gets the columns of a RECORD, or those of its fields where the payload has a type; with
     AUTO, those of the fields of the first batch, and a later field is an error; EVOLVE adds its column."""
+    sink_sql_key: str
+    """`flink.sink.sql.key`: The fields, separated by commas, of which the sql sink's table keeps the newest row, by sequence number."""
+    sink_sql_delete: str
+    """`flink.sink.sql.delete`: What deletes the row of a key: a boolean field that is true (deleted), or a field and its value (op=D)."""
     sink_sql_buffer_bytes: int | str
     """`flink.sink.sql.buffer.bytes`: Memory of rows at which the sql sink requests a checkpoint; at twice of it the job waits. In bytes."""
     sink_callback_function: str
@@ -304,13 +303,16 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.map.ordering`: Records that are handled one after the other: of one partition key, of one shard, or none."""
     sink_map_batch_size: int
     """`flink.sink.map.batch.size`: Above 1 the function gets a list of records."""
-    sink_map_batch_wait: int | str
+    sink_map_batch_wait: int | str | timedelta
     """`flink.sink.map.batch.wait`: How long a list waits for more records. In ms."""
     sink_map_retries: int
     """`flink.sink.map.retries`: How often a record that failed is handled again."""
-    sink_map_timeout: int | str
+    sink_map_retry_for: int | str | timedelta
+    """`flink.sink.map.retry.for`: How long a record that failed is handled again, and at least `flink.sink.map.retries` times: as long
+    as what the function calls may be away. In ms."""
+    sink_map_timeout: int | str | timedelta
     """`flink.sink.map.timeout`: When an async function is cancelled, which counts as a failure; not set: never. In ms."""
-    sink_map_max_age: int | str
+    sink_map_max_age: int | str | timedelta
     """`flink.sink.map.max.age`: Records that arrived longer ago are not handled; not set: all are. In ms."""
     sink_map_max_bytes: int | str
     """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
@@ -322,7 +324,7 @@ class ReadSettings(TypedDict, total=False):
     sink_file_buffer_bytes: int | str
     """`flink.sink.file.buffer.bytes`: Memory of records at which a file sink requests a checkpoint; at twice of it the job waits. In
     bytes."""
-    sink_file_interval: int | str
+    sink_file_interval: int | str | timedelta
     """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
     set. Not set: each minute in an object store, else at each checkpoint. In ms."""
     sink_partitions: str
@@ -346,7 +348,7 @@ class ReadSettings(TypedDict, total=False):
     abfss://container@account.dfs.core.windows.net/prefix. It is created if it is not there."""
     sink_delta_columns: Literal["FIXED", "EVOLVE"]
     """`flink.sink.delta.columns`: When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it."""
-    sink_delta_interval: int | str
+    sink_delta_interval: int | str | timedelta
     """`flink.sink.delta.interval`: How often the delta sink commits, where flink.state.checkpoint.interval is not set. In ms."""
     sink_delta_bytes: int | str
     """`flink.sink.delta.bytes`: Memory of rows, before compression, at which the delta sink requests a commit. In bytes."""
@@ -355,7 +357,7 @@ class ReadSettings(TypedDict, total=False):
     positions are at flink.state.uri."""
     sink_iceberg_columns: Literal["FIXED", "EVOLVE"]
     """`flink.sink.iceberg.columns`: When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it."""
-    sink_iceberg_interval: int | str
+    sink_iceberg_interval: int | str | timedelta
     """`flink.sink.iceberg.interval`: How often the iceberg sink commits, where flink.state.checkpoint.interval is not set. In ms."""
     sink_iceberg_bytes: int | str
     """`flink.sink.iceberg.bytes`: Memory of rows, before compression, at which the iceberg sink requests a commit. In bytes."""
@@ -365,23 +367,14 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.kinesis.queue.limit`: Unacknowledged records at which the writer waits; not set: as many as the bytes allow."""
     sink_kinesis_queue_bytes: int | str
     """`flink.sink.kinesis.queue.bytes`: The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most. In bytes."""
-    sink_kinesis_wait_interval: int | str
+    sink_kinesis_wait_interval: int | str | timedelta
     """`flink.sink.kinesis.wait.interval`: A waiting writer checks again after this long. In ms."""
     sink_kinesis_ordering: Literal["NONE", "PER_KEY"]
     """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition
     key."""
     sink_kinesis_failonerror: bool
-    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put fails the sink; else it goes to the callback, and is counted
-    and logged."""
-    sink_kinesis_putrecords_maxretries: int
-    """`flink.sink.kinesis.putrecords.maxretries`: Failures of PutRecords for one record in a row, without progress between them, before
-    the job fails."""
-    sink_kinesis_putrecords_backoff_base: int | str
-    """`flink.sink.kinesis.putrecords.backoff.base`: First back-off of PutRecords for one record. In ms."""
-    sink_kinesis_putrecords_backoff_max: int | str
-    """`flink.sink.kinesis.putrecords.backoff.max`: Largest back-off of PutRecords for one record. In ms."""
-    sink_kinesis_putrecords_backoff_expconst: float
-    """`flink.sink.kinesis.putrecords.backoff.expconst`: Growth of the back-off of PutRecords for one record."""
+    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put fails the sink; else it goes to the callback or the job's
+    dead letters, counted and logged."""
     aggregation_enabled: bool
     """`AggregationEnabled`: Whether records are put in KPL aggregates."""
     aggregation_max_count: int
@@ -392,7 +385,7 @@ class ReadSettings(TypedDict, total=False):
     """`CollectionMaxCount`: Kinesis records in one PutRecords call."""
     collection_max_size: int | str
     """`CollectionMaxSize`: Data and keys in one PutRecords call; a larger record is sent alone. In bytes."""
-    record_max_buffered_time: int | str
+    record_max_buffered_time: int | str | timedelta
     """`RecordMaxBufferedTime`: Linger: how long a record waits for others to fill a call or an aggregate. In ms."""
     rate_limit: int
     """`RateLimit`: Rate limit for each shard, in percent of its capacity (1,000 records and 1 MiB a second)."""
@@ -403,7 +396,7 @@ class ReadSettings(TypedDict, total=False):
     opentelemetry (OTLP), or a plugin's names."""
     metrics_prometheus_address: str
     """`flink.metrics.prometheus.address`: host:port of the pages /metrics, /healthz and /readyz. Port 0: any free port."""
-    metrics_interval: int | str
+    metrics_interval: int | str | timedelta
     """`flink.metrics.interval`: How often cloudwatch and opentelemetry send. In ms."""
     metrics_cloudwatch_file: str
     """`flink.metrics.cloudwatch.file`: The file for lines in CloudWatch's embedded metric format; - is stdout."""
@@ -414,7 +407,7 @@ class ReadSettings(TypedDict, total=False):
     metrics_opentelemetry_endpoint: str
     """`flink.metrics.opentelemetry.endpoint`: The URL to which metrics are posted by OTLP over HTTP; without it, what
     OTEL_EXPORTER_OTLP_ENDPOINT and the like say."""
-    metrics_catchup: int | str
+    metrics_catchup: int | str | timedelta
     """`flink.metrics.catchup`: ELASTIC: in what time a group that is behind should reach the tip, for workersWanted. In ms."""
     tracing_context_field: str
     """`flink.tracing.context.field`: The field of JSON payloads with the trace context (W3C's traceparent, or an object with it), where
@@ -425,7 +418,7 @@ class ReadSettings(TypedDict, total=False):
     tracing_spans: Literal["BATCH", "RECORD"]
     """`flink.tracing.spans`: The spans of a write or of a handler's list: one with links to the records' contexts, or also one for each
     record."""
-    alarm_interval: int | str
+    alarm_interval: int | str | timedelta
     """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark stands still, for this long; -1
     off. In ms."""
     deadletter_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
@@ -436,6 +429,10 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.sql.table`: `flink.sink.sql.table` of the dead-letter sink."""
     deadletter_sql_columns: Literal["RECORD", "AUTO", "EVOLVE"]
     """`flink.deadletter.sql.columns`: `flink.sink.sql.columns` of the dead-letter sink."""
+    deadletter_sql_key: str
+    """`flink.deadletter.sql.key`: `flink.sink.sql.key` of the dead-letter sink."""
+    deadletter_sql_delete: str
+    """`flink.deadletter.sql.delete`: `flink.sink.sql.delete` of the dead-letter sink."""
     deadletter_sql_buffer_bytes: int | str
     """`flink.deadletter.sql.buffer.bytes`: `flink.sink.sql.buffer.bytes` of the dead-letter sink. In bytes."""
     deadletter_callback_function: str
@@ -448,13 +445,15 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.map.ordering`: `flink.sink.map.ordering` of the dead-letter sink."""
     deadletter_map_batch_size: int
     """`flink.deadletter.map.batch.size`: `flink.sink.map.batch.size` of the dead-letter sink."""
-    deadletter_map_batch_wait: int | str
+    deadletter_map_batch_wait: int | str | timedelta
     """`flink.deadletter.map.batch.wait`: `flink.sink.map.batch.wait` of the dead-letter sink. In ms."""
     deadletter_map_retries: int
     """`flink.deadletter.map.retries`: `flink.sink.map.retries` of the dead-letter sink."""
-    deadletter_map_timeout: int | str
+    deadletter_map_retry_for: int | str | timedelta
+    """`flink.deadletter.map.retry.for`: `flink.sink.map.retry.for` of the dead-letter sink. In ms."""
+    deadletter_map_timeout: int | str | timedelta
     """`flink.deadletter.map.timeout`: `flink.sink.map.timeout` of the dead-letter sink. In ms."""
-    deadletter_map_max_age: int | str
+    deadletter_map_max_age: int | str | timedelta
     """`flink.deadletter.map.max.age`: `flink.sink.map.max.age` of the dead-letter sink. In ms."""
     deadletter_map_max_bytes: int | str
     """`flink.deadletter.map.max.bytes`: `flink.sink.map.max.bytes` of the dead-letter sink. In bytes."""
@@ -464,7 +463,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.parquet.path`: `flink.sink.parquet.path` of the dead-letter sink."""
     deadletter_file_buffer_bytes: int | str
     """`flink.deadletter.file.buffer.bytes`: `flink.sink.file.buffer.bytes` of the dead-letter sink. In bytes."""
-    deadletter_file_interval: int | str
+    deadletter_file_interval: int | str | timedelta
     """`flink.deadletter.file.interval`: `flink.sink.file.interval` of the dead-letter sink. In ms."""
     deadletter_partitions: str
     """`flink.deadletter.partitions`: `flink.sink.partitions` of the dead-letter sink."""
@@ -482,7 +481,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.delta.uri`: `flink.sink.delta.uri` of the dead-letter sink."""
     deadletter_delta_columns: Literal["FIXED", "EVOLVE"]
     """`flink.deadletter.delta.columns`: `flink.sink.delta.columns` of the dead-letter sink."""
-    deadletter_delta_interval: int | str
+    deadletter_delta_interval: int | str | timedelta
     """`flink.deadletter.delta.interval`: `flink.sink.delta.interval` of the dead-letter sink. In ms."""
     deadletter_delta_bytes: int | str
     """`flink.deadletter.delta.bytes`: `flink.sink.delta.bytes` of the dead-letter sink. In bytes."""
@@ -490,7 +489,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.iceberg.table`: `flink.sink.iceberg.table` of the dead-letter sink."""
     deadletter_iceberg_columns: Literal["FIXED", "EVOLVE"]
     """`flink.deadletter.iceberg.columns`: `flink.sink.iceberg.columns` of the dead-letter sink."""
-    deadletter_iceberg_interval: int | str
+    deadletter_iceberg_interval: int | str | timedelta
     """`flink.deadletter.iceberg.interval`: `flink.sink.iceberg.interval` of the dead-letter sink. In ms."""
     deadletter_iceberg_bytes: int | str
     """`flink.deadletter.iceberg.bytes`: `flink.sink.iceberg.bytes` of the dead-letter sink. In bytes."""
@@ -500,28 +499,20 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.kinesis.queue.limit`: `flink.sink.kinesis.queue.limit` of the dead-letter sink."""
     deadletter_kinesis_queue_bytes: int | str
     """`flink.deadletter.kinesis.queue.bytes`: `flink.sink.kinesis.queue.bytes` of the dead-letter sink. In bytes."""
-    deadletter_kinesis_wait_interval: int | str
+    deadletter_kinesis_wait_interval: int | str | timedelta
     """`flink.deadletter.kinesis.wait.interval`: `flink.sink.kinesis.wait.interval` of the dead-letter sink. In ms."""
     deadletter_kinesis_ordering: Literal["NONE", "PER_KEY"]
     """`flink.deadletter.kinesis.ordering`: `flink.sink.kinesis.ordering` of the dead-letter sink."""
     deadletter_kinesis_failonerror: bool
     """`flink.deadletter.kinesis.failonerror`: `flink.sink.kinesis.failonerror` of the dead-letter sink."""
-    deadletter_kinesis_putrecords_maxretries: int
-    """`flink.deadletter.kinesis.putrecords.maxretries`: `flink.sink.kinesis.putrecords.maxretries` of the dead-letter sink."""
-    deadletter_kinesis_putrecords_backoff_base: int | str
-    """`flink.deadletter.kinesis.putrecords.backoff.base`: `flink.sink.kinesis.putrecords.backoff.base` of the dead-letter sink. In ms."""
-    deadletter_kinesis_putrecords_backoff_max: int | str
-    """`flink.deadletter.kinesis.putrecords.backoff.max`: `flink.sink.kinesis.putrecords.backoff.max` of the dead-letter sink. In ms."""
-    deadletter_kinesis_putrecords_backoff_expconst: float
-    """`flink.deadletter.kinesis.putrecords.backoff.expconst`: `flink.sink.kinesis.putrecords.backoff.expconst` of the dead-letter sink."""
 
 
 class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
 
-    start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
-    """`flink.stream.initpos`: Where a new job starts. LATEST becomes a time of the service's clock once."""
-    stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
+    start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | timedelta | str | float
+    """`flink.stream.initpos`: Where a new job starts. LATEST and an age become a time of the service's clock once."""
+    stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | timedelta | str | float
     """The same as `start`."""
     start_timestamp: datetime | str | float
     """`flink.stream.initpos.timestamp`: Start for AT_TIMESTAMP: epoch seconds, ISO-8601 with a zone, or text in the given format (UTC

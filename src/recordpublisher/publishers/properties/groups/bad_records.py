@@ -9,6 +9,7 @@
 """
 
 from enum import Enum
+from typing import Literal
 
 from ..property_types import PropertyGroup
 
@@ -25,6 +26,8 @@ class OnBadRecord(Enum):
     DEAD_LETTER = "DEAD_LETTER"
 
 
+OnFailureName = Literal["FAIL", "SKIP", "DEAD_LETTER"]
+"""The names of `OnBadRecord`, as an argument takes them."""
 CHOICES = tuple(OnBadRecord.__members__)
 BAD_RECORDS = PropertyGroup("Bad records")
 ON_BAD_RECORD = BAD_RECORDS.choice(

@@ -44,12 +44,6 @@ ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
 STATE_URI = DISCOVERY_AND_STATE.text(
     "flink.state.uri", "Where checkpoints are kept: a path or a registered store's URI."
 )
-STORE_OUTAGE = DISCOVERY_AND_STATE.optional_integer(
-    "flink.state.outage",
-    "How long the state store may be away before the job fails. Not set: as long as GetRecords is retried.",
-    minimum=1_000,
-    unit="ms",
-)
 CHECKPOINT_INTERVAL = DISCOVERY_AND_STATE.integer(
     "flink.state.checkpoint.interval",
     "Interval of checkpoints, if a state store is set; -1 only on stop.",

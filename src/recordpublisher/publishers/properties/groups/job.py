@@ -1,8 +1,8 @@
 """Properties of a whole job: its name, streams and sink, and its alarms."""
 
+from ..max_outage import JOB
 from ..property_types import PropertyGroup
 
-JOB = PropertyGroup("Job")
 JOB_NAME = JOB.text(
     "flink.job.name",
     "Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own.",

@@ -3,7 +3,6 @@
 from recordpublisher.publishers.service_limits import PUT_RECORDS_BYTES, PUT_RECORDS_RECORDS
 
 from ..property_types import PropertyGroup
-from ..retry_properties import retry_properties
 
 KINESIS_SINK = PropertyGroup("Kinesis sink")
 SINK_STREAM = KINESIS_SINK.text(
@@ -37,12 +36,9 @@ SINK_ORDERING = KINESIS_SINK.choice(
 )
 SINK_FAIL_ON_ERROR = KINESIS_SINK.boolean(
     "flink.sink.kinesis.failonerror",
-    "Whether a record that cannot be put fails the sink; else it goes to the callback, and is counted and logged.",
+    "Whether a record that cannot be put fails the sink; else it goes to the callback or the job's dead letters, counted and logged.",
     default=True,
     connector="false",
-)
-PUT_RETRIES = retry_properties(
-    KINESIS_SINK, "flink.sink.kinesis.putrecords", "PutRecords for one record", 50, 100, 2_000
 )
 AGGREGATION_ENABLED = KINESIS_SINK.boolean(
     "AggregationEnabled", "Whether records are put in KPL aggregates.", default=False, connector="true"

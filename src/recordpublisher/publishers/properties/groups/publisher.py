@@ -1,7 +1,7 @@
 """Properties of the publisher and its initial position."""
 
 from ..declaration import PropertyValues
-from ..property_types import PropertyGroup
+from ..property_types import PropertyGroup, parse_with_unit
 from ..times import epoch_ms
 
 PUBLISHER = PropertyGroup("Publisher")
@@ -18,14 +18,20 @@ def uses_fan_out(properties: PropertyValues) -> bool:
     return properties.value(RECORD_PUBLISHER) == "EFO"
 
 
+def _age_or_time(text: str) -> None:
+    """Check a start that is an age or a time. Raises: ValueError or OverflowError if `text` is neither."""
+    if parse_with_unit(text, "ms") is None:
+        epoch_ms(text)
+
+
 INITIAL_POSITION = PUBLISHER.choice(
     "flink.stream.initpos",
-    "Where a new job starts. LATEST becomes a time of the service's clock once.",
+    "Where a new job starts. LATEST and an age become a time of the service's clock once.",
     "LATEST",
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
     note="with flink.stream.initpos.timestamp",
-    other=epoch_ms,
-    valid_other="or a time: 2026-11-22T06:00:00Z, epoch seconds",
+    other=_age_or_time,
+    valid_other="an age such as 1h, or a time: 2026-11-22T06:00:00Z, epoch seconds",
     argument="start",
 )
 INITIAL_TIMESTAMP = PUBLISHER.text(

@@ -23,12 +23,7 @@ DEREGISTER_RETRIES = retry_properties(
 SUBSCRIBE_RETRIES = retry_properties(
     RETRIES, "flink.shard.subscribetoshard", "SubscribeToShard", 5, 1_000, 2_000, ("10", "", "")
 )
-SQL_RETRIES = retry_properties(
-    RETRIES, "flink.sql.transaction", "a transaction of the sql sink or state store", 10, 200, 5_000
-)
-READ_RETRIES = (GETRECORDS_RETRIES, GETITERATOR_RETRIES, SUBSCRIBE_RETRIES)
-"""Those whose end is the end of a running job, whatever else it does."""
 ALL_RETRIES = (
     GETRECORDS_RETRIES, GETITERATOR_RETRIES, LIST_SHARDS_RETRIES, DESCRIBE_STREAM_RETRIES, DESCRIBE_CONSUMER_RETRIES,
-    LIST_CONSUMERS_RETRIES, REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES, SQL_RETRIES,
+    LIST_CONSUMERS_RETRIES, REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES,
 )  # fmt: skip

@@ -18,6 +18,14 @@ SQL_COLUMNS = SINKS.choice(
     "RECORD",
     ("RECORD", "AUTO", "EVOLVE"),
 )
+SQL_KEY = SINKS.text(
+    "flink.sink.sql.key",
+    "The fields, separated by commas, of which the sql sink's table keeps the newest row, by sequence number.",
+)
+SQL_DELETE = SINKS.text(
+    "flink.sink.sql.delete",
+    "What deletes the row of a key: a boolean field that is true (deleted), or a field and its value (op=D).",
+)
 SQL_BUFFER = SINKS.integer(
     "flink.sink.sql.buffer.bytes",
     "Memory of rows at which the sql sink requests a checkpoint; at twice of it the job waits.",
@@ -44,6 +52,13 @@ MAP_BATCH_WAIT = SINKS.integer(
 )
 MAP_RETRIES = SINKS.integer(
     "flink.sink.map.retries", "How often a record that failed is handled again.", 3, minimum=0, unit="retries"
+)
+MAP_RETRY_FOR = SINKS.integer(
+    "flink.sink.map.retry.for",
+    "How long a record that failed is handled again, and at least `flink.sink.map.retries` times: as long as what the function calls may "
+    "be away.",
+    0,
+    unit="ms",
 )
 MAP_TIMEOUT = SINKS.optional_integer(
     "flink.sink.map.timeout",

@@ -1,6 +1,7 @@
 """The Kinesis sink as the sink of a job, from one stream of the embedded endpoint to another."""
 
 import asyncio
+import json
 import shutil
 
 import pytest
@@ -10,6 +11,7 @@ from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
 from ..endpoint_records import UNPACED, assert_key_order, payloads, read_all
+from fakes.batches import batch
 from servers.kpl_aggregates import aggregate
 
 
@@ -68,6 +70,59 @@ async def test_a_record_that_the_target_rejects_fails_the_job_or_goes_to_the_cal
             await fetcher.run_bounded(stop_at_tip=True)
         assert {2} <= set(payloads(await read_all(endpoint)))
     assert [len(record.data) for record in failed] == [2 * 2**20]
+
+
+async def test_s7_a_record_whose_retries_are_used_up_is_a_dead_letter_of_the_job(tmp_path):
+    async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
+        endpoint.stream("in").put(b"1", "k")
+        endpoint.faults.fail_next("PutRecords", "InternalFailure", 1)
+        given = {
+            **endpoint.properties(),
+            "flink.stream.initpos": "TRIM_HORIZON",
+            "flink.job.name": "copy",
+            "flink.deserializer.error": "DEAD_LETTER",
+            "flink.deadletter.sink": "jsonl",
+            "flink.deadletter.jsonl.path": str(tmp_path),
+            "flink.sink.kinesis.stream": "out",
+            "flink.sink.kinesis.failonerror": "false",
+            "flink.job.max.outage": 0,
+        }
+        async with rp.DataFetcher(["in"], given, sink=KinesisSink(given)) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+            (metrics,) = fetcher.metrics()["shards"].values()
+        assert await read_all(endpoint) == []
+    (letter,) = [json.loads(line) for file in tmp_path.rglob("*.jsonl") for line in file.read_text().splitlines()]
+    assert letter["value"] == {
+        "error": "InternalFailure: PutRecords failed with InternalFailure: injected",
+        "payload": "1",
+    }
+    assert metrics["deadLetters"] == 1
+
+
+async def test_s7_a_flush_returns_when_the_dead_letters_of_what_it_covers_are_durable():
+    begun, is_durable = asyncio.Event(), asyncio.Event()
+
+    async def reject(rejected, is_logged):
+        if rejected:
+            begun.set()
+            await is_durable.wait()
+
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        endpoint.faults.fail_next("PutRecords", "InternalFailure", 1)
+        given = {**endpoint.properties(), "flink.job.max.outage": 0}
+        sink = KinesisSink("orders", given, fail_on_error=False)
+        await sink.open(rp.SinkContext(has_dead_letters=True, reject_together=reject))
+        await sink.write(batch(b"1"))
+        flushing = asyncio.create_task(sink.flush(rp.Checkpoint({"shards": {"a": {}}})))
+        await begun.wait()
+        beside = asyncio.create_task(sink.flush(rp.Checkpoint({"shards": {"a": {}}})))
+        await asyncio.sleep(0.05)
+        assert not flushing.done()
+        assert not beside.done()
+        is_durable.set()
+        assert await flushing == {"shards": {"a": {}}}
+        await beside
+        await sink.close()
 
 
 async def test_s7_a_record_that_the_target_rejects_is_skipped_with_the_jobs_policy():

@@ -106,3 +106,15 @@ def test_a_full_call_of_aggregates_leaves_the_partly_filled_one_queued():
     assert [len(one.parts) for one in request[0].records] == [4] * 10
     assert len(queue.records) == 3
     assert take_next_request([queue], 0.06, LIMITS) > 0.1
+
+
+def test_k1_what_fills_a_call_but_no_aggregate_is_checked_again_at_its_linger():
+    queues = [aggregating_by_bytes(600, f"s{number}") for number in range(2)]
+    assert take_next_request(queues, 0.05, LIMITS) == 0.1
+    assert counts(take_next_request(queues, 0.1, LIMITS)) == [1]
+
+
+def aggregating_by_bytes(size, name):
+    queue = AggregatingShardQueue(Shard("s", name), FAST, KplAggregator(4, 700))
+    queue.add(PendingRecord(bytes(size), "k", None, size), 0.0)
+    return queue

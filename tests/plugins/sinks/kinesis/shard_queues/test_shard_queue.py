@@ -75,3 +75,18 @@ def test_a_shard_never_gets_more_than_its_limits_however_long_calls_are_delayed(
             for records, needed in awaiting_result:
                 queue.mark_completed(records, needed, now)
             awaiting_result = []
+
+
+@pytest.mark.parametrize(("size", "longest"), [(1_000_000, 2.0), (10 * 2**20, 10.0)])
+def test_k1_the_pause_before_a_refused_large_record_is_bounded(size, longest):
+    queue, now, pauses = ShardQueue(Shard("s", "a"), ShardRateLimit(LIMIT, 2**20, longest_pause=2.0)), 0.0, []
+    queue.add(PendingRecord(b"", "k", None, size), now)
+    for _ in range(20):
+        taken = queue.take(LIMIT, 2**20, is_due=True)
+        seconds = queue.mark_sent(taken, now)
+        queue.mark_completed(1, seconds, now)
+        queue.adapt_rate(seconds, 1.0, now)
+        queue.put_back(taken[0])
+        pauses.append(queue.next_send_at - now)
+        now = queue.next_send_at
+    assert max(pauses) == longest

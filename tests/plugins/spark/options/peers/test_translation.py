@@ -115,7 +115,7 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
     [
         (
             {"initialPosition": '{"shardId-000000000000": {}}'},
-            "valid: TRIM_HORIZON, in a query LATEST, .AT_TIMESTAMP <time>., a time, or JSON by shard",
+            "valid: TRIM_HORIZON, in a query LATEST, .AT_TIMESTAMP <time>., a time, an age such as 1h, or JSON by shard",
         ),
         (
             {"startingPosition": "2026-11-25 10:00", "flink.stream.initpos": "TRIM_HORIZON"},
@@ -264,6 +264,11 @@ def test_times_of_a_job_of_kafka_are_epoch_milliseconds_as_there():
     [
         ({"startingOffsets": '{"orders":{"0":23}}'}, "use 'startingPosition' and 'endingPosition'"),
         ({"endingOffsets": "earliest"}, "'endingOffsets' has the value 'earliest'; .*; valid: latest"),
+        (
+            {"startingTimestamp": "1693450805"},
+            "'startingTimestamp' has the value '1693450805'; it is 1970-01-20T14:24:10.805Z; these may be seconds: "
+            "write 1693450805000",
+        ),
         ({"startingTimestamp": "yesterday"}, "'startingTimestamp' has the value 'yesterday'; valid: epoch ms"),
         (
             {"startingOffsets": "earliest", "startingTimestamp": "0"},
@@ -277,3 +282,11 @@ def test_times_of_a_job_of_kafka_are_epoch_milliseconds_as_there():
 def test_what_a_job_of_kafka_means_otherwise_is_refused_by_name(given, words):
     with pytest.raises(ConfigurationError, match=words):
         read_options(stream="orders", **given)
+
+
+def test_the_time_of_databricks_is_taken_and_one_in_a_format_of_its_own_gets_the_line_to_write():
+    given = read_options(stream="orders", initialPosition='{"at_timestamp": "2026-03-01T00:00:00Z"}')
+    assert given.properties["flink.stream.initpos"] == "2026-03-01T00:00:00.000Z"
+    other = '{"at_timestamp": "06/25/2020 10:23:45 PDT", "format": "MM/dd/yyyy HH:mm:ss ZZZ"}'
+    with pytest.raises(ConfigurationError, match=r"valid: \.option\('initialPosition', 'AT_TIMESTAMP 2026-"):
+        read_options(stream="orders", initialPosition=other)

@@ -89,6 +89,36 @@ def test_ended_shards_leave_the_offset_and_are_not_read_again_from_an_old_listin
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
+@pytest.mark.parametrize("lacks", [["s/g1"], ["s/g1", "s/g2"], ["s/g2"]])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_listing_that_lacks_shards_brings_no_shard_back(kinesis, tmp_path, lacks, restarts):
+    """Only the shards that it lacks tell that the first one was read."""
+    kinesis.add("g0", [1])
+    job = query(kinesis, tmp_path)
+    for generation in (1, 2):
+        kinesis.close(f"g{generation - 1}", kinesis.add(f"g{generation}", [1], (f"g{generation - 1}",)))
+    job.run()
+    if restarts:
+        job.restart()
+        job.run(1)
+        kinesis.discovered = []
+    kinesis.unlisted = [lacks]
+    kinesis.list_shards("s")
+    kinesis.shards["s/g2"].times.append(2)
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_s3_a_shard_whose_parent_expired_unseen_is_found_by_a_listing(kinesis, tmp_path):
+    kinesis.add("g0", [1])
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    kinesis.add("new", [1], ("expired",))
+    kinesis.list_shards("s")
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
 def test_s3_a_shard_found_by_discovery_alone_is_read_from_trim_horizon(kinesis, tmp_path):
     kinesis.add("parent", [1])
     job = query(kinesis, tmp_path, **FROM_LATEST)

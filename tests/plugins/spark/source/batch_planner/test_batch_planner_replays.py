@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import StateError, TransientError
 
 from fakes.spark.queries import FAN_OUT, options, query
 from fakes.spark.simulated_kinesis import MemoryClaims, SimulatedKinesis
@@ -48,7 +48,7 @@ def test_f9_a_fan_out_batch_is_planned_when_the_last_window_is_over(kinesis, tmp
     job.batch()
     began = kinesis.clock.ms - 100
     kinesis.shards["s/a"].times.append(3)
-    while not job.batch():
+    while not job.batch() or job.last.waits:
         pass
     assert began + 5_000 <= job.last.planned_ms < began + 10_000
 
@@ -255,3 +255,27 @@ def test_claims_that_cannot_be_purged_do_not_end_the_query(kinesis, tmp_path, ca
     job.store.purge = refuse
     job.planner.commit(job.last)
     assert "read-only" in caplog.text
+
+
+def test_a_listing_that_fails_once_is_repeated_before_a_run_is_over(tmp_path):
+    kinesis = SimulatedKinesis()
+    kinesis.add("a", [1, 2, 3])
+    job = SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path))
+    job.run(quiet_plans=3)
+    kinesis.add("c", [4, 5], parents=("a",))
+    kinesis.close("a")  # no child is named, and the first listings are a moment old
+    kinesis.unlisted = [("s/c",)] * 2
+    job.restart()
+    job.planner.prepare_available_now()
+    real, calls = kinesis.list_shards, []
+
+    def list_shards(stream):
+        calls.append(stream)
+        if len(calls) == 2:
+            raise TransientError("ListShards", "LimitExceededException", "slow down")
+        return real(stream)
+
+    kinesis.list_shards = list_shards
+    while job.batch() or job.planner.outage is not None:
+        kinesis.clock.ms += 1_000
+    assert [row for row in job.delivered() if row[0] == "s/c"] == [("s/c", "1"), ("s/c", "2")]

@@ -6,6 +6,7 @@ from itertools import islice
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.kinesis.ports import PutResult
+from recordpublisher.publishers.retry import OUTAGES
 
 from ..failed_records import FailedRecords
 from ..outstanding_records import OutstandingRecords
@@ -81,10 +82,22 @@ class CompletionHandler:
         """Do with each record of a call what `classify_results` says: acknowledge, send again or give up."""
         remaining = iter(results)
         for batch in request:
-            outcome = classify_results(batch, list(islice(remaining, len(batch.records))), self._settings)
+            own, now = list(islice(remaining, len(batch.records))), self._clock.monotonic()
+            outcome = classify_results(batch, own, self._settings, now)
+            self._log_outage(batch.queue, own, outcome)
             self._adapt_rate(batch, outcome)
             self._complete_batch(batch.queue, outcome)
         self._on_change()
+
+    def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
+        """Log that a shard takes nothing, unless it only throttles: that is what its rate adapts to."""
+        policy, waiting = self._settings.retries, outcome.to_retry
+        if outcome.acknowledged or not waiting:
+            OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
+        elif outcome.throttles < len(waiting) and policy.max_outage_ms is not None:
+            lasted = max(record.failing_for for record in waiting)
+            error = next(each.error_message or each.error_code or "no answer" for each in results)
+            OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
 
     def acknowledge(self, user_records: Sequence[PendingRecord]) -> None:
         """Count user records as written: frees capacity, and releases the next record of each key."""

@@ -36,10 +36,12 @@ def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisS
     if not ready:
         return check_at
     due = [queue for queue in ready if queue.waiting_since + limits.linger_seconds <= now + TIMER_TOLERANCE_SECONDS]
-    if not due and not _fills_a_call(ready, limits):
-        return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
-    # The shard that has waited longest goes first: none starves when one call cannot take all.
-    return _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits) or check_at
+    if due or _fills_a_call(ready, limits):
+        # The shard that has waited longest goes first: none starves when one call cannot take all.
+        request = _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits)
+        if request:
+            return request
+    return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
 
 
 def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
@@ -53,7 +55,7 @@ def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], 
 def _fills_a_call(ready: list[ShardQueue], limits: KinesisSinkSettings) -> bool:
     return (
         sum([queue.sendable_estimate for queue in ready]) >= limits.request_count
-        or sum([min(queue.queued_bytes, queue.burst_bytes) for queue in ready]) >= limits.request_bytes
+        or sum([queue.sendable_bytes for queue in ready]) >= limits.request_bytes
     )
 
 

@@ -17,6 +17,10 @@ from .request import PutRequest, ShardBatch
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""
 
+LONGEST_TRY_SECONDS = 60.0
+"""Between two failures of a record no more than this counts as part of an outage: the process may have been suspended, or without the
+permission to write."""
+
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
@@ -39,12 +43,15 @@ class PutOutcome:
     misrouted: list[MisroutedRecord] = field(default_factory=list)
 
 
-def classify_results(batch: ShardBatch, results: Sequence[PutResult], limits: KinesisSinkSettings) -> PutOutcome:
+def classify_results(
+    batch: ShardBatch, results: Sequence[PutResult], limits: KinesisSinkSettings, now: float
+) -> PutOutcome:
     """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
 
-    A throttled record does not lose an attempt while the shard takes others of the same call: a slow shard is no failure.
+    A result without a shard and without an error code says nothing, so its record counts as failed. A throttled record does not lose an
+    attempt while the shard takes others of the same call: a slow shard is no failure.
     """
-    failed = [index for index, result in enumerate(results) if result.error_code is not None]
+    failed = [index for index, one in enumerate(results) if one.error_code is not None or one.shard_id is None]
     if not failed:
         return PutOutcome(batch.records, misrouted=_misrouted(batch.queue, batch.records, results))
     taken = set(range(len(results))) - set(failed)
@@ -54,8 +61,16 @@ def classify_results(batch: ShardBatch, results: Sequence[PutResult], limits: Ki
         is_throttled = result.error_code == THROTTLED
         outcome.throttles += is_throttled
         record.attempts = 0 if is_throttled and taken else record.attempts + 1
-        if record.attempts > limits.retries.max_retries or result.error_code == VALIDATION_EXCEPTION:
-            outcome.given_up.append(GivenUp(record, result.error_code or "", result.error_message or ""))
+        if record.attempts <= 1:
+            record.failing_for = 0.0
+        else:
+            record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
+        record.failed_at = now
+        is_used_up = record.attempts > 0 and limits.retries.is_used_up(record.attempts - 1, record.failing_for)
+        if is_used_up or result.error_code == VALIDATION_EXCEPTION:
+            outcome.given_up.append(
+                GivenUp(record, result.error_code or "MalformedResponse", result.error_message or "")
+            )
         else:
             outcome.to_retry.append(record)
     taken_results = [results[index] for index in sorted(taken)]

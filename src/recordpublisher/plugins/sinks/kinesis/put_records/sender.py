@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
+from recordpublisher.plugins.sinks.queued_writes import PERMISSION_SECONDS, SourceShard
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError, ImpossibleStateError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 
 from ..failed_records import VALIDATION_EXCEPTION
-from ..pending_record import PendingRecord, SourceShard, size_of
+from ..pending_record import PendingRecord, size_of
 from ..settings import KinesisSinkSettings
 from ..shard_queues.kpl_aggregator import KplAggregator
 from ..shard_queues.shard_queues import ShardQueues
@@ -16,8 +17,6 @@ from ..statistics import SinkMetrics
 from ..waiters import Notifier
 from .request import NEVER, PutRequest, take_next_request
 from .retry_or_give_up import results_of_failed_call, results_of_refused_call, with_unsent
-
-POLL_SECONDS = 0.1
 
 
 class SendPermission:
@@ -32,6 +31,11 @@ class SendPermission:
     def ask(self, may_write: Callable[[], bool] | None) -> None:
         """Whom to ask whether the job may write. None: it always may."""
         self._may_write = may_write
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the job may write now."""
+        return self._may_write is None or self._may_write()
 
     def source(self, key: str) -> SourceShard:
         """Of records that are read from this shard now."""
@@ -52,9 +56,9 @@ class SendPermission:
             entries = [
                 None if one is None else PutEntry(one.data, one.partition_key, one.explicit_hash_key) for one in kept
             ]
-            if self._may_write is None or self._may_write() or not any(entries):
+            if self.is_given or not any(entries):
                 return entries
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(PERMISSION_SECONDS)
 
     def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
         """The record, or an aggregate of those of its parts that may be sent."""

@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FatalKinesisError
+from recordpublisher.publishers.errors import FatalKinesisError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, first_unlisted_range
 
 from ..pending_record import PendingRecord
 from ..statistics import SinkMetrics
 from ..waiters import Notifier
+from .kpl_aggregator import split_aggregate
 from .shard_queues import ShardMap
 
 log = logging.getLogger(__name__)
@@ -75,27 +76,50 @@ class ShardMapRefresher:
         self._apply_listed(await self._list())
 
     async def run(self) -> None:
-        """List on request until cancelled. Raises: errors that retries cannot fix."""
+        """List on request until cancelled.
+
+        Raises: errors that retries cannot fix; RetriesExhaustedError if aggregates wait for a listing.
+        """
         while True:
             if not self._is_requested:
                 await self._wakeup.wait(None if self._keys_decide else PERIODIC_REFRESH_SECONDS)
                 if self._keys_decide and not self._is_requested:
                     continue
-            self._is_requested = False
+            was_requested, self._is_requested = self._is_requested, False
             misrouted, self._misrouted = self._misrouted, []
-            listed = await self._list()
-            self._metrics.add("shardMapRefreshes")
-            if not self._keys_decide or self._has_foreign_record(listed):
-                self._keys_decide = await self._fetch_whether_keys_decide()
-            self._last_misrouted.clear()
-            shard_map = self._apply_listed(listed)
-            for aggregate, shard_id in misrouted:
-                self._complete_misrouted(aggregate, shard_id, shard_map)
-            self._on_change()
+            try:
+                await self._refresh(misrouted)
+            except RetriesExhaustedError as error:
+                if misrouted:
+                    raise
+                # Nothing waits for the new map. The next look, or the next try for records that other shards took, may bring it.
+                log.warning("the shards of %s cannot be listed, so records are sent as before: %s", self._stream, error)
+                self._is_requested |= was_requested
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
+    async def _refresh(self, misrouted: Sequence[MisroutedRecord]) -> None:
+        listed = await self._list()
+        self._metrics.add("shardMapRefreshes")
+        if not self._keys_decide or self._has_foreign_record(listed):
+            self._keys_decide = await self._fetch_whether_keys_decide()
+        self._last_misrouted.clear()
+        shard_map = self._apply_listed(listed)
+        for aggregate, shard_id in misrouted:
+            self._complete_misrouted(aggregate, shard_id, shard_map)
+        self._on_change()
+
     async def _list(self) -> Sequence[Shard]:
-        return await call_with_retries(lambda: self._port.list_shards(self._stream), self._retries)
+        return await call_with_retries(self._list_once, self._retries)
+
+    async def _list_once(self) -> Sequence[Shard]:
+        """List the shards. Raises: TransientError if shards are missing, because ListShards is eventually consistent."""
+        listed = await self._port.list_shards(self._stream)
+        missing = first_unlisted_range(listed) if self._keys_decide else None
+        if missing is not None or all(shard.closed for shard in listed):
+            raise TransientError(
+                "ListShards", "IncompleteListing", f"no open shard of {self._stream} takes some hash keys"
+            )
+        return listed
 
     def _apply_listed(self, listed: Sequence[Shard]) -> ShardMap:
         shard_map = ShardMap.of(listed, self._keys_decide, keeps_ranges=self._aggregates)
@@ -131,8 +155,12 @@ class ShardMapRefresher:
             self._acknowledge(aggregate.parts)
             return
         taken_by = shard_map.ranges.get(shard_id)
-        foreign = [part for part in aggregate.parts if taken_by is None or part.hash_key not in taken_by]
-        accepted = [part for part in aggregate.parts if taken_by is not None and part.hash_key in taken_by]
-        self._metrics.add("misroutedRecords", len(foreign))
+        # Parts of one key stay one Kinesis record. With PER_KEY they are complete together, and no later record may come between them.
+        foreign: list[PendingRecord] = []
+        accepted: list[PendingRecord] = []
+        for record in split_aggregate(aggregate):
+            is_accepted = taken_by is not None and record.hash_key in taken_by
+            (accepted if is_accepted else foreign).append(record)
+        self._metrics.add("misroutedRecords", sum(len(record.user_records) for record in foreign))
         self._send_again(foreign)
-        self._acknowledge(accepted)
+        self._acknowledge([part for record in accepted for part in record.user_records])

@@ -89,6 +89,11 @@ class ShardQueue:
         """About how many Kinesis records could be sent now."""
         return min(len(self.records), self.burst_records)
 
+    @property
+    def sendable_bytes(self) -> int:
+        """About how many bytes could be sent now."""
+        return min(self.queued_bytes, self.burst_bytes)
+
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
         """Remove and return Kinesis records up to the limits; a record larger than `max_bytes` alone.
 
@@ -112,7 +117,8 @@ class ShardQueue:
         records, size = len(taken[0]), taken[1]
         seconds = self.rate_limit.seconds_for(records, size)
         self._limit_credit(now)
-        self.next_send_at += seconds / self.rate.fraction
+        # Without a bound, a large record that is refused doubles the pause at each try: the rate rises only with results.
+        self.next_send_at += min(seconds / self.rate.fraction, max(seconds, self.rate_limit.longest_pause))
         self._in_flight_seconds += seconds
         self.in_flight += records
         if not self.has_full_record:
@@ -155,14 +161,21 @@ class AggregatingShardQueue(ShardQueue):
     @property
     def sendable_estimate(self) -> int:
         """About how many Kinesis records could be sent now."""
-        full = self.queued_bytes // self._aggregator.max_bytes + len(self.records) // self._aggregator.max_records
-        return min(full, super().sendable_estimate)
+        return min(self._full_aggregates, super().sendable_estimate)
+
+    @property
+    def sendable_bytes(self) -> int:
+        """About how many bytes could be sent now. Records that fill no aggregate wait for the linger, so they do not count."""
+        return min(self._full_aggregates * self._aggregator.max_bytes, super().sendable_bytes)
 
     @property
     def has_full_record(self) -> bool:
         """Whether the queued records fill an aggregate."""
-        many = len(self.records) >= self._aggregator.max_records
-        return many or self.queued_bytes >= self._aggregator.max_bytes
+        return self._full_aggregates > 0
+
+    @property
+    def _full_aggregates(self) -> int:
+        return self.queued_bytes // self._aggregator.max_bytes + len(self.records) // self._aggregator.max_records
 
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
         """Remove user records and return them as Kinesis records up to the limits; partly filled ones only if `is_due`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.shards import HashRange, Shard
@@ -135,6 +135,5 @@ class ShardQueues:
         # ANY_SHARD represents all open shards of the stream, so it gets the sum of their limits
         shards = self.map.open_count if shard.shard_id == ANY_SHARD else 1
         limit = self._rate_limit
-        return ShardRateLimit(
-            limit.records_per_second * shards, limit.bytes_per_second * shards, limit.initial_fraction
-        )
+        records, size = limit.records_per_second * shards, limit.bytes_per_second * shards
+        return replace(limit, records_per_second=records, bytes_per_second=size)

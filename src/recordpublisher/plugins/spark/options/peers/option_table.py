@@ -94,7 +94,7 @@ AWSLABS = (
     *_refused(CREDENTIALS, "kinesis.credentialProviderClass kinesis.credentialProviderParam"),
     *_refused("use 'flink.spark.efo.window.millis'", "kinesis.subscribeToShard.timeoutSec"),
     *_refused(FLUSH, "kinesis.sink.flushWaitTimeMs"),
-    *_refused("no record is dropped for its age: use 'flink.sink.kinesis.putrecords.maxretries'", "kinesis.sink.recordTtl"),
+    *_refused("no record is dropped for its age: use 'maxOutage'", "kinesis.sink.recordTtl"),
     *_refused(QUEUE, "kinesis.internal.dataQueueCapacity kinesis.internal.maxDataQueueEmptyCount kinesis.internal.dataQueueWaitTimeoutSec"),
     *_refused(PROXY, "kinesis.sink.proxyAddress kinesis.sink.proxyPort kinesis.sink.proxyUsername kinesis.sink.proxyPassword"),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """own_options: options in the spelling of another connector become ours, with the meaning that they have there (C1)."""
 
+import json
 import re
 import warnings
 from collections.abc import Collection, Mapping
@@ -13,11 +14,14 @@ from recordpublisher.publishers.properties.declaration import Property, declared
 from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
 from recordpublisher.publishers.properties.groups.publisher import uses_fan_out
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.times import MAX_MS, iso_time, why_no_time
+from recordpublisher.publishers.properties.property_types import parse_with_unit
+from recordpublisher.publishers.properties.times import MAX_MS, epoch_ms, iso_time, why_no_time
 
 from ..start_by_shard import AT_TIME, VALID_START, option_time_ms
 from .option_table import EPOCH_MS, PEERS, START, START_AT, PeerOption
 
+SECONDS_BELOW = 10**11
+"""A number below it is seconds: as milliseconds it would be before 1974, when there was no Kinesis."""
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
 """Where two connectors have the same key, it means the same in both."""
 _AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
@@ -68,9 +72,11 @@ def _with_prefixes(given: Properties) -> Properties:
 def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, str]:
     """Our properties for a value of theirs. Raises: ConfigurationError."""
     if option.unit == EPOCH_MS:
-        if not value.isdecimal() or float(value) > MAX_MS:
-            raise ConfigurationError(option.key, value, EPOCH_MS, reason=why_no_time(value))
-        value = f"{int(value) / 1000:.3f}"
+        value = _seconds(option.key, value)
+    if value.startswith("{") and "at_timestamp" in value:
+        value = _time_of_databricks(option.key, value)
+    if option.ours == START_AT and parse_with_unit(value, "ms") is not None:
+        return {option.ours: value}
     if option.ours == START_AT and value.upper().startswith((AT_TIME, *"0123456789")):
         at = option_time_ms(option.key, value, given, VALID_START)
         refuse_future(option.key, at, SystemClock().now_ms())
@@ -90,6 +96,28 @@ def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, 
     except ConfigurationError as error:
         raise ConfigurationError(option.key, error.value, error.valid) from None
     return {option.ours: value}
+
+
+def _seconds(key: str, given: str) -> str:
+    """Return epoch milliseconds as seconds. Raises: ConfigurationError for what is none, or seconds already."""
+    if not given.isdecimal() or float(given) > MAX_MS:
+        raise ConfigurationError(key, given, EPOCH_MS, reason=why_no_time(given))
+    if 0 < int(given) < SECONDS_BELOW:
+        reason = f"it is {iso_time(int(given))}; these may be seconds: write {int(given) * 1000}"
+        raise ConfigurationError(key, given, EPOCH_MS, reason=reason)
+    return f"{int(given) / 1000:.3f}"
+
+
+def _time_of_databricks(key: str, given: str) -> str:
+    """Return `AT_TIMESTAMP <time>` for `{"at_timestamp": ...}`. Raises: ConfigurationError if it is not a time that is read here."""
+    try:
+        at = str(json.loads(given)["at_timestamp"])
+        epoch_ms(at)
+    except (ValueError, TypeError, LookupError, OverflowError):
+        line = f".option('{key}', 'AT_TIMESTAMP 2026-11-22T06:00:00Z')"
+        reason = "a time in a format of its own is not read"
+        raise ConfigurationError(key, given, f"{line}, with your time in ISO-8601", reason=reason) from None
+    return AT_TIME + at
 
 
 def _check_same(given: Properties, key: str, declared: Property[Any], value: str) -> None:

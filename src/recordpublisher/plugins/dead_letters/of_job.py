@@ -1,0 +1,36 @@
+"""stored_letters_of: the place where a job's dead-letter sink has written. What a place needs is imported for a job that has it."""
+
+from __future__ import annotations
+
+from recordpublisher.plugins.host.build_from_properties import dead_letter_properties
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER_SINK
+from recordpublisher.publishers.properties.properties import Properties
+
+from .stored_letters import StoredLetters
+
+
+def stored_letters_of(properties: Properties) -> StoredLetters:
+    """Where a job's dead letters are. Raises: ConfigurationError for a sink whose letters cannot be read."""
+    name, of_sink = (properties.value(DEAD_LETTER_SINK) or "").lower(), dead_letter_properties(properties)
+    if name == "jsonl":
+        from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+
+        from .files import FileLetters, json_lines
+
+        return FileLetters(JsonlSink, json_lines, of_sink)
+    if name == "parquet":
+        from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+
+        from .files import FileLetters, parquet_rows
+
+        return FileLetters(ParquetSink, parquet_rows, of_sink)
+    if name == "sql":
+        from .table import TableLetters
+
+        return TableLetters(of_sink)
+    if name == "kinesis":
+        from .stream import StreamLetters
+
+        return StreamLetters(of_sink)
+    raise ConfigurationError(DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), "jsonl, parquet, sql or kinesis")

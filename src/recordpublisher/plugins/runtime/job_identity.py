@@ -1,0 +1,47 @@
+"""JobIdentity: as whom a job stores its positions. `as_look`: the properties of a read that must not act as the job."""
+
+import msgspec
+
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
+from recordpublisher.fetcher.committing_sink import CommittingSink
+from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.values_and_time import TRACKER, WATERMARK_GROUP
+from recordpublisher.publishers.properties.properties import Properties
+
+
+class JobIdentity(msgspec.Struct, frozen=True):
+    """The name of a job, one of its subtasks, and a place of its positions. Whatever writes positions is made from it.
+
+    - `place`: the store at `flink.state.uri`, or the entries of a sink that keeps positions with its rows.
+    """
+
+    name: str | None
+    subtask: int
+    parallelism: int
+    place: ConditionalStore
+
+    def checkpoints(self) -> SubtaskCheckpoints:
+        """Return what stores a snapshot for each checkpoint."""
+        return SubtaskCheckpoints(SnapshotStore(self.place, self.name), self.subtask, self.parallelism)
+
+    def commits(self, sink: CommittingSink, clock: Clock) -> SubtaskCommits:
+        """Return what commits the rows of `sink` with a snapshot."""
+        return SubtaskCommits(sink, self.place, self.name, self.subtask, self.parallelism, clock)
+
+
+def as_look(job: Properties) -> Properties:
+    """Return the properties of a job without what would make a reader act as the job.
+
+    That is the place of the positions, the group of workers, the watermark tracker and the dead letters: bad records are skipped. Nor
+    does it use the job's consumer of enhanced fan-out, but polls: its subscriptions would end those of the job, and its end the consumer.
+    """
+    is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
+    polled = (RECORD_PUBLISHER,) if job.value(RECORD_PUBLISHER) == "EFO" else ()
+    declared = (STATE_URI, SHARD_ASSIGNMENT, TRACKER, WATERMARK_GROUP, *polled)
+    look: dict[str, str | None] = dict.fromkeys((each.key for each in declared), None)
+    return job.merged(look if is_kept else {**look, ON_BAD_RECORD.key: "SKIP"})

@@ -1,0 +1,299 @@
+"""Producer: puts records into a stream from programs without asyncio, from any thread."""
+
+from __future__ import annotations  # the reference and help() show types by their names
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context, copy_context
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from recordpublisher.fetcher.metric_types import SinkMetric
+from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit
+from recordpublisher.plugins.runtime.thread_exit import call_before_pools_close
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.properties.properties import Properties
+
+from .failed_records import FailedRecord
+from .kinesis_sink import KinesisSink
+from .settings import QueueLimit
+
+log = logging.getLogger("recordpublisher.producer")
+T = TypeVar("T")
+
+
+class Producer:
+    """Puts records into a stream from any thread, without asyncio: `producer = rp.Producer("orders", properties)`.
+
+    Arguments, limits and errors are those of `KinesisSink`, which runs in a thread of its own. The thread starts with the first `put` or
+    `with`. `on_failure` is called in that thread.
+
+    - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. A process that a signal
+      ends without an exit (SIGKILL; SIGTERM without a handler) loses the records that are not acknowledged.
+    - After `os.fork` the child begins with a thread, connections and a queue of its own. The records of the parent are put by the parent.
+
+    Raises: ConfigurationError for every setting that is invalid.
+    """
+
+    def __init__(
+        self,
+        stream: str | Mapping[str, object],
+        properties: Mapping[str, object] | None = None,
+        *,
+        queue_limit: QueueLimit | None = None,
+        ordering: str | None = None,
+        fail_on_error: bool | None = None,
+        on_failure: Callable[[FailedRecord], None] | None = None,
+    ) -> None:
+        self._make_sink = partial(
+            KinesisSink,
+            stream
+            if isinstance(stream, str)
+            else Properties(stream),  # copied: a child of this process makes a sink later
+            None if properties is None else Properties(properties),
+            queue_limit=queue_limit,
+            ordering=ordering,
+            fail_on_error=fail_on_error,
+            on_failure=on_failure,
+        )
+        self._unopened = self._make_sink()  # checks the settings, and has the metrics of a producer that has not begun
+        self._context = copy_context()
+        self._lock = threading.RLock()  # a handler of a signal may close what the same thread closes
+        self._thread: _SinkThread | None = None
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        """Open the connection. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        self._run(lambda thread: thread.opened())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def put(
+        self, data: bytes, partition_key: str, explicit_hash_key: str | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Accept one record, as `KinesisSink.put`; at the limit wait for up to `timeout` seconds (by default without a limit).
+
+        If an interruption (Ctrl-C) ends the call, the record may have been accepted.
+
+        Raises: TimeoutError if the record was not accepted in time; otherwise as `KinesisSink.put`.
+        """
+        try:
+            self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), timeout)
+        except TimeoutError as error:
+            if timeout is None:  # one of the network
+                raise
+            raise TimeoutError(f"the record was not accepted in {timeout:g} s: {self._outstanding()}") from error
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when every record accepted before this call, in this process, is acknowledged.
+
+        Raises: TimeoutError if that takes more than `timeout` seconds; otherwise as `put`.
+        """
+        if self._thread is None and not self._is_closed:
+            return
+        try:
+            self._run(lambda thread: thread.flush(), timeout)
+        except TimeoutError as error:
+            if timeout is None:
+                raise
+            raise TimeoutError(f"the flush did not end in {timeout:g} s: {self._outstanding()}") from error
+
+    def close(self) -> None:
+        """Flush, and end the thread.
+
+        Raises: as `put`, unless an earlier call has raised the error; RecordPublisherError in `on_failure`, which would wait for itself.
+        """
+        if (thread := self._thread) is not None:
+            thread.loop.refuse_own_thread()
+        with self._lock:
+            self._is_closed = True
+        try:
+            if self._thread is not None:
+                self._thread.close()
+        finally:
+            _STARTED.discard(self)
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the metrics of `KinesisSink.metrics`, of this process."""
+        return self._current_sink().metrics()
+
+    def exported_metrics(self) -> list[SinkMetric]:
+        """Return the metrics with type, unit and meaning, for `rp.export_metrics` and `rp.metrics_text`."""
+        return self._current_sink().exported_metrics()
+
+    def reasons_not_ready(self) -> list[str]:
+        """Return why the producer takes no records: the error that has ended it. Empty: it has not ended."""
+        return self._current_sink().reasons_not_ready()
+
+    def _run(self, work: Callable[[_SinkThread], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+        thread = self._thread
+        if thread is None or self._is_closed:
+            thread = self._start()
+        try:
+            return thread.loop.run(work(thread), timeout)
+        except asyncio.CancelledError:  # it still waited when the loop ended
+            raise SinkError("the producer is closed") from None
+
+    def _start(self) -> _SinkThread:
+        if self._is_closed:
+            raise SinkError("the producer is closed")
+        _STARTED.add(self)  # before the lock is held: a fork at that moment gives the child a new one
+        _flush_at_exit()
+        with self._lock:
+            if self._thread is None and not self._is_closed:
+                self._thread = _SinkThread(self._make_sink, self._context)
+                if self._is_closed:  # by a handler of a signal in this thread, which found none
+                    self._thread.close()  # type: ignore[unreachable]
+        if self._is_closed or self._thread is None:  # closed in the meantime
+            raise SinkError("the producer is closed")
+        return self._thread
+
+    def _current_sink(self) -> KinesisSink:
+        return self._unopened if self._thread is None else self._thread.sink
+
+    def _outstanding(self) -> str:
+        measured = self.metrics()
+        count, size = measured["outstandingRecordsCount"], measured["outstandingBytes"]
+        return f"{count} records ({size} bytes) are not acknowledged"
+
+    def _leave_to_parent(self) -> None:
+        """Begin again in a forked child: thread, loop and connections are the parent's."""
+        # Kept: an object that is destroyed would close what the parent uses.
+        _INHERITED.append(self._thread)
+        self._lock, self._thread = threading.RLock(), None
+
+
+class _SinkThread:
+    """Owns the thread of a producer in one process, and the sink that lives there. Coroutines run in the thread."""
+
+    def __init__(self, make_sink: Callable[[], KinesisSink], context: Context) -> None:
+        self.sink = make_sink()
+        self._make_sink = make_sink
+        self._context = context
+        self._opening: asyncio.Task[KinesisSink] | None = None
+        self._closing = threading.RLock()
+        self._close_task: asyncio.Task[None] | None = None
+        self._has_closed = False
+        self.loop = BackgroundLoop(f"rp.Producer, {self.sink.destination()},", loop_factory=LoopForExit).__enter__()
+
+    async def opened(self) -> KinesisSink:
+        """Return the open sink. A call that failed has accepted nothing, so the next one tries again.
+
+        All calls wait for one opening, which continues when the call that has begun it is cancelled.
+        """
+        opening = self._opening
+        if opening is None or (opening.done() and not self._is_open()):
+            if opening is not None:
+                self.sink = self._make_sink()
+            # In the context of the producer: the tasks of the sink outlive the request that makes the first call.
+            opening = asyncio.create_task(self.sink.__aenter__(), context=self._context.copy())
+            self._opening = opening
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled():
+                raise SinkError("the producer is closed") from None
+            raise
+
+    async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
+        """Accept one record."""
+        await (await self.opened()).put(data, partition_key, explicit_hash_key)
+
+    async def flush(self) -> None:
+        """Flush what was accepted: nothing while the sink has never been open."""
+        if self._is_open():
+            await self.sink.flush()
+
+    def close(self) -> None:
+        """Close the sink, then end the loop and the thread. Later calls do nothing.
+
+        A handler of a signal that closes meanwhile, in the same thread, waits for the same end. Raises: SinkError if the thread has ended
+        before.
+        """
+        with self._closing:
+            if self._has_closed:
+                return
+            try:
+                if not self.loop.is_alive:
+                    left = self.sink.metrics()["outstandingRecordsCount"]
+                    raise SinkError(
+                        f"the producer's thread has ended before its close; records not acknowledged: {left}"
+                    )
+                self.loop.run(self._closed())
+            finally:
+                self._has_closed = True
+                self.loop.__exit__(None, None, None)
+
+    async def _closed(self) -> None:
+        """Return when the sink is closed; a call that is cancelled breaks that off."""
+        if self._close_task is None:
+            self._close_task = asyncio.create_task(self._close())
+        await self._close_task
+
+    async def _close(self) -> None:
+        opening = self._opening
+        if opening is None:
+            await self.sink.close()
+        elif not opening.done():
+            opening.cancel()
+            await asyncio.wait([opening])
+        elif self._is_open():
+            await self.sink.close()
+
+    def _is_open(self) -> bool:
+        opening = self._opening
+        return opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
+
+
+_STARTED: set[Producer] = set()
+"""The producers of this process that have begun and are not closed; they are flushed at exit even if the program forgets them."""
+_INHERITED: list[object] = []
+_registered: list[bool] = []
+
+
+def _flush_at_exit() -> None:
+    """Have an exit of the interpreter close all producers.
+
+    `atexit` runs after the threads that are not daemons, which may put records until they end. A child of multiprocessing does not run
+    `atexit`; before its threads end it flushes.
+    """
+    if not _registered:
+        _registered.append(True)
+        call_before_pools_close(partial(_end_all, _flush_or_say_so))
+        atexit.register(_end_all, Producer.close)
+
+
+def _flush_or_say_so(producer: Producer) -> None:
+    try:
+        producer.flush(timeout=1)
+    except TimeoutError as error:
+        log.warning("the exit waits until all records are put: %s", error)
+        producer.flush()
+
+
+def _end_all(end: Callable[[Producer], None]) -> None:
+    for producer in list(_STARTED):
+        try:
+            end(producer)
+        except Exception as error:
+            message = "at exit, %s: %s: %s"  # without a traceback, which would be that of the exit
+            log.error(message, producer._outstanding(), type(error).__name__, error)  # noqa: TRY400
+
+
+def _begin_again_in_child() -> None:
+    for producer in _STARTED:
+        producer._leave_to_parent()
+    _STARTED.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again_in_child)

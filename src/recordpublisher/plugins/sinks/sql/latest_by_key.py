@@ -1,0 +1,162 @@
+"""Latest by key: the columns of a key, the field that deletes its row, and the statements for both."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Delete, Insert, Table, bindparam, text, types
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.sinks import SQL_DELETE, SQL_KEY
+from recordpublisher.publishers.properties.properties import Properties
+
+_EXACT = (types.Integer, types.String, types.Uuid, types.Date, types.DateTime, types.LargeBinary)
+_INEXACT = (types.CHAR, types.Enum, postgresql.CITEXT)
+_KEY_TYPES = "columns of whole numbers, text, uuid, dates, times or bytes, which a database does not round"
+
+_LATE_INDEXES = text(
+    "SELECT (SELECT array_agg(attname::text) FROM pg_attribute WHERE attrelid = indrelid AND attnum = ANY(indkey)) "
+    "FROM pg_index WHERE indrelid = to_regclass(:name) AND indisunique AND NOT indimmediate"
+)
+"""The columns of each unique index that PostgreSQL may check only when the transaction ends."""
+
+_COLLATIONS = {
+    "postgresql": text(
+        "SELECT attname::text FROM pg_attribute JOIN pg_collation c ON c.oid = attcollation "
+        "WHERE attrelid = to_regclass(:name) AND NOT collisdeterministic"
+    ),
+    "sqlite": text(
+        "SELECT x.name FROM pragma_index_list(:table, :schema) AS l, pragma_index_xinfo(l.name, :schema) AS x "
+        "WHERE l.\"unique\" AND x.key AND x.coll <> 'BINARY'"
+    ),
+}
+"""The columns for which different texts are equal, as with NOCASE."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestByKey:
+    """The columns of a key, and the field that deletes its row."""
+
+    key: tuple[str, ...]
+    delete_field: str = ""
+    delete_value: str | None = None
+
+    @classmethod
+    def of(cls, properties: Properties) -> "LatestByKey | None":
+        """Return the key that the properties name, or None. Raises: ConfigurationError if they name it wrongly."""
+        given, deletes = properties.value(SQL_KEY), properties.value(SQL_DELETE)
+        if given is None:
+            if deletes is not None:
+                reason = f"a row is deleted by its key, but {SQL_KEY.key} is not set"
+                raise ConfigurationError(SQL_DELETE.key, deletes, f"with {SQL_KEY.key}", reason=reason)
+            return None
+        key = tuple(name.strip() for name in given.split(","))
+        if "" in key or len(set(key)) < len(key):
+            raise ConfigurationError(SQL_KEY.key, given, "different names of fields, separated by commas")
+        field, equals, value = (deletes or "").partition("=")
+        if deletes is not None and not field.strip():
+            raise ConfigurationError(SQL_DELETE.key, deletes, "a boolean field, or field=value")
+        return cls(key, field.strip(), value.strip() if equals else None)
+
+    def deletes(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether a record with these fields deletes the row of its key. Raises: TypeError if a boolean field is no boolean."""
+        given = fields.get(self.delete_field) if self.delete_field else None
+        if given is None:
+            return False
+        if self.delete_value is not None:
+            return (given if isinstance(given, str) else json.dumps(given, default=str)) == self.delete_value
+        if not isinstance(given, bool):
+            raise TypeError(
+                f"field '{self.delete_field}' says whether a row is deleted, and {given!r:.100} is no boolean"
+            )
+        return given
+
+    def check_table(self, table: Table) -> None:
+        """Check the columns of the key. Raises: ConfigurationError if one is missing, or of a type that the database rounds."""
+        given = ",".join(self.key)
+        for name in self.key:
+            column = table.columns.get(name)
+            if column is None or column.computed is not None:
+                reason = f"table {table.fullname} has no column '{name}' that the sink can write"
+                raise ConfigurationError(SQL_KEY.key, given, "columns of the table", reason=reason)
+            digits = getattr(column.type, "precision", None) if isinstance(column.type, types.DateTime) else None
+            if not isinstance(column.type, _EXACT) or isinstance(column.type, _INEXACT) or digits is not None:
+                reason = f"column '{name}' is of type {str(column.type).lower()}"
+                raise ConfigurationError(SQL_KEY.key, given, _KEY_TYPES, reason=reason)
+
+    def check_index(self, connection: Connection, table: Table) -> None:
+        """Check by a plan for an upsert that a unique index has exactly the columns of the key. Raises: ConfigurationError if none has."""
+        quote = connection.dialect.identifier_preparer
+        columns = ", ".join(map(quote.quote, self.key))
+        name = quote.format_table(table)
+        nulls = ", ".join("NULL" for _ in self.key)
+        upsert = f"INSERT INTO {name} ({columns}) VALUES ({nulls}) ON CONFLICT ({columns}) DO NOTHING"
+        try:
+            with connection.begin_nested():
+                connection.exec_driver_sql(f"EXPLAIN {upsert}")
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", "") != "42P10" and "ON CONFLICT" not in str(error.orig):
+                raise
+            reason = f"no unique index of table {table.fullname} has exactly these columns"
+            valid = f"a key with one: run CREATE UNIQUE INDEX ON {name} ({columns})"
+            if connection.dialect.name == "sqlite":
+                valid = valid.replace("INDEX ON", f"INDEX {quote.quote(f'{table.name}_key')} ON")
+            raise ConfigurationError(SQL_KEY.key, ",".join(self.key), valid, reason=reason) from error
+        names = (
+            {"name": name}
+            if connection.dialect.name == "postgresql"
+            else {"table": table.name, "schema": table.schema or "main"}
+        )
+        if inexact := set(self.key) & {*connection.execute(_COLLATIONS[connection.dialect.name], names).scalars()}:
+            reason = f"the collation of column '{min(inexact)}' takes different texts for the same"
+            raise ConfigurationError(
+                SQL_KEY.key, ",".join(self.key), "columns that compare texts exactly", reason=reason
+            )
+        if connection.dialect.name == "postgresql":
+            late = connection.execute(_LATE_INDEXES, {"name": name}).scalars()
+            if any(set(each) == set(self.key) for each in late):  # a plan takes it, and each insert fails
+                reason = f"the unique index of these columns of table {table.fullname} is deferrable"
+                raise ConfigurationError(SQL_KEY.key, ",".join(self.key), "a key that is not", reason=reason)
+
+    def upsert(self, table: Table, dialect: str, given: Collection[str]) -> Insert:
+        """Return the statement that makes a row of a key what it would be if this record alone had been inserted.
+
+        `given`: the columns that the record fills. The others get their default, of which `excluded` knows. Only numbers that the database
+        gives to a row are kept.
+        """
+        insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+        kept = {column.name for column in table.primary_key.columns} | set(self.key)
+        updated = {
+            column.name: insert.excluded[column.name]
+            for column in table.columns
+            if column.name not in self.key
+            and column.computed is None
+            and (column.name in given or not (column.name in kept or column.identity is not None))
+        }
+        if not updated:
+            return insert.on_conflict_do_nothing(index_elements=self.key)  # type: ignore[no-any-return]
+        return insert.on_conflict_do_update(index_elements=self.key, set_=updated)  # type: ignore[no-any-return]
+
+    def delete(self, table: Table) -> Delete:
+        """Return the statement that deletes the row of a key."""
+        columns = [table.columns[name] for name in self.key]
+        return table.delete().where(*(column == bindparam(column.name, type_=column.type) for column in columns))
+
+    def why_no_key(self, table: Table, values: Mapping[str, Any]) -> str:
+        """Return why a row with these values has no key, or an empty text if it has one."""
+        for name in self.key:
+            if values.get(name) is None:
+                return f"field '{name}' of the key is missing or null"
+            column = table.columns[name].type
+            if isinstance(column, types.Date) and isinstance(values[name], datetime):
+                return f"field '{name}' of the key has a time of day, which a column of dates does not keep"
+            if isinstance(column, types.LargeBinary) and not isinstance(values[name], (bytes, bytearray)):
+                return f"field '{name}' of the key is no text and no bytes"
+            length = getattr(column, "length", None)
+            if length is not None and len(values[name]) > length:  # PostgreSQL cuts off blanks at the end
+                return f"field '{name}' of the key has more than {length} characters"
+        return ""

@@ -1,0 +1,134 @@
+"""NewestRecords: decides which rows are the newest of their keys, and keeps the number of the newest record of each key."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Connection, Insert, MetaData, Table, Text, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from recordpublisher.plugins.databases.postgresql_sessions import lock_table_creation
+from recordpublisher.publishers.properties.groups.sinks import SQL_KEY
+
+from .rows import Row
+
+KEYS = "recordpublisher_keys"
+"""The table with the newest record of each key, also of deleted keys: an older record of such a key must not bring it back."""
+_LONGEST_KEY = 200
+"""Characters. A hash stands for a longer key, since an index of PostgreSQL takes at most 2,700 bytes."""
+_ASKED_AT_ONCE = 500
+"""SQLite before 3.32 takes 999 parameters in a statement."""
+
+_SCHEMA = text("SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass(:name)")
+
+
+class NewestRecords:
+    """Owns the table of the newest records of keys, as far as it is about one table of rows.
+
+    The newest record of a key is the one with the largest sequence number, within an aggregate the largest sub-sequence number. Numbers
+    of one stream grow with time across its shards; those of two streams cannot be compared.
+    """
+
+    def __init__(self, connection: Connection, table: Table, key: Sequence[str]) -> None:
+        """Create the table if it is missing."""
+        self._key = sorted(key)  # one scope for the jobs that name the key in another order
+        self._scope = f"{_full_name(connection, table)} ({', '.join(self._key)})"
+        exact = Text().with_variant(Text(collation="C"), "postgresql")
+        self._table = Table(
+            KEYS,
+            MetaData(),
+            Column("target", Text, primary_key=True),
+            Column("key", exact, primary_key=True),
+            Column("stream", Text, nullable=False),
+            Column("newest", exact, nullable=False),
+            Column("arrival_millis", BigInteger),
+        )
+        lock_table_creation(connection, KEYS)
+        self._table.create(connection, checkfirst=True)
+
+    def select(self, connection: Connection, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+        """Note the newest record of each key, and return the rows to write, one for each key, and rejected ones.
+
+        The newest record of a key is written however often it comes, so that rows which were emptied by hand come back. The note locks
+        its key until the transaction ends: of two workers the second sees what the first has written. Both take keys in one order, and do
+        not wait for each other.
+        """
+        found: dict[tuple[str, str], tuple[str, Row]] = {}
+        rejected: list[Row] = []
+        for row in rows:
+            if (newest := _newest(row)) is None:
+                reason = f"its sequence number {row.batch.sequence_numbers[row.index]!r:.100} is no number"
+                rejected.append(Row(row.batch, row.index, {}, reason))
+                continue
+            of = (_text_of([row.values[name] for name in self._key]), row.batch.stream)
+            if of not in found or found[of][0] <= newest:
+                found[of] = (newest, row)
+        ordered = sorted(found.items(), key=lambda item: item[0])
+        if not ordered:
+            return [], rejected
+        connection.execute(self._note(connection.dialect.name), [self._parameters(*item) for item in ordered])
+        noted = self._noted(connection, sorted({key for key, _ in found}))
+        written: list[tuple[str, Row]] = []
+        for (key, stream), (newest, row) in ordered:
+            known_stream, known_newest = noted[key]
+            if known_stream != stream:
+                reason = (
+                    f"stream '{known_stream}' has a record of its key, and numbers of two streams cannot be compared: add 'stream' "
+                    f"to {SQL_KEY.key}"
+                )
+                rejected.append(Row(row.batch, row.index, {}, reason))
+            elif known_newest == newest:
+                written.append((newest, row))
+        # in the order in which they were put: what a record frees in another unique index, a later one may take
+        return [row for _, row in sorted(written, key=lambda each: each[0])], rejected
+
+    def _parameters(self, of: tuple[str, str], found: tuple[str, Row]) -> dict[str, Any]:
+        (key, stream), (newest, row) = of, found
+        arrival = row.batch.arrival_millis[row.index]
+        return {"target": self._scope, "key": key, "stream": stream, "newest": newest, "arrival_millis": arrival}
+
+    def _note(self, dialect: str) -> Insert:
+        insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(self._table)
+        new, known = insert.excluded, self._table.c
+        return insert.on_conflict_do_update(  # type: ignore[no-any-return]
+            index_elements=["target", "key"],
+            set_={"newest": new.newest, "arrival_millis": new.arrival_millis},
+            where=(known.stream == new.stream) & (known.newest < new.newest),
+        )
+
+    def _noted(self, connection: Connection, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+        known = self._table.c
+        noted: dict[str, tuple[str, str]] = {}
+        for first in range(0, len(keys), _ASKED_AT_ONCE):
+            part = keys[first : first + _ASKED_AT_ONCE]
+            asked = select(known.key, known.stream, known.newest).where(
+                known.target == self._scope, known.key.in_(part)
+            )
+            noted |= {key: (stream, newest) for key, stream, newest in connection.execute(asked)}
+        return noted
+
+
+def _full_name(connection: Connection, table: Table) -> str:
+    """Return one name for a table that jobs may name with or without its schema, and in SQLite in upper or lower case."""
+    if connection.dialect.name == "sqlite":
+        return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()  # of ASCII only
+    name = connection.dialect.identifier_preparer.format_table(table)
+    schema = connection.scalar(_SCHEMA, {"name": name})
+    return f"{schema or table.schema}.{table.name}"
+
+
+def _newest(row: Row) -> str | None:
+    """Return the record's number as a text that sorts as numbers do, or None if it has no number."""
+    number = row.batch.sequence_numbers[row.index]
+    if not (number.isascii() and number.isdigit()):
+        return None
+    number = number.lstrip("0")
+    return f"{len(number):03}-{number}-{row.batch.sub_sequence_numbers[row.index]:010}"
+
+
+def _text_of(key: Sequence[Any]) -> str:
+    found = json.dumps(
+        [bytes(each).hex() if isinstance(each, (bytes, bytearray)) else each for each in key], default=str
+    )
+    return found if len(found) <= _LONGEST_KEY else f"sha256:{hashlib.sha256(found.encode()).hexdigest()}"

@@ -1,0 +1,32 @@
+"""ListingCheck: whether a listing is one from which new shards may be found. ListShards is eventually consistent (S2, S3)."""
+
+from collections.abc import Collection, Sequence
+
+from recordpublisher.fetcher.shards.lineage import parent_keys
+from recordpublisher.fetcher.shards.missing_shards import MissingShards, ShardExists
+from recordpublisher.publishers.shards import Shard, stream_of
+
+
+class ListingCheck:
+    """Owns what is known about shards that the newest listing of each stream lacks.
+
+    An old listing may show a shard that was read and left the offset, and lack the shards between it and those of the offset: only they
+    tell that it was read. So nothing is found from a listing that lacks a shard of the offset, or a parent of one that it shows, which
+    has not expired.
+    """
+
+    def __init__(self, exists: ShardExists) -> None:
+        self._missing = MissingShards(exists)
+        self._known: Collection[str] = ()
+
+    def require(self, known: Collection[str]) -> None:
+        """These are the shards of the offset now, by `Shard.key`."""
+        self._known = known
+
+    async def is_complete(self, stream: str, listed: Sequence[Shard]) -> bool:
+        """Return whether a new listing of the stream lacks only shards that have expired."""
+        parents = {parent for shard in listed for parent in parent_keys(shard)}
+        known = {key for key in self._known if stream_of(key) == stream}
+        lacking = (parents | known) - {shard.key for shard in listed}
+        await self._missing.check(lacking, (stream,))
+        return all(map(self._missing.is_expired, lacking))

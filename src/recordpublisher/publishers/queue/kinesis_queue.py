@@ -1,0 +1,320 @@
+"""KinesisQueue: finds or creates a queue of Kinesis, receives from it and settles what was received; and the checks of `doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from ..aggregation.deaggregation import Deaggregator
+from ..base import Checks, check_clock
+from ..clock import Clock, SystemClock
+from ..errors import (
+    ConfigurationError,
+    KinesisError,
+    RecordPublisherError,
+    ResourceInUseError,
+    RetriesExhaustedError,
+    ThrottledError,
+    TransientError,
+)
+from ..initial_position import initial_position
+from ..kinesis import endpoint_of, region_of, run_sync
+from ..kinesis.ports import ReadResponse
+from ..positions import StartingPosition
+from ..properties.groups.access import ENDPOINT, REQUEST_TIMEOUT
+from ..properties.groups.publisher import INITIAL_POSITION
+from ..properties.groups.queue import (
+    QUEUE_CREATION,
+    QUEUE_NAME,
+    QUEUE_START,
+    RECEIVE_WAIT,
+    RECEIVERS,
+    VISIBILITY_TIMEOUT,
+)
+from ..properties.groups.retries import DESCRIBE_STREAM_RETRIES, GETRECORDS_RETRIES
+from ..properties.properties import Properties
+from ..records import UserRecord
+from ..retry import call_with_retries
+from ..shard_metrics import ShardMetrics
+from ..shards import HashRange, Shard
+from ..stream_arns import arn_of, region_of_arn
+from .client import MOST_ENTRIES, QueueClient, QueueDescription, ReceivedRecord
+from .queue_source import QueueSource
+
+ACTIVE_TIMEOUT_SECONDS = 300.0
+WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}
+"""Error codes of single records; with others the record is gone, or was received again by somebody else."""
+MOST_TRIES = 5
+MOST_CALLS = 16
+"""How many calls settle records at a time: one commit makes thousands of them done."""
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+_ARN = re.compile(r"arn:aws[^:]*:kinesis:[^:]+:\d{12}:queue/\S+")
+_NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -, or the queue's ARN"
+
+
+class QueuedRecord(UserRecord):
+    """A record, or a part of one, with the handle of its receipt."""
+
+    handle: str = ""
+
+
+class KinesisQueue(QueueSource):
+    """Owns the client of a job's queue."""
+
+    full_receive = MOST_ENTRIES
+    full_bytes = 5 * 2**20
+    """Half of what a response may have: with large records one never brings ten."""
+
+    def __init__(
+        self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
+    ) -> None:
+        """Read the properties. Raises: ConfigurationError."""
+        self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
+        self._visibility = properties.value(VISIBILITY_TIMEOUT)
+        self.visibility_seconds = float(self._visibility)
+        self.most_receivers = properties.value(RECEIVERS)
+        self._wait_seconds = properties.value(RECEIVE_WAIT)
+        self._retries = GETRECORDS_RETRIES.policy(properties)
+        self._clock = clock or SystemClock()
+        self._own_client = client
+        self._streams: Sequence[str] = ()
+        self._arn: str | None = None
+        self._finding = asyncio.Lock()
+        self._metrics = ShardMetrics()
+        """The metrics of the last receiver, which count the retries of other calls."""
+        # Parts of any hash key are kept, since a queue has no shards. What is counted here is counted by the job.
+        self._deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())
+
+    @classmethod
+    def check(cls, properties: Properties, streams: Sequence[str]) -> None:
+        """A queue is of one stream, and has a name. Raises: ConfigurationError."""
+        name = properties.value(QUEUE_NAME)
+        if name is None or not (_NAME.fullmatch(name) or _ARN.fullmatch(name)):
+            raise ConfigurationError(QUEUE_NAME.key, name, _NAME_WORDS)
+        if len(streams) != 1:
+            raise ConfigurationError("streams", ", ".join(streams), "one stream: a queue delivers the records of one")
+        stream_arn = arn_of(streams[0])
+        region = region_of(properties, streams) if stream_arn is None else region_of_arn(stream_arn)
+        if _ARN.fullmatch(name) and name.split(":")[3] != region and not properties.is_set(ENDPOINT):
+            raise ConfigurationError(QUEUE_NAME.key, name, f"a queue in {region}, where its stream is")
+        wait, timeout = properties.value(RECEIVE_WAIT), properties.value(REQUEST_TIMEOUT)
+        if wait * 1000 >= timeout:
+            reason = f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would be cut off, and its records hidden"
+            raise ConfigurationError(RECEIVE_WAIT.key, wait, f"less than {REQUEST_TIMEOUT.key}", reason=reason)
+        if properties.value(QUEUE_START) == "AT_TIMESTAMP":
+            _start_of(properties)
+
+    def prepare(self, streams: Sequence[str]) -> None:
+        """Create the queue if the property says EAGER. Raises: ConfigurationError, KinesisError."""
+        self._streams = streams
+        if self._properties.value(QUEUE_CREATION) == "EAGER":
+            self._arn = run_sync(self._find_and_close())
+
+    async def open(self) -> None:
+        """Find the queue, or create it."""
+        await self.queue_arn()
+
+    async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
+        """Receive at most ten records, with all parts of each."""
+        self._metrics = metrics
+        received = await call_with_retries(self._receive_once, self._retries, on_retry=metrics.count_retry)
+        handles = {each.record_id: each.handle for each in received}
+        try:
+            parts = await self._expand(received)
+            await self._acknowledge_empty(handles, {part.sequence_number for part in parts})
+        except BaseException:  # nobody was given the records, so nobody would release them
+            await self._make_visible(handles.values())
+            raise
+        return [
+            QueuedRecord(
+                part.data,
+                part.sequence_number,
+                part.arrival,
+                part.partition_key,
+                part.explicit_hash_key,
+                part.sub_sequence_number,
+                handles[part.sequence_number],
+            )
+            for part in parts
+        ]
+
+    async def acknowledge(self, records: Sequence[UserRecord]) -> set[str]:
+        """Acknowledge ten a call, and try again those that the service says it could not."""
+        return await self._settle("AcknowledgeQueueRecords", records)
+
+    async def prolong(self, records: Sequence[UserRecord]) -> set[str]:
+        """Set the visibility timeout anew."""
+        return await self._settle("UpdateQueueRecordsVisibility", records, self._visibility)
+
+    async def release(self, records: Sequence[UserRecord]) -> set[str]:
+        """Set the visibility timeout to 0."""
+        return await self._settle("UpdateQueueRecordsVisibility", records, 0)
+
+    async def queue_arn(self) -> str:
+        """The queue's ARN. It is created if need be. Raises: ConfigurationError, KinesisError."""
+        async with self._finding:
+            if self._arn is None:
+                self._arn = await self._find_or_create()
+            return self._arn
+
+    async def endpoint_url(self) -> str | None:
+        """Return the endpoint that is set; None: each queue has a host of its own."""
+        return endpoint_of(self._properties)
+
+    def checks(self, stream: str) -> Checks:
+        """Whether the queue can be found and is ACTIVE; a receive would take records."""
+
+        async def listed() -> str:
+            queue = await self._find(self._stream(stream))
+            return f"{queue.name} is {queue.status}" if queue is not None else f"no queue {self._name()} yet"
+
+        async def clock() -> str | None:
+            told = self.client().last_response_ms
+            return None if told is None else check_clock(self._clock.now_ms(), told)
+
+        return {"kinesis:ListQueues": listed, "clock": clock}
+
+    async def close(self) -> None:
+        """Close the client."""
+        client, self._own_client = self._own_client, None
+        if client is not None:
+            await client.close()
+
+    def client(self) -> QueueClient:
+        """The client; `close` closes it."""
+        if self._own_client is None:
+            self._own_client = QueueClient(self._properties, self._streams)
+        return self._own_client
+
+    # --- receive and settle ---
+
+    async def _receive_once(self) -> list[ReceivedRecord]:
+        """One call, which is not cut off: what it would bring were hidden from everybody until its time is over."""
+        call = self.client().receive(await self.queue_arn(), self._wait_seconds, self._visibility)
+        receiving = asyncio.ensure_future(call)
+        try:
+            return await asyncio.shield(receiving)
+        except asyncio.CancelledError:
+            with suppress(KinesisError):
+                await self._make_visible([received.handle for received in await receiving])
+            raise
+
+    async def _expand(self, received: Sequence[ReceivedRecord]) -> list[UserRecord]:
+        """Return the records, with the parts of an aggregate in its place; an aggregate without parts is left out."""
+        records = [UserRecord(each.data, each.record_id, each.arrival, each.partition_key) for each in received]
+        parts = self._deaggregator.batches(
+            ReadResponse(records, 1, next_iterator=""), None, StartingPosition.trim_horizon()
+        )
+        return [record async for part in parts for record in part.records]
+
+    async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
+        """Acknowledge aggregates without parts: nobody is given anything of them, so they would come again and again."""
+        if empty := [handle for number, handle in handles.items() if number not in passed_on]:
+            with suppress(TransientError):  # they come again, and are acknowledged again
+                await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
+
+    async def _make_visible(self, handles: Iterable[str]) -> None:
+        """Let others receive records that nobody here will handle. If the call fails, they are visible after their time."""
+        if left := list(handles):
+            with suppress(KinesisError):
+                await self.client().settle("UpdateQueueRecordsVisibility", await self.queue_arn(), left, 0)
+
+    async def _settle(self, api: str, records: Sequence[UserRecord], visibility: int | None = None) -> set[str]:
+        """Return the numbers of the records with which it failed. Raises: RetriesExhaustedError or KinesisError if a call fails."""
+        numbers = {record.handle: record.sequence_number for record in records if isinstance(record, QueuedRecord)}
+        handles, limit = list(numbers), asyncio.Semaphore(MOST_CALLS)
+        tens = [handles[start : start + MOST_ENTRIES] for start in range(0, len(handles), MOST_ENTRIES)]
+
+        async def settled(ten: list[str]) -> set[str]:
+            async with limit:
+                return await self._settle_ten(api, ten, visibility)
+
+        found = await asyncio.gather(*map(settled, tens), return_exceptions=True)
+        errors = [each for each in found if isinstance(each, BaseException)]
+        # A call that is throttled costs only its own records.
+        fatal = [each for each in errors if not isinstance(each, RetriesExhaustedError)]
+        if fatal or (errors and len(errors) == len(found)):
+            raise (fatal or errors)[0]
+        failed = (ten if isinstance(each, BaseException) else each for ten, each in zip(tens, found, strict=True))
+        return {numbers[handle] for part in failed for handle in part}
+
+    async def _settle_ten(self, api: str, left: list[str], visibility: int | None) -> set[str]:
+        """Return the receipts with which one call failed. Raises: as `_settle`."""
+        arn, failed = await self.queue_arn(), set[str]()
+        for attempt in range(MOST_TRIES):
+            settle = partial(self.client().settle, api, arn, left, visibility)
+            codes = await call_with_retries(settle, self._retries, on_retry=self._count_retry)
+            failed = (failed - set(left)) | codes.keys()
+            left = [handle for handle in left if codes.get(handle) in WORTH_A_RETRY]
+            if not left:
+                break
+            await asyncio.sleep(self._retries.delay_seconds(attempt))
+        return failed
+
+    def _count_retry(self, error: TransientError) -> None:
+        """Count a retry, which is no failure of a receive."""
+        self._metrics.add("retries")
+        self._metrics.add("throttles", isinstance(error, ThrottledError))
+
+    # --- find and create ---
+
+    def _name(self) -> str:
+        return self._properties.value(QUEUE_NAME) or ""
+
+    def _stream(self, name: str = "") -> str:
+        return self._streams[0] if self._streams else name
+
+    async def _find_and_close(self) -> str:
+        try:
+            return await self._find_or_create()
+        finally:
+            await self.close()  # it is bound to this event loop
+
+    async def _find(self, stream: str) -> QueueDescription | None:
+        name, client = self._name(), self.client()
+        if _ARN.fullmatch(name):
+            return await client.describe_queue(name)
+        queues = await client.queues_of(await client.stream_arn(stream))
+        return next((queue for queue in queues if queue.name == name), None)
+
+    async def _find_or_create(self) -> str:
+        policy = DESCRIBE_STREAM_RETRIES.policy(self._properties)
+        queue = await call_with_retries(lambda: self._find(self._stream()), policy)
+        if queue is None:
+            if self._properties.value(QUEUE_CREATION) == "NONE":
+                reason = f"{self._stream()} has no such queue, and {QUEUE_CREATION.key} is NONE"
+                raise ConfigurationError(QUEUE_NAME.key, self._name(), "the name of an existing queue", reason=reason)
+            queue = await call_with_retries(self._create_queue, policy)
+        deadline = self._clock.monotonic() + ACTIVE_TIMEOUT_SECONDS
+        attempt = 0
+        while queue.status == "CREATING":
+            if self._clock.monotonic() > deadline:
+                raise RecordPublisherError(f"queue {queue.name} is not ACTIVE after {ACTIVE_TIMEOUT_SECONDS:g} s")
+            await asyncio.sleep(0.2 + policy.delay_seconds(attempt))
+            attempt += 1
+            queue = await call_with_retries(partial(self.client().describe_queue, queue.arn), policy)
+        return queue.arn
+
+    async def _create_queue(self) -> QueueDescription:
+        client, properties = self.client(), self._properties
+        stream_arn, start = await client.stream_arn(self._stream()), _start_of(properties)
+        try:
+            return await client.create_queue(self._name(), stream_arn, start, properties.value(VISIBILITY_TIMEOUT))
+        except ResourceInUseError:  # another process has just created it
+            queue = await self._find(self._stream())
+            if queue is None:  # the name belongs to a queue of another stream
+                raise
+            return queue
+
+
+def _start_of(properties: Properties) -> dict[str, Any]:
+    """The StartingPosition of a new queue. Raises: ConfigurationError for a time that cannot be read."""
+    kind = properties.value(QUEUE_START)
+    if kind != "AT_TIMESTAMP":
+        return {"Type": kind}
+    at = initial_position(properties.merged({INITIAL_POSITION.key: "AT_TIMESTAMP"}))
+    return {"Type": kind, "Timestamp": (at.timestamp_ms or 0) / 1000}

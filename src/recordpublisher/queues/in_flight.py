@@ -1,0 +1,288 @@
+"""InFlight: what a job has received from a queue and not acknowledged or given up. Only this object settles records."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Any
+
+import msgspec
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import (
+    PluginError,
+    RecordPublisherError,
+    RetriesExhaustedError,
+    TransientError,
+)
+from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.user_code import describe_error
+
+log = logging.getLogger("recordpublisher.queue")
+LINGER_SECONDS = 0.02
+"""For how long what is done is collected before it is acknowledged."""
+REMEMBERED = 20_000
+"""Handled records by which a duplicate is known; about 4 MB."""
+MOST_HANDLED = 10 * REMEMBERED
+"""Handled records whose acknowledgement has not succeeded: one commit can make so many done."""
+COUNTED = (TransientError, RetriesExhaustedError)
+"""Of our errors those after which the job goes on: what could not be acknowledged comes again."""
+StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class Delivery(msgspec.Struct, eq=False):
+    """The newest receipt of a record, and how many of its parts are not done.
+
+    Others may receive it from `visible_at` on (boottime, because a machine that sleeps keeps nothing from others).
+    """
+
+    record: UserRecord
+    metrics: ShardMetrics
+    parts: int
+    visible_at: float
+    is_given_up: bool = False
+    """Whether some part will not be done with here. When no part is left, the record is released, and not acknowledged."""
+    with_sink: int = 0
+    """Of its parts those that were given to a sink that tells when each is done."""
+
+    @property
+    def number(self) -> str:
+        """The record's number."""
+        return self.record.sequence_number
+
+
+class InFlight:
+    """Owns the deliveries that are open, done, or given up, and the numbers of the records that were handled last.
+
+    A record is open until all of its parts are done. One that comes again while it is open only gets a new receipt. One that was handled,
+    and whose acknowledgement has not succeeded, is acknowledged when it comes again, and never passed on.
+    """
+
+    def __init__(self, source: QueueSource, clock: Clock, *, drops_duplicates: bool) -> None:
+        """Raises: PluginError for a visibility that is no time."""
+        seconds = source.visibility_seconds
+        if not isinstance(seconds, int | float) or not 0 < seconds < inf:
+            raise PluginError(
+                f"{type(source).__name__}.visibility_seconds is {seconds!r}: it must be a number of seconds"
+            )
+        self._source = source
+        self._clock = clock
+        self._drops_duplicates = drops_duplicates
+        self._visibility = seconds
+        self._open: dict[str, Delivery] = {}
+        self._done: dict[str, Delivery] = {}
+        self._given_up: list[Delivery] = []
+        self._handled: dict[str, None] = {}
+        """Numbers of records that were handled and whose acknowledgement has not succeeded. The oldest are forgotten."""
+        self._acknowledged: dict[str, None] = {}
+        """Numbers of records whose acknowledgement has succeeded. The oldest are forgotten."""
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self.on_closed: Callable[[], None] = lambda: None
+        """Called when a record is open no more."""
+
+    # --- what becomes of a record ---
+
+    def take(self, records: Sequence[UserRecord], metrics: ShardMetrics) -> list[UserRecord]:
+        """Take over what was received, without its data. Return what must be passed on."""
+        visible_at = self._clock.boottime() + self._visibility
+        passed_on: dict[tuple[str, int], UserRecord] = {}
+        newest = {record.sequence_number: record for record in records}
+        is_passed_on = {number: self._take(record, metrics, visible_at) for number, record in newest.items()}
+        for record in records:
+            if is_passed_on[record.sequence_number]:
+                key = record.sequence_number, record.sub_sequence_number
+                if passed_on.setdefault(key, record).data != record.data:
+                    raise PluginError(
+                        f"{type(self._source).__name__}.receive returned different records with the numbers {key}: give the parts of a "
+                        "record sub_sequence_number 0, 1 and so on"
+                    )
+                passed_on[key] = record  # once, if it came twice
+        for number, parts in Counter(number for number, _ in passed_on).items():
+            self._open[number].parts = parts
+        return list(passed_on.values())
+
+    def _take(self, record: UserRecord, metrics: ShardMetrics, visible_at: float) -> bool:
+        """Take over one record. Return whether it must be passed on."""
+        number = record.sequence_number
+        kept = msgspec.structs.replace(record, data=b"")
+        is_handled, is_acknowledged = number in self._handled, number in self._acknowledged
+        if (delivery := self._open.get(number)) is not None:
+            delivery.record, delivery.visible_at = kept, visible_at
+        metrics.add("duplicates", delivery is not None or is_handled or is_acknowledged)
+        if delivery is not None:
+            return False
+        delivery = Delivery(kept, metrics, 1, visible_at)
+        if is_handled or (is_acknowledged and self._drops_duplicates):
+            self._done[number] = delivery
+            self._wake.set()
+            return False
+        self._open[number] = delivery
+        metrics.add("unacknowledged")
+        return True
+
+    def finish(self, numbers: Iterable[str]) -> None:
+        """These records, or parts of them, are safe or will never be needed."""
+        for number in numbers:
+            delivery = self._open.get(number)
+            if delivery is None:
+                continue
+            delivery.parts -= 1
+            if delivery.parts:
+                continue
+            self._close(number)
+            if delivery.is_given_up:
+                self._given_up.append(delivery)
+            else:
+                self._done[number] = delivery
+                self._remember(number, is_acknowledged=False)  # before the call: it may come again meanwhile
+            self._wake.set()
+
+    def gave(self, numbers: Iterable[str]) -> None:
+        """A sink that tells when each part is done has these, also after the end of the run."""
+        for number in numbers:
+            if (delivery := self._open.get(number)) is not None:
+                delivery.with_sink += 1
+
+    def took_back(self, numbers: Iterable[str]) -> None:
+        """The write of these parts to that sink has failed: it will not tell of them."""
+        for number in numbers:
+            if (delivery := self._open.get(number)) is not None:
+                delivery.with_sink = max(0, delivery.with_sink - 1)
+
+    def told(self, number: str) -> None:
+        """That sink is done with one part of the record."""
+        if (delivery := self._open.get(number)) is not None:
+            delivery.with_sink = max(0, delivery.with_sink - 1)
+            self.finish((number,))
+
+    def told_all(self) -> None:
+        """That sink has been flushed to the end. Of what is still open it has dropped its parts."""
+        for delivery in self._open.values():
+            delivery.with_sink = 0
+
+    def give_up(self, numbers: Sequence[str]) -> None:
+        """These parts will not be done with here. Let others have their records, once no other part of them is open."""
+        for number in numbers:
+            if (delivery := self._open.get(number)) is not None:
+                delivery.is_given_up = True
+        self.finish(numbers)
+
+    def are_held(self, numbers: Iterable[str]) -> bool:
+        """Return whether no other process can have received any of these meanwhile, as after a suspension."""
+        now = self._clock.boottime()
+        found = map(self._open.get, numbers)
+        return all(delivery is not None and now < delivery.visible_at for delivery in found)
+
+    def oldest_arrivals(self) -> dict[int, float]:
+        """Return the arrival of the oldest open record (epoch seconds) of each receiver that has one, by the `id` of its metrics."""
+        oldest: dict[int, float] = {}
+        for each in self._open.values():
+            key = id(each.metrics)
+            oldest[key] = min(each.record.arrival, oldest.get(key, inf))
+        return oldest
+
+    def _close(self, number: str) -> Delivery:
+        delivery = self._open.pop(number)
+        delivery.metrics.add("unacknowledged", -1)
+        self.on_closed()
+        return delivery
+
+    def _remember(self, number: str, *, is_acknowledged: bool) -> None:
+        self._handled.pop(number, None)
+        self._acknowledged.pop(number, None)
+        remembered, most = (self._acknowledged, REMEMBERED) if is_acknowledged else (self._handled, MOST_HANDLED)
+        remembered[number] = None
+        if len(remembered) > most:
+            del remembered[next(iter(remembered))]
+
+    # --- calls ---
+
+    @asynccontextmanager
+    async def settling(self, start_task: StartTask) -> AsyncIterator[None]:
+        """Acknowledge and prolong while the block runs, then acknowledge what is done and release the rest.
+
+        Raises: what ends the job, of `acknowledge` or `prolong`.
+        """
+        self._stopping.clear()
+        tasks = [start_task(self._settle()), start_task(self._prolong())]
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            self._wake.set()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            left = [*self._given_up, *self._open.values()]
+            self._given_up.clear()
+            for number, delivery in list(self._open.items()):
+                if not delivery.with_sink:
+                    self._close(number)
+                    continue
+                # What the sink still tells is of this receipt. The record stays open, so that it is not passed on again before.
+                delivery.is_given_up |= delivery.with_sink < delivery.parts
+                delivery.parts, delivery.visible_at = delivery.with_sink, inf
+            try:
+                await self._call("release", left)
+            except RecordPublisherError as error:
+                log.warning("%d records are visible again only after their time: %s", len(left), error)
+        for task in tasks:
+            task.result()
+
+    async def _settle(self) -> None:
+        """Acknowledge what is done and release what is given up, until stopped and nothing of it is left."""
+        while self._done or self._given_up or not self._stopping.is_set():
+            await self._wake.wait()
+            if not self._stopping.is_set():
+                await asyncio.sleep(LINGER_SECONDS)
+                self._wake.clear()
+            done, self._done = self._done, {}
+            given_up, self._given_up = self._given_up, []
+            succeeded, _ = await asyncio.gather(
+                self._call("acknowledge", list(done.values())), self._call("release", given_up)
+            )
+            for delivery in succeeded:
+                self._remember(delivery.number, is_acknowledged=True)
+
+    async def _prolong(self) -> None:
+        """Prolong what has less than half of its time left, until stopped."""
+        while not self._stopping.is_set():
+            try:
+                async with asyncio.timeout(self._visibility / 8):
+                    await self._stopping.wait()
+            except TimeoutError:
+                now = self._clock.boottime()
+                short = [each for each in self._open.values() if each.visible_at - now < self._visibility / 2]
+                for delivery in await self._call("prolong", short):
+                    delivery.visible_at = max(delivery.visible_at, now + self._visibility)
+
+    async def _call(self, name: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Settle records by the method of the source that is called so. Return the deliveries with which it succeeded.
+
+        The others are counted. Raises: a RecordPublisherError that is none of `COUNTED`.
+        """
+        if not deliveries:
+            return []
+        try:
+            # Afterwards the call is of no use. One of `prolong` that hangs leaves time for another one.
+            async with asyncio.timeout(self._visibility / (4 if name == "prolong" else 1)):
+                failed = await getattr(self._source, name)([each.record for each in deliveries]) or ()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                raise PluginError(f"{type(self._source).__name__}.{name} ended as if it had been cancelled") from None
+            raise
+        except Exception as error:
+            if isinstance(error, RecordPublisherError) and not isinstance(error, COUNTED):
+                raise
+            reason = describe_error(error)
+            log.warning("cannot %s %d records, which come again: %s", name, len(deliveries), reason)
+            failed = {each.number for each in deliveries}
+        for delivery in deliveries:
+            delivery.metrics.add("failed_acknowledgements", delivery.number in failed)
+        return [each for each in deliveries if each.number not in failed]

@@ -1,0 +1,351 @@
+"""QueueJob: reads a queue into a sink, and acknowledges each record when it is safe. It is to a queue what SubtaskFetcher is to shards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any
+
+import msgspec
+
+from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.fetcher.alarms import AlarmListener
+from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
+from recordpublisher.fetcher.checkpoints.checkpoint_scheduler import CheckpointScheduler
+from recordpublisher.fetcher.conditional_store import wait_for_store
+from recordpublisher.fetcher.metric_types import SinkMetric
+from recordpublisher.fetcher.monitoring.hung_call import cancel_if_hung
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason
+from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.pipeline.termination import RunCompletion
+from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
+from recordpublisher.publishers.properties.groups.discovery_and_state import SUBTASK_BYTES
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, DRAIN_TIMEOUT
+from recordpublisher.publishers.properties.groups.queue import DUPLICATES
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import outage_policy
+from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import Shard
+
+from .in_flight import InFlight
+from .receivers import Receiver, Receivers
+from .view import QueueAlarms, QueueView
+
+log = logging.getLogger("recordpublisher.queue")
+FLUSH_INTERVAL_MS = 1_000
+"""Between two flushes, where the sink has no interval of its own."""
+READY_CHECK_SECONDS = 0.02
+MOST_OPEN, MOST_OPEN_UNTIL_FLUSH, MOST_OPEN_UNTIL_COMMIT = 100, 1_000, 10_000
+"""Records of one receiver that are not acknowledged: with a sink that tells when each is done, with one that is flushed each second, and
+with one that commits less often. Then the receiver waits, for a flush that is made at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """Typed properties of a queue job. Times in ms."""
+
+    most_bytes: int = of_property(SUBTASK_BYTES)
+    on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
+    alarm_interval_ms: int = of_property(ALARM_INTERVAL)
+    drain_ms: int = of_property(DRAIN_TIMEOUT)
+    duplicates: str = of_property(DUPLICATES)
+    flush_interval_ms: int
+    store_outages: RetryPolicy
+
+    @classmethod
+    def of(cls, properties: Properties) -> QueueSettings:
+        """From the job's properties. Raises: ConfigurationError."""
+        own = -1 if sink_interval_ms(properties) is None else checkpoint_interval_ms(properties)
+        return cls(
+            flush_interval_ms=FLUSH_INTERVAL_MS if own < 0 else own,
+            store_outages=outage_policy(properties),
+            **values_of(cls, properties),
+        )
+
+
+class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue job is given; as in `FetcherDependencies`."""
+
+    source: QueueSource
+    stream: str
+    sink: Sink
+    decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator]
+    settings: QueueSettings
+    clock: Clock
+    dead_letters: Sink | None = None
+    on_alarm: AlarmListener | None = None
+    traced: Traced = untraced
+    subtask: int = 0
+    parallelism: int = 1
+    value_type: Any = None
+
+
+class QueueJob:
+    """Owns the runs, and the tasks of each run:
+
+    1. Each receiver receives, makes values and queues them (`receivers.py`).
+    2. One writer gives them to the sink.
+    3. One scheduler flushes the sink, after which what was written is done. A sink with `tells_done` tells itself.
+    4. What is done is acknowledged, and what is open is prolonged (`in_flight.py`).
+    """
+
+    def __init__(self, parts: QueueJobParts) -> None:
+        """Raises: PluginError for a source whose visibility is no time."""
+        self._parts = parts
+        self._sink, self._clock, self._settings = parts.sink, parts.clock, parts.settings
+        self._completion = RunCompletion()
+        self._flushes = CheckpointScheduler(self._settings.flush_interval_ms)
+        self._in_flight = InFlight(parts.source, parts.clock, drops_duplicates=self._settings.duplicates == "DROP")
+        receivers = _receivers_of(parts)
+        by_key = {receiver.shard.key: receiver.metrics for receiver in receivers}
+        self._dead_letters = DeadLetterHandler(
+            lambda key, counter: by_key[key].add(counter), self._settings.on_poison, parts.dead_letters
+        )
+        is_often = self._settings.flush_interval_ms <= FLUSH_INTERVAL_MS
+        self._receivers = Receivers(
+            parts.source,
+            receivers,
+            self._in_flight,
+            self._sink,
+            self._dead_letters,
+            self._clock,
+            parts.traced,
+            most_open=MOST_OPEN
+            if self._sink.tells_done
+            else MOST_OPEN_UNTIL_FLUSH
+            if is_often
+            else MOST_OPEN_UNTIL_COMMIT,
+            most_bytes=self._settings.most_bytes,
+            request_flush=self._request_flush_of_written,
+        )
+        self._times = CheckpointAge(self._clock)
+        self._suspension = SuspensionDetector(self._clock, lambda seconds: None)
+        self._alarms = QueueAlarms(
+            self._receivers, self._sink, self._clock, self._settings.alarm_interval_ms, parts.on_alarm
+        )
+        self._view = QueueView(
+            parts.subtask,
+            self._receivers,
+            self._in_flight,
+            self._sink,
+            self._completion,
+            self._times,
+            self._alarms,
+            self._suspension,
+            self._clock,
+        )
+
+    async def open(self) -> None:
+        """Find the queue, open the sinks, and flush once before the first receive. Raises: ConfigurationError, KinesisError, SinkError."""
+        parts = self._parts
+        await parts.source.open()
+        context = SinkContext(
+            parts.subtask,
+            parts.parallelism,
+            (parts.stream,),
+            self._flushes.request,
+            resume_writing=self._receivers.wake,
+            traced=parts.traced,
+            value_type=parts.value_type,
+            done=lambda key, number: self._in_flight.told(number),
+        )
+        await self._sink.open(await self._dead_letters.open(context))
+        await wait_for_store(self.checkpoint, self._settings.store_outages)
+        most = len(list(self._receivers))
+        log.info(
+            "subtask %d of %d reads a queue of %s, with %d receivers at most",
+            parts.subtask,
+            parts.parallelism,
+            parts.stream,
+            most,
+        )
+
+    async def run(self) -> BoundedResult:
+        """Run until stop() or an error."""
+        return await self.run_bounded(Bounds())
+
+    async def run_bounded(self, bounds: Bounds) -> BoundedResult:
+        """Run until a bound is reached. Can be called again. Raises: ConfigurationError for a bound that needs order."""
+        if bounds.until_event_time is not None or bounds.shard_limits:
+            words = "a queue keeps no order in time; use max_time, max_records or stop_at_tip"
+            raise ConfigurationError("until_event_time", repr(bounds.until_event_time), reason=words)
+        self._completion.start()
+        self._receivers.start_run(bounds)
+        try:
+            async with self._in_flight.settling(self._completion.start_task):
+                reason, hung = await self._run(bounds)
+                # The last flush: what it makes safe is acknowledged, the rest released, when the block ends.
+                await self._flush_last(reason, hung)
+        finally:
+            self._receivers.end_run()
+        return BoundedResult(reason, {}, self._receivers.run_records)
+
+    def stop(self) -> None:
+        """End the run after the current write. May be called from anywhere in the event loop's thread."""
+        self._completion.stop()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Nothing: the queue keeps what is not acknowledged."""
+        return {"shards": {}}
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink: everything written is durable, and done."""
+        await self._flush()
+        return self.snapshot()
+
+    async def close(self) -> None:
+        """Close sinks and source. Each is closed even if closing another one fails."""
+        closing = (self._sink.close(), self._dead_letters.close(), self._parts.source.close())
+        for result in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    def metrics(self) -> dict[str, Any]:
+        """Metrics as a plain dict: `subtask`, and `shards`, which are receivers (A1)."""
+        return self._view.metrics()
+
+    def retention_ms(self, stream: str) -> int | None:
+        """Not known: a queue does not tell."""
+        return None
+
+    def progress(self) -> SubtaskProgress:
+        """What a progress line shows."""
+        return self._view.progress()
+
+    def sink_metrics(self) -> list[SinkMetric]:
+        """What the sink has to export."""
+        return self._sink.exported_metrics()
+
+    def sink_unfinished(self) -> Unfinished | None:
+        """What the sink is not done with."""
+        return self._sink.unfinished()
+
+    def reasons_not_ready(self) -> list[str]:
+        """Why the job is not ready, in plain words; empty while it receives and its flushes succeed. Needs no call."""
+        return self._view.reasons_not_ready()
+
+    async def wait_ready(self) -> None:
+        """Wait until the run has received once, or has ended. Raises: the error that ended it."""
+        while not self._completion.has_ended and not self._view.has_received():  # noqa: ASYNC110 - no event for each receive
+            await asyncio.sleep(READY_CHECK_SECONDS)
+        if self._completion.error is not None:
+            raise self._completion.error
+
+    # --- a run ---
+
+    async def _run(self, bounds: Bounds) -> tuple[EndReason, Unfinished | None]:
+        """Start the tasks of the run, wait for its end, and end them. Return also what a flush that was cut off was waiting for.
+
+        Raises: the error that ended the run.
+        """
+        start_task = self._completion.start_task
+        self._flushes.start()
+        writing = start_task(self._receivers.write_all(self._completion.complete))
+        flushing = start_task(self._flushes.run(self._flush_periodically))
+        receiving = [start_task(self._receivers.receive_all(each)) for each in self._receivers]
+        others = [
+            start_task(self._end_at_tip(receiving)),
+            start_task(self._completion.complete_after(bounds.max_time)),
+            start_task(self._alarms.run()),
+            start_task(self._suspension.run()),
+        ]
+        reason: EndReason | None = None
+        try:
+            reason = await self._completion.wait()
+        finally:
+            self._receivers.stop()
+            self._flushes.stop()
+            for task in (*others, *receiving):
+                task.cancel()  # once: a second cancellation would cut off the release of what a receive brings
+            # A write is never cut off, a flush only when a call of user code hangs, and not when this is cancelled.
+            ending = asyncio.gather(*others, *receiving, writing, flushing, return_exceptions=True)
+            hung = await asyncio.shield(self._unless_hung(_ended(flushing), reason))
+            await asyncio.shield(ending)
+        return reason, hung
+
+    async def _end_at_tip(self, receiving: Collection[asyncio.Task[None]]) -> None:
+        """Receivers end by themselves only when the queue is empty, in a run to the tip."""
+        await asyncio.wait(receiving)
+        if all(not task.cancelled() and task.exception() is None for task in receiving):
+            self._completion.complete(EndReason.TIP)
+
+    # --- flushes ---
+
+    async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
+        """Nothing is written while the sink is flushed, so that what was written is safe then."""
+        async with self._receivers.sink_lock:
+            with self._times.measured():
+                await self._dead_letters.flush()
+                await self._sink.flush(Checkpoint(self.snapshot(), may_be_partial, stopped, is_last))
+                self._in_flight.finish(self._receivers.take_written())
+
+    async def _flush_periodically(self) -> None:
+        """Where the sink writes to may be away for `store_outages`: a restart would count a receive of every record.
+
+        A sink that tells what is done is not waited for: a handler that takes long would hold up all records.
+        """
+        await wait_for_store(partial(self._flush, may_be_partial=self._sink.tells_done), self._settings.store_outages)
+
+    def _request_flush_of_written(self) -> None:
+        if not self._sink.tells_done:
+            self._flushes.request()
+
+    async def _flush_last(self, reason: EndReason, hung: Unfinished | None) -> None:
+        """Flush everything. After a stop the sink drops what it has not begun, which is then released.
+
+        A stop, and `max_time`, do not wait for a call of user code without end; one that `hung` already is not waited for again.
+        """
+        stopped = [each.shard.key for each in self._receivers] if reason is EndReason.STOPPED else ()
+        flush = partial(self._flush, stopped=stopped, is_last=True)
+        if hung is not None and not self._sink.tells_done:
+            return  # nothing of what it has is known to be done: all of it comes again
+        hung = await self._unless_hung(wait_for_store(flush, self._settings.store_outages), reason)
+        if hung is None:
+            self._in_flight.told_all()
+        elif self._sink.tells_done:
+            await self._flush_periodically()
+
+    async def _unless_hung(self, ending: Coroutine[Any, Any, None], reason: EndReason | None) -> Unfinished | None:
+        """Await `ending`. After a stop or `max_time` cut it off when a call of user code hangs, and return what the sink says of it."""
+        seconds = self._settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
+        hung = await cancel_if_hung(ending, self._sink.unfinished, lambda: self._times.running_ms, seconds, self._clock)
+        if hung is not None:
+            log.error(
+                "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s; its record comes again",
+                seconds,
+                hung.reason,
+            )
+        return hung
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Wait until a task has ended. Cancelled, cancel the task, and wait for its end."""
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+
+
+def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
+    """Return the receivers of this process: the processes of a job share them."""
+    numbers = range(parts.subtask, max(parts.source.most_receivers, parts.subtask + 1), parts.parallelism)
+    receivers = []
+    for index, number in enumerate(numbers):
+        shard, metrics = Shard(parts.stream, f"receiver-{number:03}"), ShardMetrics()
+        receivers.append(Receiver(index, shard, parts.decorator_for(shard, metrics), metrics))
+    return receivers

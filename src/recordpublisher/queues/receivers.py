@@ -1,0 +1,332 @@
+"""Receivers: how many of them call, and the way of a record from its receipt to the sink."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from recordpublisher.consumer.event_time import check_arrivals
+from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
+from recordpublisher.fetcher.pipeline.emitter import tell_user_error
+from recordpublisher.fetcher.sink import RecordsCall, Sink, Traced
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.user_code import is_raised_in_user_code
+
+from .in_flight import InFlight
+
+log = logging.getLogger("recordpublisher.queue")
+EMPTY_SECONDS = 0.1
+"""Between two receives of a source that says at once that it is empty."""
+FULL_RECEIVES = 10
+"""So many in a row, which the sink took, ask for one more receiver."""
+
+
+class Receiver(msgspec.Struct, eq=False):
+    """One receiver: it has at most one call, and what that has brought. Sinks and metrics know it as a shard."""
+
+    index: int
+    shard: Shard
+    decorator: BatchDecorator
+    metrics: ShardMetrics
+    records: int = 0
+    """Written, with `payload_bytes`."""
+    payload_bytes: int = 0
+    queued: RecordBatch | None = None
+    """What the sink gets next of it."""
+    held_bytes: int = 0
+    """Of the receive that is being written."""
+    receiving_since_ms: int | None = None
+    """Since when its call runs, with its retries."""
+    is_at_tip: bool = False
+    last_read_ms: int | None = None
+    last_record_ms: int | None = None
+    """When it received a record last."""
+    last_write_ms: int | None = None
+    waits_since: float | None = None
+    """Since when `queued` waits or is written (monotonic seconds)."""
+    taken: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    """Set when `queued` was written."""
+
+
+class Receivers:
+    """Owns the receivers, what they have queued, and the lock around every call of the sink.
+
+    One receiver calls at first; one more after ten full receives in a row that the sink took, so that a slow one is not given more than it
+    works on; one less after an empty receive.
+    """
+
+    def __init__(
+        self,
+        source: QueueSource,
+        receivers: Sequence[Receiver],
+        in_flight: InFlight,
+        sink: Sink,
+        dead_letters: DeadLetterHandler,
+        clock: Clock,
+        traced: Traced,
+        *,
+        most_open: int,
+        most_bytes: int,
+        request_flush: Callable[[], None],
+    ) -> None:
+        """`most_open`: records of one receiver that are not acknowledged; then it waits. `most_bytes`: of all, received and not written."""
+        self._source = source
+        self._receivers = receivers
+        self._in_flight = in_flight
+        self._sink = sink
+        self._dead_letters = dead_letters
+        self._clock = clock
+        self._most_open = most_open
+        self._most_bytes = most_bytes
+        self._request_flush = request_flush
+        write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
+        self._write_to_sink = traced(write) if sink.traces_writes else write
+        self._bounds = Bounds()
+        self._wanted = 1
+        self._full_receives = 0
+        self._has_seen_tip = False
+        self._changed: asyncio.Event | None = None
+        self._queue: deque[Receiver] = deque()
+        self._wake_writer = asyncio.Event()
+        self._is_stopping = False
+        self._written: list[str] = []
+        """Numbers of what the sink was given and does not tell of, since the last flush."""
+        self.sink_lock = asyncio.Lock()
+        self.records = 0
+        self.run_records = self._run_bytes = 0
+        in_flight.on_closed = self._notify
+
+    def __iter__(self) -> Iterator[Receiver]:
+        return iter(self._receivers)
+
+    @property
+    def wanted(self) -> int:
+        """How many receivers call."""
+        return self._wanted
+
+    def start_run(self, bounds: Bounds) -> None:
+        """Prepare for a run."""
+        self._bounds, self._is_stopping, self._has_seen_tip = bounds, False, False
+        self.run_records = self._run_bytes = 0
+        for receiver in self._receivers:
+            receiver.is_at_tip = False
+
+    def end_run(self) -> None:
+        """Drop what was received and not written, and what was written and not flushed: nobody acknowledges it."""
+        self._queue.clear()
+        self._written.clear()
+        for receiver in self._receivers:
+            receiver.queued = receiver.waits_since = None
+            receiver.held_bytes = 0
+
+    def wake(self) -> None:
+        """The sink may have room again."""
+        self._wake_writer.set()
+
+    def stop(self) -> None:
+        """Return from `write_all` after the current write."""
+        self._is_stopping = True
+        self._wake_writer.set()
+
+    def take_written(self) -> list[str]:
+        """Return what was written since the last call; the sink has just been flushed, and nothing was written since."""
+        written, self._written = self._written, []
+        return written
+
+    # --- receive: one task a receiver, which is cancelled at the end ---
+
+    async def receive_all(self, receiver: Receiver) -> None:
+        """Receive until cancelled, or with `stop_at_tip` until the queue is empty."""
+        while await self._wait_for_turn(receiver):
+            # 1. Receive. The source releases what a cancelled call brings.
+            began = self._clock.monotonic()
+            records = await self._receive(receiver)
+            # 2. Take the records over, before anything can fail: from here on they are acknowledged, or released at the end.
+            passed_on = self._in_flight.take(records, receiver.metrics)
+            count, size = self._measure(receiver, records)
+            # 3. Make their values, and have each part written.
+            await self._pass_on(receiver, passed_on)
+            # A source that never waits leaves the event loop to the others, and the processor when it is empty.
+            is_idle = not records and self._clock.monotonic() - began < EMPTY_SECONDS
+            await asyncio.sleep(EMPTY_SECONDS if is_idle else 0)
+            # 4. What is open here is bounded. Only then the receive counts for a back-log.
+            while receiver.metrics.unacknowledged >= self._most_open:
+                self._request_flush()
+                await self._wait_for_change()
+            self._count(receiver, count, size)
+
+    async def _wait_for_turn(self, receiver: Receiver) -> bool:
+        """Wait until the receiver may call. Return False when it has reached the end of a run to the tip."""
+        while True:
+            is_wanted = receiver.index < self._wanted
+            if self._bounds.stop_at_tip and (receiver.is_at_tip or (self._has_seen_tip and not is_wanted)):
+                return False
+            if is_wanted and sum(each.held_bytes for each in self._receivers) < self._most_bytes:
+                return True
+            await self._wait_for_change()
+
+    async def _receive(self, receiver: Receiver) -> Sequence[UserRecord]:
+        receiver.receiving_since_ms = self._clock.now_ms()
+        try:
+            records = await self._source.receive(receiver.metrics)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                raise PluginError(f"{type(self._source).__name__}.receive ended as if it had been cancelled") from None
+            raise
+        except Exception as error:
+            if is_raised_in_user_code(error, or_installed=True):
+                error.add_note(f"{type(self._source).__name__}.receive failed")
+            raise
+        finally:
+            receiver.receiving_since_ms = None
+        if not isinstance(records, Sequence) or not all(isinstance(each, UserRecord) for each in records):
+            raise PluginError(
+                f"{type(self._source).__name__}.receive returned {records!r:.100}: return a list of UserRecord, and [] for none"
+            )
+        return records
+
+    def _measure(self, receiver: Receiver, records: Sequence[UserRecord]) -> tuple[int, int]:
+        """Count what was received, and return its records and bytes. It is as far behind as its oldest record is old.
+
+        Raises: PluginError for an arrival that is no time.
+        """
+        now_ms = receiver.last_read_ms = self._clock.now_ms()
+        behind_ms = 0
+        if records:
+            check_arrivals(type(self._source).__name__, RecordBatch(receiver.shard, records))
+            receiver.last_record_ms = now_ms
+            behind_ms = max(1, now_ms - round(min(each.arrival for each in records) * 1000))
+        count, size = len({each.sequence_number for each in records}), sum(len(each.data) for each in records)
+        receiver.metrics.count_response(count, size, behind_ms)
+        receiver.metrics.add("number_of_deaggregated_records", len(records))
+        return count, size
+
+    async def _pass_on(self, receiver: Receiver, records: list[UserRecord]) -> None:
+        if not records:
+            return
+        batch: RecordBatch = RecordBatch(
+            receiver.shard,
+            records,
+            receiver.metrics.millis_behind_latest,
+            raw_count=len({each.sequence_number for each in records}),
+            raw_bytes=sum(len(each.data) for each in records),
+        )
+        receiver.held_bytes = batch.held_bytes
+        skipped = Counter(batch.sequence_numbers)
+        await receiver.decorator.prepare(batch)
+        parts = receiver.decorator.parts(batch)
+        del batch, records  # what is written is freed while the next part waits
+        while (part := next(parts, None)) is not None:
+            skipped.subtract(part.sequence_numbers)
+            skipped.subtract([poisoned.record.sequence_number for poisoned in part.poisoned])
+            if len(part) or part.poisoned:
+                receiver.queued, receiver.waits_since = part, self._clock.monotonic()
+                del part
+                receiver.taken.clear()
+                self._queue.append(receiver)
+                self._wake_writer.set()
+                await receiver.taken.wait()
+        receiver.held_bytes = 0
+        self._in_flight.finish(skipped.elements())
+        self._notify()
+
+    def _count(self, receiver: Receiver, count: int, size: int) -> None:
+        """A receive brought so many records and bytes, and there is room for the next ones."""
+        is_full = count >= self._source.full_receive or size >= self._source.full_bytes
+        self._full_receives = self._full_receives + 1 if is_full else 0
+        if self._full_receives == FULL_RECEIVES:
+            self._full_receives = 0
+            self._wanted = min(self._wanted + 1, len(self._receivers))
+        elif not count:
+            self._wanted = max(self._wanted - 1, 1)
+            receiver.is_at_tip = self._has_seen_tip = True
+        self._notify()
+
+    async def _wait_for_change(self) -> None:
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
+
+    def _notify(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    # --- write: one task, which is stopped and never cancelled ---
+
+    async def write_all(self, complete: Callable[[EndReason], None]) -> None:
+        """Write what the receivers have queued until stopped. `complete` is called when a bound of the run is reached."""
+        while not self._is_stopping:
+            if (reason := self._end_reason()) is not None:
+                complete(reason)
+                return
+            if not self._queue or not self._sink.has_room():
+                self._wake_writer.clear()
+                await self._wake_writer.wait()
+                continue
+            receiver = self._queue.popleft()
+            batch, left = self._next_part(receiver)
+            async with self.sink_lock:
+                await self._write(receiver, batch)
+            if left is None:
+                receiver.queued = receiver.waits_since = None
+                receiver.taken.set()
+            else:
+                receiver.queued = left
+                self._queue.appendleft(receiver)
+
+    def _end_reason(self) -> EndReason | None:
+        if self._bounds.max_records is not None and self.run_records >= self._bounds.max_records:
+            return EndReason.MAX_RECORDS
+        if self._bounds.max_bytes is not None and self._run_bytes >= self._bounds.max_bytes:
+            return EndReason.MAX_BYTES
+        return None
+
+    def _next_part(self, receiver: Receiver) -> tuple[RecordBatch, RecordBatch | None]:
+        """Return what is written now of what a receiver has queued, and what is left of it."""
+        batch, most = receiver.queued, self._bounds.max_records
+        assert batch is not None
+        count = len(batch) if most is None else min(len(batch), most - self.run_records)
+        return (batch, None) if count == len(batch) else (batch.slice(0, count), batch.slice(count, len(batch)))
+
+    async def _write(self, receiver: Receiver, batch: RecordBatch) -> None:
+        undeserialized = [poisoned.record.sequence_number for poisoned in batch.poisoned]
+        numbers = [*batch.sequence_numbers, *undeserialized]
+        if not self._in_flight.are_held(numbers):
+            log.warning(
+                "%d records of %s were visible again before they were written: dropped",
+                len(numbers),
+                receiver.shard.key,
+            )
+            self._in_flight.give_up(numbers)
+            return
+        if batch.poisoned:
+            await self._dead_letters.handle_undeserialized(batch)
+        if len(batch):
+            if self._sink.tells_done:
+                self._in_flight.gave(batch.sequence_numbers)  # before the write, in which it may already tell
+            try:
+                await self._write_to_sink(batch)
+            except Exception as error:
+                self._in_flight.took_back(batch.sequence_numbers)
+                tell_user_error(error, batch)
+                raise
+        self._written += undeserialized if self._sink.tells_done else numbers
+        receiver.records += len(batch)
+        receiver.payload_bytes += batch.raw_bytes
+        receiver.last_write_ms = self._clock.now_ms()
+        self.records += len(batch)
+        self.run_records += len(batch)
+        self._run_bytes += batch.raw_bytes

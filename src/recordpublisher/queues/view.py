@@ -1,0 +1,232 @@
+"""What a queue job shows: metrics, progress, readiness and alarms. A receiver stands where a shard stands for other jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from recordpublisher.fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener
+from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
+from recordpublisher.fetcher.metric_types import Metric, MetricType, camel_case
+from recordpublisher.fetcher.monitoring.alarm_monitor import CHECKS_PER_INTERVAL, MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.fetcher.monitoring.readiness import (
+    FAILED_READ_LIMIT_MS,
+    READ_LIMIT_MS,
+    reasons_not_ready,
+)
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.monitoring.stall_detector import UnchangedTimer
+from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.pipeline.termination import RunCompletion
+from recordpublisher.fetcher.sink import Sink, Unfinished
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+
+from .in_flight import InFlight
+from .receivers import Receiver, Receivers
+
+log = logging.getLogger("recordpublisher.alarm")
+
+
+class QueueAlarms:
+    """Looks for a call of the sink that does not return, and for receivers whose records are not written."""
+
+    def __init__(
+        self, receivers: Receivers, sink: Sink, clock: Clock, interval_ms: int, listener: AlarmListener | None
+    ) -> None:
+        self._receivers = receivers
+        self._sink = sink
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._pause = min(max(interval_ms / 1000 / CHECKS_PER_INTERVAL, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+        self._sink_call = UnchangedTimer(2 * self._pause)
+        self._waiting = {each.shard.key: UnchangedTimer(2 * self._pause) for each in receivers}
+        self.active = ActiveAlarms(interval_ms, listener)
+
+    async def run(self) -> None:
+        """Check until cancelled. A failed check changes nothing and never ends the job."""
+        while self._interval_ms >= 0:
+            await asyncio.sleep(self._pause)
+            try:
+                self.active.update([*self._of_sink(), *self._of_receivers()])
+            except Exception:
+                log.exception("a check for alarms failed, the job continues")
+
+    def _of_sink(self) -> list[Alarm]:
+        unfinished = self._sink.unfinished()
+        if unfinished is None or unfinished.call is None:
+            self._sink_call.reset()
+            return []
+        return self._lasting(self._sink_call, unfinished.call, AlarmKind.HANGING, "sink", unfinished.reason)
+
+    def _of_receivers(self) -> list[Alarm]:
+        alarms: list[Alarm] = []
+        for receiver in self._receivers:
+            timer, key = self._waiting[receiver.shard.key], receiver.shard.key
+            failure = None if receiver.receiving_since_ms is None else receiver.metrics.last_failure
+            if receiver.waits_since is None and failure is None:
+                timer.reset()
+                continue
+            reason = "its records wait to be written" if failure is None else f"its last call failed: {failure}"
+            alarms += self._lasting(timer, (receiver.waits_since, receiver.last_read_ms), AlarmKind.UNREAD, key, reason)
+        return alarms
+
+    def _lasting(self, timer: UnchangedTimer, value: object, kind: AlarmKind, subject: str, reason: str) -> list[Alarm]:
+        lasting_ms = round(timer.observe(value, self._clock.monotonic()) * 1000)
+        return [Alarm(kind, subject, lasting_ms, reason)] if lasting_ms >= self._interval_ms else []
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """The parts of a queue job that metrics, progress and readiness are read from."""
+
+    subtask: int
+    receivers: Receivers
+    in_flight: InFlight
+    sink: Sink
+    completion: RunCompletion
+    flushes: CheckpointAge
+    alarms: QueueAlarms
+    suspension: SuspensionDetector
+    clock: Clock
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the metrics under the names that those of shards have; what a queue does not have is 0, or null."""
+        unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
+        shards = {each.shard.key: self._metrics_of(each, unfinished, oldest) for each in self.receivers}
+        subtask = {metric.name: _nothing(metric) for metric in SUBTASK_METRICS} | {
+            "loopLagMs": self.suspension.lag_ms,
+            "records": self.receivers.records,
+            "checkpointAgeMs": self.flushes.age_ms,
+            "checkpointRunningMs": self.flushes.running_ms,
+            "budgetUsedBytes": sum(each.held_bytes for each in self.receivers),
+            "shards": len(shards),
+            "openShards": len(shards),
+            "idleShards": len(shards) - self.receivers.wanted,
+            "skippedRecords": self._total("skipped_records"),
+            "deadLetters": self._total("dead_letters"),
+            "uncommittedRecords": None,
+            "alarms": len(self.alarms.active),
+        }
+        return {"subtask": subtask, "shards": shards}
+
+    def progress(self) -> SubtaskProgress:
+        """Return what a progress line shows."""
+        unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
+        unread = [(age_ms, each) for each in self.receivers if (age_ms := self._unread_ms(each)) is not None]
+        longest_ms, failed = max(unread, key=lambda one: one[0], default=(None, None))
+        failure = None if failed is None else failed.metrics.last_failure
+        count = len(list(self.receivers))
+        return SubtaskProgress(
+            self.subtask,
+            self.receivers.records,
+            count,
+            count - self.receivers.wanted,
+            0,
+            self._total("skipped_records"),
+            self._total("dead_letters"),
+            max((lag for each in self.receivers if (lag := self._lag_ms(each, oldest)) is not None), default=None),
+            None if unfinished is None else unfinished.records,
+            longest_ms,
+            None if failure is None else str(failure),
+            0 if unfinished is None else unfinished.left,
+        )
+
+    def reasons_not_ready(self) -> list[str]:
+        """Return why the job is not ready, as for shards: the run, the flushes, the sink, and what is received."""
+        now_ms = self.clock.now_ms()
+        reasons = reasons_not_ready(self.completion, (), self.flushes, self.alarms.active, now_ms)
+        return [*reasons, *self._why_nothing_is_received(now_ms)] if self.completion.is_running else reasons
+
+    def has_received(self) -> bool:
+        """Return whether the queue has answered in this run."""
+        return self.completion.is_running and any(each.last_read_ms is not None for each in self.receivers)
+
+    def _why_nothing_is_received(self, now_ms: int) -> list[str]:
+        """Return a reason if no receive has succeeded lately. A receiver that waits for the sink says nothing about the service."""
+        calling = [each for each in self.receivers if each.receiving_since_ms is not None]
+        for each in calling:
+            limit_ms = READ_LIMIT_MS if each.metrics.last_failure is None else FAILED_READ_LIMIT_MS
+            if each.last_read_ms is not None and now_ms - (each.receiving_since_ms or 0) <= limit_ms:
+                return []
+        if not calling:
+            return []
+        last_ms = max((each.last_read_ms for each in self.receivers if each.last_read_ms is not None), default=None)
+        since = "yet" if last_ms is None else f"for {(now_ms - last_ms) / 1000:.0f} s"
+        failure = next((each.metrics.last_failure for each in calling if each.metrics.last_failure is not None), None)
+        return [f"nothing was received {since}" + ("" if failure is None else f": {failure}")]
+
+    def _metrics_of(
+        self, receiver: Receiver, unfinished: Unfinished | None, oldest: Mapping[int, float]
+    ) -> dict[str, Any]:
+        now_ms, key, metrics = self.clock.now_ms(), receiver.shard.key, receiver.metrics
+        of_shard = None if unfinished is None else unfinished.shards.get(key)
+        silent_ms = 0
+        if metrics.millis_behind_latest == 0 and receiver.last_read_ms is not None:
+            silent_ms = now_ms - (receiver.last_record_ms or receiver.last_read_ms)
+        queued = receiver.queued
+        return {metric.name: _nothing(metric) for metric in SHARD_METRICS} | {
+            **{name: getattr(metrics, field) for name, field in _READ_FIELDS.items()},
+            "lagMs": self._lag_ms(receiver, oldest),
+            "millisBehindLatest": self._behind_ms(receiver),
+            "records": receiver.records,
+            "bytes": receiver.payload_bytes,
+            "stage": "READING",
+            "queuedRecords": 0 if queued is None else len(queued),
+            "queuedBytes": receiver.held_bytes,
+            "unfinishedRecords": 0 if of_shard is None else of_shard.records,
+            "idle": receiver.index >= self.receivers.wanted,
+            "silentMs": silent_ms,
+            "lastEmitAgeMs": None if receiver.last_write_ms is None else now_ms - receiver.last_write_ms,
+            "alarm": key in self.alarms.active,
+        }
+
+    def _behind_ms(self, receiver: Receiver) -> int:
+        """Return the age of the oldest record of the last receive, which grows until the next one; 0 after an empty one."""
+        last, now_ms = receiver.metrics.millis_behind_latest, self.clock.now_ms()
+        if last < 0 or receiver.last_read_ms is None:
+            return last
+        if receiver.index >= self.receivers.wanted and receiver.receiving_since_ms is None:
+            return 0  # it rests, since somebody has found the queue empty
+        age_ms = max(0, now_ms - receiver.last_read_ms)
+        is_cut_off = receiver.metrics.last_failure is not None
+        if receiver.receiving_since_ms is not None:
+            is_cut_off |= now_ms - receiver.receiving_since_ms > READ_LIMIT_MS
+        return last + age_ms if last > 0 or is_cut_off else last
+
+    def _lag_ms(self, receiver: Receiver, oldest: Mapping[int, float]) -> int | None:
+        """Return the age of the oldest record that is not done; None before the first receive."""
+        ages = [behind] if (behind := self._behind_ms(receiver)) >= 0 else []
+        if (arrival := oldest.get(id(receiver.metrics))) is not None:
+            ages.append(self.clock.now_ms() - round(arrival * 1000))
+        return max(0, *ages) if ages else None
+
+    def _unread_ms(self, receiver: Receiver) -> int | None:
+        """Return for how long a receiver has had no answer; None: it has one, or waits for the job itself."""
+        if receiver.receiving_since_ms is None:
+            return None
+        age_ms = max(0, self.clock.now_ms() - receiver.receiving_since_ms)
+        return age_ms if age_ms > READ_LIMIT_MS or receiver.metrics.last_failure is not None else None
+
+    def _total(self, counter: str) -> int:
+        return sum(getattr(each.metrics, counter) for each in self.receivers)
+
+
+def _nothing(metric: Metric[Any]) -> Any:
+    """Return the value of a metric that a queue does not have."""
+    if metric.type is MetricType.FLAG:
+        return False
+    is_unknown = metric.type is MetricType.TEXT or (metric.type is MetricType.GAUGE and metric.unit in _UNKNOWN)
+    return None if is_unknown else 0
+
+
+_READ_FIELDS = {camel_case(each.name): each.name for each in fields(ShardMetrics) if each.metadata}
+"""The field of each metric that is counted by the receive."""
+_UNKNOWN = ("ms", "epoch ms", "files", "bytes", "subtask", "workers")
+"""Units of gauges that are null."""

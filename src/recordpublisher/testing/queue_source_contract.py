@@ -1,0 +1,162 @@
+"""The contract of sources that acknowledge, such as queues, as tests. Subclass `QueueSourceContract`.
+
+class TestMessages(QueueSourceContract):
+    @asynccontextmanager
+    async def open_case(self):
+        yield QueueSourceCase(lambda: Messages(properties), [b"one", b"two", ...])
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import wraps
+
+from msgspec.structs import replace
+
+from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import Shard
+
+from .contract import Contract, Test, check_arrival_times, on_case
+
+CANCEL_AFTER_STEPS = (1, 3, 8, 21)
+"""With these a record is received five times at most, which makes it no dead letter anywhere by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSourceCase:
+    """`start` makes a source, as each process has one, with a `visibility_seconds` of more than four times what an empty receive takes.
+
+    The queue has just these payloads, all different, for several receives. Nobody has received them.
+    """
+
+    start: Callable[[], QueueSource]
+    payloads: Sequence[bytes]
+
+
+class _Process:
+    """A process with one receiver."""
+
+    def __init__(self, source: QueueSource) -> None:
+        self.source = source
+        self.receives: list[Sequence[UserRecord]] = []
+
+    async def take(self, steps: int | None = None) -> list[UserRecord]:
+        """Receive until a receive is empty, or for so many steps of the loop. Returns the records, as the job keeps them."""
+        taken = list[UserRecord]()
+
+        async def receive() -> None:
+            while records := await self.source.receive(ShardMetrics()):
+                self.receives.append(records)
+                taken.extend(replace(record, data=b"") for record in records)
+
+        running = asyncio.ensure_future(receive())
+        if steps is None:
+            await asyncio.wait([running])
+        for _ in range(steps or 0):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.result()
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """A queue with two processes that read it."""
+
+    first: _Process
+    second: _Process
+    visibility: float
+    payloads: Sequence[bytes]
+
+
+def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
+    """A test that is a coroutine function of two processes."""
+
+    @wraps(test)
+    async def with_processes(contract: QueueSourceContract, case: QueueSourceCase) -> None:
+        async with AsyncExitStack() as opened:
+            processes = []
+            for _ in range(2):
+                source = case.start()
+                opened.push_async_callback(source.close)
+                await source.open()
+                processes.append(_Process(source))
+            first, second = processes
+            await test(contract, _Queue(first, second, source.visibility_seconds, case.payloads))
+
+    return on_case(with_processes)
+
+
+class QueueSourceContract(Contract[QueueSourceCase]):
+    """The tests. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
+
+    @on_queue
+    async def test_every_record_is_delivered(self, queue: _Queue) -> None:
+        """Each with a number of its own, and with the time when it arrived. An empty receive says that nothing is left."""
+        assert queue.visibility > 0, "the source must set `visibility_seconds`"
+        records = await queue.first.take()
+        receives = queue.first.receives
+        assert sorted(record.data for each in receives for record in each) == sorted(queue.payloads)
+        check_arrival_times([RecordBatch(Shard("queue", "queue"), list(each)) for each in receives])
+        assert len(_numbers(records)) == len(records), "two records have the same sequence number"
+        assert len(receives) > 1, "the case must need more than one receive"
+        assert max(map(len, receives)) <= queue.first.source.full_receive, "`full_receive` is too small"
+
+    @on_queue
+    async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
+        """That a record is gone is no error: it is acknowledged twice here."""
+        records = await queue.first.take()
+        for _ in range(2):
+            await queue.first.source.acknowledge(records)
+        await asyncio.sleep(queue.visibility)
+        assert await queue.second.take() == [], "acknowledged records came again"
+
+    @on_queue
+    async def test_what_is_not_acknowledged_comes_again_after_its_time(self, queue: _Queue) -> None:
+        """Its process was killed."""
+        records = await queue.first.take()
+        await queue.first.source.acknowledge(records[:1])
+        assert await queue.second.take() == [], "what one process holds came to another"
+        await asyncio.sleep(queue.visibility)
+        assert _numbers(await queue.second.take()) == _numbers(records[1:])
+
+    @on_queue
+    async def test_what_is_released_comes_again_at_once(self, queue: _Queue) -> None:
+        """And nothing else; the newest delivery acknowledges it."""
+        records = await queue.first.take()
+        await queue.first.source.release(records[:3])
+        again = await queue.second.take()
+        assert _numbers(again) == _numbers(records[:3])
+        await queue.second.source.acknowledge(again)
+        await queue.first.source.acknowledge(records[3:])
+        await asyncio.sleep(queue.visibility)
+        assert await queue.first.take() == [], "the newest delivery must acknowledge a record"
+
+    @on_queue
+    async def test_what_is_prolonged_stays_hidden(self, queue: _Queue) -> None:
+        """For `visibility_seconds` from the call on."""
+        records = await queue.first.take()
+        await asyncio.sleep(queue.visibility / 2)
+        await queue.first.source.prolong(records[:2])
+        await asyncio.sleep(queue.visibility * 0.55)
+        assert _numbers(await queue.second.take()) == _numbers(records[2:])
+
+    @on_queue
+    async def test_a_cancelled_receive_hides_nothing(self, queue: _Queue) -> None:
+        """What a receive brings that is under way comes again at once, and not after its time."""
+        began = asyncio.get_running_loop().time()
+        for steps in CANCEL_AFTER_STEPS:
+            await queue.first.source.release(await queue.first.take(steps))
+        assert len(_numbers(await queue.second.take())) == len(queue.payloads), "cancelled receives have hidden records"
+        assert asyncio.get_running_loop().time() - began < queue.visibility, "`visibility_seconds` is too short"
+
+
+def _numbers(records: Sequence[UserRecord]) -> set[str]:
+    return {record.sequence_number for record in records}

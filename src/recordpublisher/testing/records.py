@@ -1,0 +1,113 @@
+"""record and batch_of: records and batches as handlers and sinks get them, in one line of a test."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from recordpublisher.publishers.initial_position import time_ms
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+from .virtual_time import EPOCH_MS
+
+STREAM, SHARD_ID, KEY = "orders", "shardId-000000000000", "key"
+
+
+def record(
+    data: bytes | str | None = None,
+    *,
+    value: Any = None,
+    key: str | None = KEY,
+    stream: str = STREAM,
+    shard_id: str = SHARD_ID,
+    sequence_number: int | str = 1,
+    sub_sequence_number: int = -1,
+    hash_key: str | None = None,
+    arrival: datetime | int = EPOCH_MS,
+    event_time: datetime | int | None = None,
+) -> Record[Any]:
+    """Return a record as a handler gets it.
+
+    Args:
+        data: the payload, text as UTF-8; None: `value` as JSON, empty without a value.
+        value: what the deserialiser would make of it; None: the payload itself.
+        key: the partition key.
+        stream: the stream's name.
+        shard_id: the shard's id.
+        sequence_number: a whole number, or its digits.
+        sub_sequence_number: the index within a KPL aggregate; -1: the record is not of an aggregate.
+        hash_key: the explicit hash key.
+        arrival: when the service accepted the record, as epoch ms or as a datetime with a zone.
+        event_time: the same of the event time; None: `arrival`.
+
+    Raises: TypeError if there is no `data` and `value` cannot be written as JSON; ConfigurationError for a datetime without a zone.
+    """
+    if data is None:
+        data = b"" if value is None else msgspec.json.encode(value)
+    payload = data.encode() if isinstance(data, str) else data
+    arrival_ms = time_ms("arrival", arrival)
+    return Record(
+        stream,
+        shard_id,
+        str(sequence_number),
+        sub_sequence_number,
+        key,
+        hash_key,
+        payload,
+        payload if value is None else value,
+        arrival_ms,
+        arrival_ms if event_time is None else time_ms("event_time", event_time),
+    )
+
+
+def batch_of(
+    *items: Any, stream: str = STREAM, shard_id: str = SHARD_ID, behind_ms: int | None = 0
+) -> RecordBatch[Any]:
+    """Return a batch of one shard as a sink gets it.
+
+    Args:
+        items: records (of `record`), payloads (bytes, text), or values. Those that are not records get the sequence numbers 1, 2, 3 and so
+            on by their places.
+        stream: the stream's name, also for the records that are given.
+        shard_id: the shard's id, likewise.
+        behind_ms: by how much the read was behind the shard's tip (ms); None: it is not known.
+
+    Raises: TypeError if a value cannot be written as JSON.
+    """
+    records = [_as_record(item, number) for number, item in enumerate(items, 1)]
+    times = [each.event_time for each in records]
+    return RecordBatch(
+        Shard(stream, shard_id),
+        [_user_record(each) for each in records],
+        behind_ms,
+        SequenceNumber(records[-1].sequence_number, records[-1].sub_sequence_number) if records else None,
+        raw_count=len(records),
+        raw_bytes=sum(len(each.data) for each in records),
+        decoded=[each.value for each in records],
+        event_times=times,
+        watermarks=list(accumulate(times, max)),
+    )
+
+
+def _as_record(item: Any, number: int) -> Record[Any]:
+    if isinstance(item, Record):
+        return item
+    if isinstance(item, bytes | str):
+        return record(item, sequence_number=number)
+    return record(value=item, sequence_number=number)
+
+
+def _user_record(of: Record[Any]) -> UserRecord:
+    return UserRecord(
+        of.data,
+        of.sequence_number,
+        of.arrival_millis / 1000,
+        of.partition_key,
+        of.explicit_hash_key,
+        of.sub_sequence_number,
+    )

@@ -1,0 +1,111 @@
+"""Which calls read as the job, and which only look at its streams."""
+
+import asyncio
+import logging
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.plugins.runtime.job_identity import as_look
+
+from fakes.memory_store import MemoryStore
+from fakes.memory_streams import PROPERTIES, install
+
+
+@pytest.fixture(autouse=True)
+def _is_asked_often(monkeypatch):
+    monkeypatch.setattr("recordpublisher.fetcher.subtask_fetcher.OWNER_SECONDS", 0.01)
+
+
+@pytest.fixture
+def orders(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+
+
+def read(properties=PROPERTIES, **settings):
+    return [record.data for record in rp.consume("orders", properties, stop_at_tip=True, **settings)]
+
+
+def test_properties_of_a_job_do_not_make_a_consume_the_job(orders, tmp_path, caplog):
+    job = {**PROPERTIES, "flink.state.uri": str(tmp_path / "state")}
+
+    assert [read(job), read(job)] == [[b"1", b"2"]] * 2
+    assert not (tmp_path / "state").exists()
+    assert "pass state_uri=... or state_store=... to the call" in caplog.text
+
+
+def test_a_consume_that_is_told_keeps_positions(orders, tmp_path):
+    assert [read(state_uri=str(tmp_path)), read(state_uri=str(tmp_path))] == [[b"1", b"2"], []]
+
+
+def test_what_the_call_says_itself_stands_in_a_look(orders):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.watermark\.tracker\.address"):
+        read(watermark_tracker="TCP")
+
+
+def test_a_look_joins_no_group_and_no_tracker_and_writes_no_dead_letters():
+    job = rp.Properties(
+        {
+            "flink.state.uri": "s3://b/p",
+            "flink.shard.assignment": "ELASTIC",
+            "flink.watermark.tracker": "TCP",
+            "flink.watermark.group": "g",
+            "flink.deserializer.error": "DEAD_LETTER",
+            "flink.stream.recordpublisher": "efo",
+            "aws.region": "eu-west-1",
+        }
+    )
+    assert dict(as_look(job)) == {"flink.deserializer.error": "SKIP", "aws.region": "eu-west-1"}
+
+
+def test_a_look_leaves_the_consumer_of_the_job_alone(monkeypatch, caplog):
+    """It would subscribe in place of the job, and deregister the consumer at its end."""
+    made = []
+    monkeypatch.setattr(
+        "recordpublisher.plugins.runtime.streaming.DataFetcher", lambda streams, given, **_: made.append(given)
+    )
+    job = {"aws.region": "eu-west-1", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "job"}
+
+    for settings in ({}, {"publisher": "EFO"}, {"state_uri": "folder"}):
+        rp.stream("orders", job, **settings)
+
+    assert [given.get("flink.stream.recordpublisher", "") for given in made] == ["", "EFO", "EFO"]
+    assert len([line for line in caplog.messages if "pass publisher='EFO' to the call" in line]) == 1
+
+
+def test_frames_leave_the_consumer_of_the_job_alone(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        "recordpublisher.plugins.runtime.frames.read.stream", lambda streams, given, **_: made.append(given)
+    )
+    job = {"aws.region": "eu-west-1", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "job"}
+
+    for settings in ({}, {"publisher": "EFO"}):
+        rp.read_arrow("orders", job, **settings)
+
+    assert ["flink.stream.recordpublisher" in given for given in made] == [False, True]
+
+
+async def test_a_start_that_takes_over_positions_says_so(caplog):
+    caplog.set_level(logging.INFO, "recordpublisher.start")
+    store = MemoryStore()
+
+    await SnapshotStore(store).open_generation(0)
+    assert not caplog.messages
+    await SnapshotStore(store).open_generation(0)
+    assert "start 2 of subtask 0 takes over the positions that start 1 has stored in memory" in caplog.text
+
+
+async def test_a_start_that_is_replaced_ends_soon_and_logs_what_to_do(orders, caplog):
+    store = MemoryStore()
+    properties = {**PROPERTIES, "flink.state.checkpoint.interval": "-1"}
+    async with rp.DataFetcher("orders", properties, sink=rp.MemorySink(), state_store=store) as fetcher:
+        await SnapshotStore(store).open_generation(0)
+        with pytest.raises(rp.FencedError):
+            async with asyncio.timeout(30):
+                await fetcher.run()
+
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert "no longer reads orders: FencedError: generation 2 of subtask 0 owns the state in memory" in line
+    assert "flink.shard.assignment=ELASTIC" in line

@@ -1,0 +1,104 @@
+"""Calls of user code and of a source that do not return, or that end as if they had been cancelled; on virtual time."""
+
+import asyncio
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.sink import Unfinished
+from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
+
+from fakes.queues.fake_queue import FakeQueue, FakeSource, queue_job
+
+
+class HungSink(rp.Sink):
+    """Its flush waits for a call that does not return. It does not tell which records are done."""
+
+    def __init__(self):
+        self.count = 0
+
+    async def write(self, batch):
+        self.count += len(batch)
+
+    async def flush(self, checkpoint=None):
+        if self.count:
+            await asyncio.sleep(100_000)
+
+    def unfinished(self):
+        return Unfinished(self.count, "a call hangs", call="x" if self.count else None)
+
+
+@pytest.mark.parametrize("interval", ["1s", "60s"], ids=["of the interval", "of the end"])
+def test_a_stop_waits_for_a_flush_that_hangs_no_longer_than_the_drain_timeout(interval):
+    queue = FakeQueue(visibility=8)
+    queue.put(1)
+
+    async def run():
+        given = {"flink.job.drain.timeout": "5000", "flink.sink": "delta", "flink.sink.delta.interval": interval}
+        job = queue_job(queue, HungSink(), properties=given)
+        await job.open()
+        loop = asyncio.get_running_loop()
+        loop.call_later(5, job.stop)
+        running = asyncio.create_task(job.run())
+        await asyncio.wait([running], timeout=600)
+        ended = running.done(), loop.time()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        return ended
+
+    has_ended, seconds = run_virtual(run())
+    assert has_ended
+    assert 10 <= seconds < 12
+    assert queue.acknowledged == []
+
+
+def test_a_prolonging_that_hangs_costs_no_other_record_its_time():
+    class OnceHung(FakeSource):
+        has_hung = False
+
+        async def prolong(self, records):
+            if not self.has_hung:
+                self.has_hung = True
+                await asyncio.Event().wait()
+            await super().prolong(records)
+
+    async def handler(record):
+        await asyncio.sleep(20)
+
+    async def run():
+        queue, visible = FakeQueue(visibility=8), set()
+        job = queue_job(queue, rp.MapSink(handler, ordering="NONE", clock=VirtualClock()), source=OnceHung(queue, 1))
+        await job.open()
+        running = asyncio.create_task(job.run_bounded(Bounds(max_time=15)))
+        queue.put(1)
+        await asyncio.sleep(3)
+        queue.put(2)
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            visible |= queue.messages.keys() - set(queue.hidden(asyncio.get_running_loop().time()))
+        await running
+        await job.close()
+        return visible
+
+    assert "2" not in run_virtual(run())
+
+
+@pytest.mark.parametrize("seconds", [0.5, 10], ids=["at the end", "in the run"])
+def test_an_acknowledgement_that_ends_as_cancelled_is_an_error_that_names_it(seconds):
+    class Cancelled(FakeSource):
+        async def acknowledge(self, records):
+            raise asyncio.CancelledError
+
+    async def run():
+        queue = FakeQueue()
+        queue.put(1, 2)
+        job = queue_job(queue, rp.MemorySink(), source=Cancelled(queue))
+        await job.open()
+        try:
+            await job.run_bounded(Bounds(max_time=seconds))
+        finally:
+            await job.close()
+
+    with pytest.raises(rp.PluginError, match=r"Cancelled\.acknowledge ended as if it had been cancelled"):
+        run_virtual(run())

@@ -1,0 +1,122 @@
+"""Queues pass the contract of sources that acknowledge, and each kind of broken one fails one of its tests."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from recordpublisher import Properties
+from recordpublisher.local.in_memory_transport import MemoryTransport
+from recordpublisher.publishers.kinesis.client import TRANSPORTS
+from recordpublisher.publishers.queue.kinesis_queue import KinesisQueue
+from recordpublisher.testing import (
+    QueueSourceCase,
+    QueueSourceContract,
+    VirtualClock,
+    run_virtual,
+)
+
+from fakes.queues.fake_queue import FakeQueue, FakeSource
+from fakes.queues.local_queue import PROPERTIES, LocalQueue
+
+PAYLOADS = [b"%d" % number for number in range(25)]
+
+
+class TestTheQueueOfKinesis(QueueSourceContract):
+    """QUEUE, against the embedded endpoint."""
+
+    @asynccontextmanager
+    async def open_case(self):
+        queue = LocalQueue()
+        await queue.open()
+        queue.put(*PAYLOADS)
+        token = TRANSPORTS.set(lambda: MemoryTransport(queue.account))
+        given = Properties({**PROPERTIES, "flink.queue.wait": 1})
+
+        def start():
+            source = KinesisQueue(given, clock=VirtualClock())
+            source.prepare(["orders"])
+            return source
+
+        try:
+            yield QueueSourceCase(start, PAYLOADS)
+        finally:
+            TRANSPORTS.reset(token)
+
+    def execute(self, work):
+        run_virtual(work)
+
+
+class FakeContract(QueueSourceContract):
+    source = FakeSource
+
+    @asynccontextmanager
+    async def open_case(self):
+        queue = FakeQueue()
+        queue.put(*range(25))
+        yield QueueSourceCase(lambda: self.source(queue), PAYLOADS)
+
+    def execute(self, work):
+        run_virtual(work)
+
+
+class TestAQueueInMemory(FakeContract):
+    """The contract, on virtual time."""
+
+
+class CutsReceivesOff(FakeSource):
+    """Takes records that nobody gets when it is cancelled."""
+
+    async def receive(self, metrics):
+        return await self._take()
+
+
+class DoesNotRelease(FakeSource):
+    async def release(self, records):
+        pass
+
+
+class DoesNotProlong(FakeSource):
+    async def prolong(self, records):
+        pass
+
+
+class DoesNotAcknowledge(FakeSource):
+    async def acknowledge(self, records):
+        pass
+
+
+class AcknowledgesWhatItReceives(FakeSource):
+    """As a queue that deletes on receipt."""
+
+    async def receive(self, metrics):
+        records = await super().receive(metrics)
+        await super().acknowledge(records)
+        return records
+
+
+class KeepsQuietAtTheTip(FakeSource):
+    """Waits for ever."""
+
+    async def receive(self, metrics):
+        while not (records := await super().receive(metrics)):
+            pass
+        return records
+
+
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        (CutsReceivesOff, "test_a_cancelled_receive_hides_nothing"),
+        (DoesNotRelease, "test_what_is_released_comes_again_at_once"),
+        (DoesNotProlong, "test_what_is_prolonged_stays_hidden"),
+        (DoesNotAcknowledge, "test_what_is_acknowledged_does_not_come_again"),
+        (AcknowledgesWhatItReceives, "test_what_is_not_acknowledged_comes_again_after_its_time"),
+        (KeepsQuietAtTheTip, "test_every_record_is_delivered"),
+    ],
+)
+def test_a_broken_source_is_found(broken, test):
+    contract = FakeContract()
+    contract.source = broken
+
+    with pytest.raises((AssertionError, TimeoutError)):
+        getattr(contract, test)()
