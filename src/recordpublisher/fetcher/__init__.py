@@ -1,4 +1,4 @@
-"""Layer 2: many shards: order, time, state.
+"""Layer 2 reads many shards: it orders their records, tracks event time, and keeps the job's state.
 
 Start at `subtask_fetcher.py`. The ports are `sink.py`, `conditional_store.py`, `checkpoints/snapshot_store.py` and
 `coordination/watermark_tracker.py`.

@@ -1,4 +1,4 @@
-"""Alarm and ActiveAlarms: which alarms are active, and when they are logged and reported (A2)."""
+"""Keeps the active alarms, and decides when each is logged and reported (A2)."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -29,8 +29,8 @@ class Alarm:
     """A condition that needs a person's attention.
 
     - `subject`: a shard as `stream/shard-id`, `global watermark`, `tracker`, `sink`, or `worker` and its name.
-    - `lasting_ms`: for how long the condition was observed.
-    - `reason`: what is waited for, as far as it is known.
+    - `lasting_ms`: how long the condition has been observed.
+    - `reason`: what the shard, the sink or the job waits for, as far as that is known.
     - `is_over`: the alarm was raised before, and the condition is over.
     """
 
@@ -47,11 +47,14 @@ class Alarm:
 
 
 AlarmListener = Callable[[Alarm], None]
-"""Called when an alarm is raised, again once an interval while it lasts, and once when it is over. It must return soon."""
+"""Called when an alarm is raised, again after each interval while it lasts, and once when it is over. It must return soon."""
 
 
 class ActiveAlarms:
-    """Owns the active alarms. Passes them to the log and the listener when they are raised, once an interval, and when they are over."""
+    """Owns the active alarms, and reports them to the log and the listener.
+
+    Each alarm is reported when it is raised, again after each interval of `interval_ms`, and when it is over.
+    """
 
     def __init__(self, interval_ms: int, listener: AlarmListener | None = None) -> None:
         self._interval_ms = interval_ms
@@ -68,7 +71,7 @@ class ActiveAlarms:
         return any(alarm.subject == subject for alarm in self._active.values())
 
     def update(self, found: Iterable[Alarm]) -> None:
-        """Take all conditions found by a check. An active alarm that is not among them is over."""
+        """Replace the active alarms by all conditions that a check found. An active alarm that is not among them is over."""
         now = {(alarm.kind, alarm.subject): alarm for alarm in found}
         over = [replace(alarm, is_over=True) for key, alarm in self._active.items() if key not in now]
         due = {key: alarm for key, alarm in now.items() if self._is_due(key, alarm)}
@@ -92,7 +95,7 @@ class ActiveAlarms:
 
 
 def _log(level: int, alarms: list[Alarm]) -> None:
-    """A job that is stuck has as many alarms as shards: the log names some of them."""
+    """Log at most `MAX_LOGGED` alarms, since a job that is stuck has as many alarms as shards."""
     for alarm in alarms[:MAX_LOGGED]:
         log.log(level, "%s", alarm, extra=about(alarm.subject) if alarm.kind is AlarmKind.UNREAD else None)
     if len(alarms) > MAX_LOGGED:

@@ -1,4 +1,4 @@
-"""build_fetcher: makes the parts of a fetcher and gives each what it uses. The only place that knows all of them."""
+"""Builds the parts of a fetcher and connects them. It is the only place that knows all parts."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
-    """A fetcher of one subtask of a fixed number (STATIC), or of a process that shares its shards with a group (ELASTIC).
+    """Build the fetcher of one subtask (STATIC), or of a process that shares its shards with a group (ELASTIC).
 
-    The parts are made from the bottom up. What a part tells one that is made later goes through the three functions below. What only a
-    group needs is imported where there is one: most jobs are STATIC.
+    The parts are built from the bottom up. A part calls a part that is built later through one of the three functions below. The modules
+    that only a group needs are imported only if there is a group, because most jobs are STATIC.
     """
 
     def on_resume(gap_seconds: float) -> None:
@@ -63,7 +63,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         from .pipeline.lease_gate import CurrentWorker, LeaseGate
 
         current = CurrentWorker()
-        # No process sees the end of a finite source: others may still read.
+        # No process of a group sees the end of a finite source, because other processes may still read.
         job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()

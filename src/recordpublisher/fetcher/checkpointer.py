@@ -1,4 +1,4 @@
-"""Checkpointer: when a fetcher takes checkpoints, and of what; SnapshotCheckpointer: with a fixed number of subtasks."""
+"""Takes checkpoints: the interface for every assignment, and the implementation for a fixed number of subtasks."""
 
 import asyncio
 import logging
@@ -25,15 +25,16 @@ from .startup import OpenedJob
 
 log = logging.getLogger("recordpublisher.fetcher")
 LAST_PAUSE_SECONDS = 1.0
-"""Between two checkpoints of a run that has ended, while the sink works on what it was given."""
+"""Seconds between two checkpoints at the end of a run, while the sink still works on records."""
 LAST_PROGRESS_SECONDS = 60.0
-"""A sink that was done with nothing more for so long is asked for all: it may have waited for that."""
+"""After this many seconds without progress of the sink, a complete checkpoint is taken: the sink may have waited for it."""
 
 
 class Snapshotter:
-    """Owns what a snapshot has beside the states of the shards: generation, pinned start, states kept for other subtasks.
+    """Takes snapshots, and owns their parts other than the states of the shards.
 
-    `kept_states` returns the states of own shards that are not read now (S10).
+    These parts are the generation, the pinned start, and the states kept for other subtasks. `kept_states` returns the states of this
+    subtask's shards that are not read now (S10).
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class Snapshotter:
         self._states_for_others: Sequence[State] = ()
 
     def resume_from(self, opened: OpenedJob) -> None:
-        """Take over what the job starts from: it is part of all later snapshots."""
+        """Take over the state that the job starts from: all later snapshots contain it."""
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
         self._states_for_others = opened.states_for_others
 
     def snapshot(self) -> dict[str, Any]:
-        """The state of exactly the records for which `write` has returned (S1). Raises: StateError before the job was opened."""
+        """Return the state of exactly the records for which `write` has returned (S1). Raises: StateError if the job was not opened."""
         return snapshot_to_json(
             {**self._kept_states(), **self._table.states()},
             self._pinned_ms,
@@ -65,9 +66,10 @@ class Snapshotter:
 
 
 class Checkpointer(ABC):
-    """Stores how far each shard was emitted: only what the sink has confirmed (S6).
+    """Stores how far each shard was emitted, but only what the sink has confirmed (S6).
 
-    `times`: of its checkpoints. `commit_counts`: of a sink that commits.
+    - `times`: the ages of its checkpoints.
+    - `commit_counts`: numbers on the last commit, for a `CommittingSink`; None for other sinks.
     """
 
     times: CheckpointAge
@@ -75,23 +77,26 @@ class Checkpointer(ABC):
 
     @abstractmethod
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, then store all positions. Returns a snapshot of them. Raises: FencedError, StateError, SinkError."""
+        """Flush the sink, store all positions, and return a snapshot of them.
+
+        Raises: FencedError if a later start owns the positions; StateError if they cannot be stored; SinkError if the sink fails.
+        """
 
     @abstractmethod
     async def take_periodic(self) -> None:
-        """One that the scheduler asks for: a sink that is not done with everything written may return older state (`Sink.flush`)."""
+        """Take a checkpoint that the scheduler requests. A sink with unfinished records may return an older state (`Sink.flush`)."""
 
     async def take_first(self) -> None:
-        """The job was opened, and nothing is read yet: store what it starts from (P3)."""
+        """Store the state that the job starts from. Called after the job was opened, before the first read (P3)."""
         await self.checkpoint()
 
     @abstractmethod
     async def take_last(self, *, is_stopped: bool) -> None:
-        """The run is over: store everything. `is_stopped`: what the sink has not begun may be left to the next start."""
+        """Store everything at the end of a run. With `is_stopped`, records that the sink has not begun may be left to the next start."""
 
 
 class SnapshotCheckpointer(Checkpointer):
-    """Stores a snapshot of the subtask, in the store and in a sink that keeps positions. One checkpoint is taken at a time."""
+    """Stores snapshots of the subtask in the store, and in the sink if it keeps positions. It takes one checkpoint at a time."""
 
     def __init__(
         self, job: FetcherDependencies, snapshotter: Snapshotter, emitter: Emitter, dead_letters: DeadLetterHandler
@@ -109,9 +114,11 @@ class SnapshotCheckpointer(Checkpointer):
         return await self._checkpoint(Checkpoint({}))
 
     async def take_periodic(self) -> None:
-        """Store a snapshot, or the older one with which the sink replaces it. One that is not stored in an outage is part of the next.
+        """Store a snapshot, or the older one that the sink returns instead.
 
-        Raises: StoreUnavailableError if the store is away for longer than `flink.job.max.outage`, or if checkpoints are not taken
+        A snapshot that could not be stored because of an outage is contained in the next one.
+
+        Raises: StoreUnavailableError if the store is unavailable for longer than `flink.job.max.outage`, or if checkpoints are not taken
         periodically.
         """
         settings = self._job.settings
@@ -127,9 +134,9 @@ class SnapshotCheckpointer(Checkpointer):
             log.warning("a checkpoint was not stored, the next one tries again: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
-        """What the sink is done with is stored while it works on the rest: it may never be done with that, or fail.
+        """Store what the sink has finished while it still works on the rest, which it may never finish, or which may fail.
 
-        Without a store the user keeps `snapshot()`, which covers every write (S1): then nothing is left to the next start.
+        Without a store the user keeps `snapshot()`, which covers every write (S1). Nothing may be left to the next start then.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.checkpoints is not None else ()
@@ -143,7 +150,7 @@ class SnapshotCheckpointer(Checkpointer):
                 return
 
     async def _is_sink_busy(self) -> bool:
-        """Whether the sink says, for a second, that it has something to finish."""
+        """Return whether the sink reported unfinished records throughout one second."""
         until = self._job.clock.monotonic() + LAST_PAUSE_SECONDS
         while (unfinished := self._job.sink.unfinished()) is not None and unfinished.records:
             if self._job.clock.monotonic() >= until:
@@ -166,7 +173,10 @@ class SnapshotCheckpointer(Checkpointer):
         return state
 
     async def _commit(self, commits: SubtaskCommits) -> dict[str, Any]:
-        """Nothing is written between the snapshot and what the sink stages with it. Others may write while it is published."""
+        """Commit the snapshot with what the sink has staged.
+
+        No write may run between taking the snapshot and staging. Writes may run while the commit is published.
+        """
         async with self._emitter.between_writes():
             await commits.settle()
             await self._dead_letters.flush()

@@ -1,4 +1,4 @@
-"""CommittingSink: a sink whose rows become visible once, through the entry that stores their positions (S6, E1)."""
+"""The port of sinks whose rows become visible exactly once, through the entry that stores their positions (S6, E1)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .sink import Checkpoint, Sink
 
 
 class CommitNumber(NamedTuple):
-    """Numbers what one writer stages; `n` only grows, also over restarts of the writer. At least 1, at most 2**63 - 1.
+    """Numbers what one writer stages. `n` is from 1 to 2**63 - 1 and only grows, even over restarts of the writer.
 
-    `writer`: the job and the life that stages, as `job/life`; no other life comes back under this name. A table that keeps the last number
-    of each writer knows by it what it has already.
+    `writer` is `job/life`: the job, and the life that stages. No later life has the same name. A table that stores the last number of each
+    writer can tell which commits it already has.
     """
 
     writer: str
@@ -28,10 +28,11 @@ class CommitNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What one `stage` has made durable. `content` is plain JSON, which the entry names: all that `publish` needs, in any process.
+    """What one call of `stage` has made durable.
 
-    `before`: the positions that were committed before it, as its entry has them, for sinks that can take a commit back. `files` and `size`,
-    in bytes, are for metrics, and not in the entry.
+    - `content`: plain JSON with everything that `publish` needs in any process. The entry contains it.
+    - `before`: the positions committed before it, in the format of its entry. It is for sinks that can take back a commit.
+    - `files`, `size`: number of files, and their bytes. They are for metrics, and are not in the entry.
     """
 
     number: CommitNumber
@@ -42,9 +43,9 @@ class Staged:
 
 
 class Leftover(NamedTuple):
-    """Something staged that may be in no entry: its name, bytes, when it was written (epoch seconds), and its life.
+    """Something staged that may be in no entry: its name, size in bytes, the time when it was written (epoch seconds), and its life.
 
-    `upload`: the id of an unfinished upload of that name; None: it is there.
+    `upload` is the id of an unfinished upload with that name, or None if the object itself exists.
     """
 
     name: str
@@ -55,14 +56,14 @@ class Leftover(NamedTuple):
 
 
 class CommittingSink(Sink[V]):
-    """A sink in three steps: what was written is staged, an entry commits it together with its positions, and then it is published.
+    """A sink that writes in three steps: stage the rows, commit them together with their positions in an entry, and publish them.
 
-    The job owns the entry: one of each subtask, or of each worker of a group. Its conditional write is the commit; whoever is replaced
-    cannot write it. A commit without an answer is repeated as it is until it is decided.
+    The job owns the entries: one for each subtask, or for each worker of a group. The conditional write of an entry is the commit. A
+    process that was replaced can no longer write its entry. A commit without an answer is repeated unchanged until its outcome is known.
 
-    Calls of `write`, `begin` and `stage` never overlap; `commit`, `publish`, `discard` and `end_life` may be called meanwhile, and
-    `revoked` too. A *life* is one start of a subtask, or one worker: its name has letters, digits and `_.-`, at most 200 of them, and is
-    never used again. `open` begins one with a random name (`flush`).
+    Calls of `write`, `begin` and `stage` never overlap. `commit`, `publish`, `discard`, `end_life` and `revoked` may be called while they
+    run. A *life* is one start of a subtask, or one worker. Its name has at most 200 letters, digits and `_.-`, and is never used again.
+    `open` begins a life with a random name, which `flush` uses.
     """
 
     can_take_back: ClassVar[bool] = False
@@ -71,95 +72,121 @@ class CommittingSink(Sink[V]):
     _flush_number = CommitNumber("", 0)
 
     def entries(self) -> ConditionalStore | None:
-        """Where entries are stored: with the rows, so that each job that writes there meets the others. None: in `flink.state.uri`, which
-        must then be set. The same object at each call, also before `open`; the job closes it."""
+        """Return where entries are stored, or None if `flink.state.uri`, which must then be set, has them.
+
+        A sink stores them next to its rows, so that all jobs that write there find each other's entries. The method returns the same object
+        at each call, even before `open`; the job closes it.
+        """
         return None
 
     def target(self) -> str:
-        """What an entry says its rows are in; one of another target is refused. Empty: not compared. Default: `destination`, or nothing
-        for entries that lie with the rows."""
+        """Return the name of the destination that an entry stores with its rows. A job refuses entries of another target.
+
+        If it is empty, targets are not compared. Default: `destination`, or an empty text if the entries are stored next to the rows.
+        """
         return self.destination() if self.entries() is None else ""
 
     @abstractmethod
     async def begin(self, life: str) -> None:
-        """Drop what was written and is not staged, and what was staged here and not committed; later staged names begin with `life`."""
+        """Begin a life: names staged from now on begin with `life`.
+
+        Drop the records that were written and not staged, and what was staged in this process and not committed.
+        """
 
     @abstractmethod
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """Make durable, and not visible, what was written since the last call; None: nothing was.
+        """Make durable, but not visible, what was written since the last call. Return None if nothing was written.
 
-        Rejected records are reported (`SinkContext.reject_all`) before this returns. A number is used for one call. Raises:
-        StoreUnavailableError: what was written stays, and the next call has it, too, with a higher number; so does one that was cancelled.
-        SinkError: the life, or the job, ends.
+        Rejected records are reported (`SinkContext.reject_all`) before this returns. Each number is used for one call only. After
+        StoreUnavailableError, or a cancellation, the records stay: the next call stages them again with a higher number.
+
+        Raises: StoreUnavailableError if the destination cannot be reached now; SinkError if staging failed for good, which ends the life or
+        the job.
         """
 
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry if its version is `expected` (None: if there is none), and return its new version. `staged`: what it commits.
+        """Write the entry if its version is `expected`, and return its new version. If `expected` is None, no entry may exist.
 
-        Called again with the same arguments until there is an answer: an attempt may have taken effect, and may still. A database writes
-        the rows in the same transaction, if the entry's value is not stored yet. Raises: ConflictError, with the value that is stored
-        instead; StoreUnavailableError; StateError when waiting does not help.
+        It is called again with the same arguments until there is an answer: an attempt may have taken effect, or may still do so. `staged`
+        is what the entry commits. A database writes these rows in the same transaction, unless the value of the entry is already stored.
+
+        Raises: ConflictError, with the stored value, if the version is another one; StoreUnavailableError if the store cannot be reached
+        now; StateError if waiting does not help.
         """
         return await write_value(store, name, value, expected)
 
     @abstractmethod
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Make visible what entries name, each once, in this order, whoever calls and how often: another process may do the same now.
+        """Make visible what entries name, each item once and in this order.
 
-        Raises: StoreUnavailableError, it is called again; StateError
-        for something staged that is missing and was not published.
+        Any process may call this, any number of times; another process may be publishing the same items now.
+
+        Raises: StoreUnavailableError if the destination cannot be reached now, and the job calls again; StateError if a staged item is
+        missing and was not published.
         """
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return those of which the destination itself proves that nothing is visible. Called before `open`, too.
+        """Return the items for which the destination itself proves that none of their rows is visible. Also called before `open`.
 
-        Raises: StoreUnavailableError, StateError. Default: nothing can be proved.
+        Default: nothing can be proved. Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be
+        read.
         """
         return ()
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return what is not published, and see to it that no process publishes it, or anything later of its writers, from now on.
+        """Return the items that are not published, and make sure that no process publishes them from now on.
 
-        `publish` then raises StateError for it. Called again until the entry no longer names it. Raises: as `unpublished`.
+        This also applies to anything later of the same writers: `publish` raises StateError for it. This is called again until the entry no
+        longer names the items. Raises: the errors of `unpublished`.
         """
         return ()
 
     async def writers(self) -> Sequence[str]:
-        """Return names of writers whose rows are here, as far as the destination remembers them. Called once, before the first `begin` of a
-        job that has no positions yet. Default: it remembers none."""
+        """Return the names of the writers that have rows here, as far as the destination knows them.
+
+        Called once, before the first `begin` of a job that has no positions yet. Default: no names.
+        """
         return ()
 
     @abstractmethod
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete what lives that have ended have staged; `kept` is what entries still name. A life is asked for by its name.
+        """Delete what ended lives have staged, except the items in `kept`, which entries still name.
 
-        Raises: StoreUnavailableError. What a process that was replaced stages later stays until the next call.
+        `has_ended` gets the name of a life. A process that was replaced may stage later; what it stages stays until the next call. Raises:
+        StoreUnavailableError if the destination cannot be reached now.
         """
 
     async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Forget what the destination remembers of lives that have ended and that no entry names any more. A life is asked for by its name.
+        """Drop what the destination remembers of lives that have ended and that no entry names.
 
-        Return whether it remembers nothing of them; False: it will after a later commit, and a group calls again. Raises:
-        StoreUnavailableError, StateError. Default: it remembers nothing.
+        `is_forgotten` gets the name of a life. Return whether nothing is remembered any longer. If False, a later commit drops the rest,
+        and a group calls again. Default: the destination remembers nothing.
+
+        Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """
         return True
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """What any life has staged, without what `kept` names: also what is being staged now. Called before `open`, too.
+        """Return what any life has staged, except the items in `kept`. The result may contain what is being staged now.
 
-        Raises: StoreUnavailableError, StateError. Default: nothing is left by a sink that has no place for it.
+        Also called before `open`. Default: nothing, for a sink that stages in no place of its own. Raises: StoreUnavailableError if the
+        destination cannot be reached now; StateError if it cannot be read.
         """
         return ()
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete them; some may be gone. Raises: StoreUnavailableError, StateError."""
+        """Delete the leftovers; some may already be gone.
+
+        Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be changed.
+        """
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Stage what was written and publish it at once, for a sink beside the positions, as that of dead letters (at least once).
+        """Stage what was written, and publish it at once (at least once).
 
-        A job that commits never calls it. Raises: as `stage` and `publish`.
+        This is for a sink that works without positions of its own, such as a dead-letter sink. A job that commits never calls it. Raises:
+        the errors of `stage` and `publish`.
         """
         writer, n = self._flush_number
         self._flush_number = number = CommitNumber(writer or f"flush/{secrets.token_hex(8)}", n + 1)
@@ -170,10 +197,13 @@ class CommittingSink(Sink[V]):
         self._flushed = ()
 
     async def end_life(self, life: str) -> None:
-        """End what a life still holds locked, as a session of a database: its process may be stopped in `commit`. It will be sealed."""
+        """Release the locks that a life still holds, for example with a database session. Another process replaces or seals its entry next.
+
+        The process of that life may be suspended within `commit`.
+        """
 
     def checks(self) -> Checks:
-        """Whether the entries can be read, where they lie with the rows."""
+        """Check whether the entries can be read, if they are stored next to the rows."""
         entries = self.entries()
 
         async def positions() -> str:
@@ -184,7 +214,7 @@ class CommittingSink(Sink[V]):
 
 
 def entries_of(sink: Sink | None) -> ConditionalStore | None:
-    """Where a sink has the entries of positions with its rows; None: nowhere."""
+    """Return where a sink stores entries of positions next to its rows, or None if it stores none."""
     return sink.entries() if isinstance(sink, CommittingSink) else None
 
 

@@ -1,4 +1,7 @@
-"""ConditionalStore: small values by name, written only if nobody else has written meanwhile. State, groups and claims are kept in one."""
+"""The port of stores for small named values that are written only if no other process has changed them.
+
+State, groups and claims are kept in such a store.
+"""
 
 import asyncio
 import random
@@ -22,7 +25,7 @@ T = TypeVar("T")
 class VersionedValue:
     """A value and the version under which it is stored.
 
-    Every write gets a new version, except in S3: there the version is the ETag, so equal values have equal versions. A caller that
+    Every write creates a new version, except in S3. There the version is the ETag, so equal values have equal versions. A caller that
     compares versions must never write the same value twice.
     """
 
@@ -38,7 +41,7 @@ class Stored(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ConflictError(StateError):
-    """A conditional write was refused. `current` is the stored value; None: there is none."""
+    """Raised when a conditional write was refused. `current` is the stored value, or None if there is none."""
 
     def __init__(self, place: str, name: str, current: VersionedValue | None) -> None:
         self.current = current
@@ -47,73 +50,82 @@ class ConflictError(StateError):
 
 
 class ConditionalStore(AsyncPort, ABC):
-    """Values of one location by name. Safe for many processes at once; the calls of one store belong to one event loop.
+    """Stores the values of one location by name. It is safe for many processes, but one event loop must make all calls of one object.
 
-    A registered one is built as `Store(uri, key, properties)`, where `key` names the property or option that has the URI.
+    A registered store is built as `Store(uri, key, properties)`, where `key` is the property or option that contains the URI.
 
-    A name is a path (`query/batch/group-0`). Every write is durable when it returns. ConflictError always means that somebody else's value
-    is stored, also when a response was lost.
+    A name is a path (`query/batch/group-0`). Every write is durable when it returns. ConflictError always means that the value of another
+    writer is stored, even if a response was lost.
 
-    Every method raises: StoreUnavailableError when the store cannot be reached now (a database: RetriesExhaustedError), StateError when
+    Every method raises StoreUnavailableError if the store cannot be reached now (a database: RetriesExhaustedError), and StateError if
     waiting does not help.
     """
 
     actions: ClassVar[Mapping[str, Literal["reads", "lists", "writes", "deletes", "creates"]]] = {}
-    """The IAM actions that it calls, and what each does; only groups of workers and Spark need what deletes."""
+    """The IAM actions that the store calls, and what each is for. Only groups of workers and Spark need the actions that delete."""
 
     place: str
-    """The location, as messages name it: without a password."""
+    """The location without a password, as messages show it."""
 
     @abstractmethod
     async def get(self, name: str) -> VersionedValue | None:
-        """The stored value; None when there is none."""
+        """Return the stored value, or None if there is none."""
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """The stored values of these names, without those that have none."""
+        """Return the stored value of each name that has one."""
         found = {name: await self.get(name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
 
     @abstractmethod
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Store a value if there is none; returns its version. Raises: ConflictError with the stored value."""
+        """Store a value if there is none, and return its version. Raises: ConflictError, with the stored value, if there is one."""
 
     @abstractmethod
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Replace the value if it has the expected version; returns the new version. Raises: ConflictError, also when there is no value: it
-        may have been deleted so that an old writer cannot return."""
+        """Replace the value if it has the expected version, and return the new version.
+
+        Raises: ConflictError if the version is another one, or if there is no value: it may have been deleted so that an old writer cannot
+        return.
+        """
 
     @abstractmethod
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Every value whose name has the prefix, sorted by name. Without `consistent` they may be slightly old, for half the price."""
+        """Return every value whose name has the prefix, sorted by name.
+
+        Without `consistent` the values may be slightly old, and the call costs half.
+        """
 
     @abstractmethod
     async def list_versions(self, prefix: str) -> Mapping[str, str]:
-        """Only the versions, sorted by name: a cheap way to detect writes."""
+        """Return the version of each name with the prefix, sorted by name. This is a cheap way to detect writes."""
 
     @abstractmethod
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Only the names, sorted; with `before` those that sort before it."""
+        """Return the names with the prefix, sorted. With `before`, return only names that sort before it."""
 
     @abstractmethod
     async def delete(self, *names: str) -> None:
         """Delete values. Names without a value are ignored."""
 
     async def end_sessions(self, role: str) -> None:
-        """End what an earlier process with this role still holds, as a database's session that was suspended holds locks."""
+        """End what an earlier process with this role still holds, such as the locks of its suspended database session."""
 
     async def close(self) -> None:
-        """Release the store's resources. It may be used again."""
+        """Release the store's resources. The store may be used again."""
 
 
 async def write_value(store: ConditionalStore, name: str, value: bytes, expected: str | None) -> str:
-    """Replace the value that has this version; None: store one if there is none. Returns the new version. Raises: ConflictError."""
+    """Replace the value that has version `expected`, or store a value if `expected` is None and there is none. Return the new version.
+
+    Raises: ConflictError if another version is stored.
+    """
     if expected is None:
         return await store.put_if_absent(name, value)
     return await store.compare_and_set(name, value, expected)
 
 
 def new_version() -> str:
-    """A random version, unique to one write."""
+    """Return a random version, which only one write has."""
     return secrets.token_hex(8)
 
 
@@ -123,11 +135,12 @@ async def pause(attempt: int) -> None:
 
 
 async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
-    """Call until the store answers, for as long as `policy` says; returns the result.
+    """Call until the store answers, for as long as `policy` allows, and return the result.
 
-    A host that DNS does not know, or that speaks no TLS, ends this at once: it may be the wrong one, and the store's client has tried it
-    several times.
-    Raises: StoreUnavailableError, and every other error at once.
+    A host that DNS does not know, or that does not speak TLS, ends this at once: it may be the wrong host, and the store's client has
+    already tried several times.
+
+    Raises: StoreUnavailableError if the store gave no answer in that time, or for such a host; every other error of `call` at once.
     """
     failures = Failures(policy, "the state store")
     try:

@@ -1,4 +1,4 @@
-"""FetcherDependencies: everything that a fetcher is given."""
+"""Everything that a fetcher receives from its caller."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -28,17 +28,20 @@ from .sink import Sink, State, Traced, untraced
 
 @dataclass(frozen=True, slots=True)
 class FetcherDependencies:
-    """Built from properties by plugins/runtime/data_fetcher.py, and from fakes by tests.
+    """Everything that a fetcher needs. Built from properties by plugins/runtime/data_fetcher.py, and from fakes by tests.
 
-    - `starts`: of shards without a stored position (by leases: its default). `pin_latest`: the server's time (epoch ms) for LATEST (P3).
+    - `starts`: where shards begin that have no stored position; with leases, only its default is used.
+    - `pin_latest`: returns the server's time (epoch ms), which replaces LATEST (P3).
     - `use_continuations`: True for publishers that resume by ContinuationSequenceNumber (F6).
-    - `retention`: looks for records that passed the retention unread (S5); None: the source does not tell what it still has.
-    - `tip`: whether a shard has records after a position; `retention_ms`: how long a stream keeps its records. Both may be None or
-      return None: unknown. For metrics and alarms (A1, A2).
-    - `shard_exists`: whether the source still has a shard that a listing lacks (S2, S5). Without it, or None: judged by several listings.
-    - `is_endless`: whether the stream has an open shard at any time, as those of Kinesis do: their runs do not end with the listed shards.
+    - `retention`: looks for records that passed the retention unread (S5). None if the source does not report what it still has.
+    - `tip`: returns whether a shard has records after a position. `retention_ms`: returns how long a stream keeps its records. Either may
+      be None or return None if that is unknown. They are for metrics and alarms (A1, A2).
+    - `shard_exists`: returns whether the source still has a shard that a listing lacks (S2, S5). Without it, or if it returns None, several
+      listings decide.
+    - `is_endless`: returns whether the stream always has an open shard, as Kinesis streams do. A run that reads such a stream does not end
+      with the listed shards.
     - `on_alarm`: called with each alarm (A2).
-    - `commits`: with fixed subtasks, of a sink whose rows the stored positions commit (`CommittingSink`).
+    - `commits`: commits the rows of a `CommittingSink` with the stored positions (fixed subtasks only).
     - `check_owner`: raises FencedError if a later start of this subtask owns its positions.
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `job_name`: `flink.job.name`, if it is set.

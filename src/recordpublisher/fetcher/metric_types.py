@@ -1,6 +1,6 @@
-"""MetricType, Metric and SinkMetric: the kinds of metrics, one of a subtask or shard, and one that a sink has of its own.
+"""Declares metrics: those of a subtask or a shard, and those of a sink.
 
-`@metric(GAUGE, "ms")` makes a metric of a method.
+`@metric(GAUGE, "ms")` makes a method a metric.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ COUNTER, GAUGE, FLAG, TEXT = MetricType
 class SinkMetric(msgspec.Struct, frozen=True):
     """One metric of a sink at one moment.
 
-    - `name`: as the sink's documentation names it, in camelCase; `type`: counter or gauge.
-    - `unit`: `ms` and `bytes` are converted for each monitoring system; any other is a word for people.
-    - `value`: None while it is not known.
+    - `name`: the name in the sink's documentation, in camelCase.
+    - `type`: counter or gauge.
+    - `unit`: `ms` and `bytes` are converted for each monitoring system. Any other unit is a word for people.
+    - `value`: None while the value is not known.
     """
 
     name: str
@@ -43,10 +44,12 @@ class SinkMetric(msgspec.Struct, frozen=True):
 
 
 class Metric(Generic[V]):
-    """One metric of a subtask or a shard, which are read as `V`. An attribute of the class `V` with this type is one, too."""
+    """One metric of a subtask or a shard, whose value `read` takes from a `V`. A class attribute of this type is also a metric of `V`.
+
+    `attribute` is the name of the metric in snake_case.
+    """
 
     def __init__(self, attribute: str, kind: MetricType, unit: str, description: str, read: Callable[[V], Any]) -> None:
-        """`attribute`: its name in snake_case."""
         self.name = camel_case(attribute)
         self.type = kind
         self.unit = unit
@@ -55,13 +58,13 @@ class Metric(Generic[V]):
 
 
 def camel_case(attribute: str) -> str:
-    """Return the name of the metric of an attribute in snake_case."""
+    """Return the metric's name in camelCase for an attribute in snake_case."""
     first, *words = attribute.split("_")
     return first + "".join(word.capitalize() for word in words)
 
 
 def metric(kind: MetricType, unit: str = "") -> Callable[[Callable[[V], T]], MetricProperty[V, T]]:
-    """Makes a metric of a method: a property with its name, whose docstring is the description."""
+    """Make a method a metric: a property of the same name, whose description is the method's docstring."""
     return lambda method: MetricProperty(kind, unit, method)
 
 
@@ -83,5 +86,5 @@ class MetricProperty(Metric[V], Generic[V, T]):
 
 
 def metrics_of(view: type[V]) -> tuple[Metric[V], ...]:
-    """The metrics of a class, in order."""
+    """Return the metrics of a class, in order."""
     return tuple(attribute for attribute in vars(view).values() if isinstance(attribute, Metric))

@@ -1,4 +1,4 @@
-"""IndexedMinHeap: the lowest of many changing values, in O(log n) (W9a)."""
+"""A heap that finds the lowest of many changing values in O(log n) (W9a)."""
 
 import heapq
 from typing import Generic, TypeVar
@@ -20,7 +20,7 @@ class IndexedMinHeap(Generic[K]):
         return len(self._values)
 
     def value(self, key: K) -> float | None:
-        """The value of one key."""
+        """Return the value of one key, or None if it has none."""
         return self._values.get(key)
 
     def set(self, key: K, value: float | None) -> None:
@@ -34,7 +34,7 @@ class IndexedMinHeap(Generic[K]):
                 self._rebuild()
 
     def lowest(self) -> tuple[float, K] | None:
-        """The lowest value with its key; None when there is none."""
+        """Return the lowest value with its key, or None if the heap is empty."""
         heap, values = self._heap, self._values
         while heap:
             value, key = heap[0]
@@ -44,7 +44,7 @@ class IndexedMinHeap(Generic[K]):
         return None
 
     def lowest_few(self, count: int) -> list[tuple[float, K]]:
-        """At most `count` of the lowest, in order."""
+        """Return at most `count` of the lowest values with their keys, in order."""
         few: list[tuple[float, K]] = []
         while len(few) < count and self.lowest() is not None:
             top = heapq.heappop(self._heap)

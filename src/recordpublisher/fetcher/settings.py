@@ -1,4 +1,4 @@
-"""FetcherSettings: the settings of one fetcher, read from the properties once. IdleIntervals: also those of lag and of Spark."""
+"""The settings of one fetcher, read from the properties once."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
 
 OBJECTS_INTERVAL_MS = 60_000
-"""Between files in an object store: each costs requests, and readers want few."""
+"""Default time between two files in an object store (ms): each file costs requests, and readers prefer few files."""
 
 
 def checkpoint_interval_ms(properties: Properties) -> int:
-    """`flink.state.checkpoint.interval`; where it is not set that of the sink, as `flink.sink.delta.interval`, if it has one."""
+    """Return `flink.state.checkpoint.interval`. If it is not set, use the sink's interval, if it has one (`flink.sink.delta.interval`)."""
     of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
     return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
 
 
 def sink_interval_ms(properties: Properties) -> int | None:
-    """The interval of the sink, as `flink.sink.delta.interval`; None: it has none."""
+    """Return the sink's interval in ms, such as `flink.sink.delta.interval`, or None if the sink has none."""
     name = properties.value(SINK)
     if (declared := find_property(f"flink.sink.{name}.interval")) is not None:
         interval: int = properties.value(declared)
@@ -63,7 +63,7 @@ def sink_interval_ms(properties: Properties) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """Memory limits: bytes, as held in memory, for a subtask and for a shard; records for a shard."""
+    """Memory limits: bytes held in memory for a subtask and for a shard, and the number of records held for a shard."""
 
     subtask_bytes: int = of_property(SUBTASK_BYTES)
     shard_bytes: int = of_property(SHARD_BYTES)
@@ -72,17 +72,22 @@ class BudgetLimits:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentTimes:
-    """`lookahead_ms` None: no alignment. `startup_timeout_ms`: for how long a tracker that never answered is waited for (W10)."""
+    """Times of the watermark alignment.
+
+    - `lookahead_ms`: None turns alignment off.
+    - `startup_timeout_ms`: how long to wait for a tracker that has never answered (W10).
+    """
 
     lookahead_ms: int | None = of_property(LOOKAHEAD)
     startup_timeout_ms: int = of_property(STARTUP_TIMEOUT)
 
 
 class IdleIntervals(msgspec.Struct, frozen=True):
-    """After how much silence a shard is idle, ms.
+    """How long a shard must be silent to be idle (ms). Also used by the lag commands and by Spark.
 
-    - `watermarks_ms`: for watermarks, which do not wait for an idle shard (W3). -1: never; they wait for every shard (W2).
-    - `shown_ms`: for people: the same; where watermarks wait for every shard, the alarm interval, or its default where alarms are off.
+    - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard (W3). If it is -1, they wait for every shard (W2).
+    - `shown_ms`: the interval for output to people. It is the same one. If watermarks wait for every shard, it is the alarm interval, or
+      the default of that property if alarms are off.
     """
 
     watermarks_ms: int = IDLE_INTERVAL.default
@@ -90,7 +95,7 @@ class IdleIntervals(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, properties: Properties) -> IdleIntervals:
-        """From the job's properties."""
+        """Return the intervals that the job's properties set."""
         watermarks_ms, alarm_ms = properties.value(IDLE_INTERVAL), properties.value(ALARM_INTERVAL)
         shown_ms = next((interval for interval in (watermarks_ms, alarm_ms) if interval > 0), ALARM_INTERVAL.default)
         return cls(watermarks_ms, shown_ms)
@@ -106,9 +111,10 @@ WAITS_FOR_EVERY_SHARD = IdleIntervals()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
-    """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows.
+    """Typed properties of the fetcher. Times are in ms. -1 turns a feature off where its property allows it.
 
-    `store_outages`: how calls to the store of positions are retried; `max_outage_ms`: for how long it may be away.
+    - `store_outages`: how calls to the store of positions are retried.
+    - `max_outage_ms`: how long that store may be unavailable.
     """
 
     budget: BudgetLimits
@@ -130,7 +136,7 @@ class FetcherSettings:
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
-        """From the job's properties. Raises: ConfigurationError for a value that is invalid or contradicts another."""
+        """Read the settings from the job's properties. Raises: ConfigurationError if a value is invalid or contradicts another one."""
         _check_max_lag(properties.value(MAX_LAG), properties.value(LOOKAHEAD))
         return cls(
             budget=BudgetLimits(**values_of(BudgetLimits, properties)),
@@ -143,6 +149,9 @@ class FetcherSettings:
 
 
 def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
-    """Aligned shards are up to the lookahead apart: a smaller maximum lag would exclude them in turn (W12)."""
+    """Check that the maximum lag exceeds the lookahead.
+
+    The shards of an aligned job are up to the lookahead apart, so a smaller maximum lag would exclude one after another (W12).
+    """
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
         raise ConfigurationError(MAX_LAG.key, max_lag_ms, f"more than {LOOKAHEAD.key}, which is {lookahead_ms}")

@@ -1,4 +1,4 @@
-"""ShardLifecycle: what follows when something happens to a shard: found, read, emitted, ended, removed."""
+"""Decides what follows when a shard is found, read, emitted, ended or removed."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -23,10 +23,10 @@ log = logging.getLogger("recordpublisher.fetcher")
 
 
 class ShardLifecycle(ShardListener):
-    """Owns the order in which the parts of a fetcher learn what happened to a shard.
+    """Owns the order in which the parts of a fetcher are notified of what happened to a shard.
 
-    A reader brings a batch, the emitter has written one, a shard is excluded: the entry tells it (`on_changed`). When the last record was
-    emitted (`on_ended`), the readers of its children start (`start_readers`).
+    When a reader brings a batch, the emitter has written one, or a shard is excluded, the shard's entry calls `on_changed`. When a shard's
+    last record was emitted (`on_ended`), the readers of its children start (`start_readers`).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ShardLifecycle(ShardListener):
         self._job = job
         self._completion = completion
         self.request_checkpoint = request_checkpoint
-        """Take a checkpoint soon."""
+        """Request a checkpoint soon."""
         self._table = table
         self._readers = readers
         self._alignment = alignment
@@ -57,29 +57,32 @@ class ShardLifecycle(ShardListener):
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
     def start_run(self, run: TerminationCondition) -> None:
-        """A run starts, with its bounds."""
+        """Start a run with these bounds."""
         self._run = run
         self._alignment.start_run(run.until_event_time)
         self._emitter.start(run)
 
     def cancel_readers(self) -> None:
-        """Read no more at once: the run has failed. What is queued stays until its end."""
+        """Stop reading at once, because the run has failed. Queued records stay until its end."""
         self._readers.cancel()
 
     async def end_run(self) -> None:
-        """A run is over: its bounds do not count any more, and what was read but not emitted is dropped."""
+        """End a run: its bounds no longer count, and records that were read but not emitted are dropped."""
         self._run = TerminationCondition(Bounds())
         self._emitter.end_run()
         await self._readers.stop()
 
     def on_heartbeat(self) -> None:
-        """A sync interval has passed: decide again about stragglers, report, and emit what is due."""
+        """Decide again about stragglers, report to the tracker, and emit what is due. Called after each sync interval."""
         self._stragglers.update()
         self._alignment.on_max_watermark(self._stragglers.max_watermark)
         self._emitter.on_heartbeat()
 
     def on_resume(self, gap_seconds: float) -> None:
-        """The process was suspended: no shard counts as idle before it was read again, and the global watermark is refreshed (W3, W7)."""
+        """Handle a suspension of the process.
+
+        No shard counts as idle before its next read, and the global watermark is refreshed (W3, W7).
+        """
         log.warning(
             "nothing ran in this process for %.1f s: it was suspended, had no CPU, or code that must not block its event loop did",
             gap_seconds,
@@ -99,7 +102,10 @@ class ShardLifecycle(ShardListener):
             self._after_start(started)
 
     def _start_children_of(self, ended: str) -> None:
-        """What `start_readers` does, for the children of this shard (`Shard.key`): when thousands end together, each is looked at once."""
+        """Do what `start_readers` does, but only for the children of this shard (`Shard.key`).
+
+        When thousands of shards end together, each child is looked at once only.
+        """
         if self._completion.is_running:
             started = self._readers.start_ready(self._table.own_children_of(ended))
             self._ended_parents.update_parents_of_children(ended)
@@ -112,19 +118,22 @@ class ShardLifecycle(ShardListener):
             self._completion.complete(EndReason.ALL_ENDED)
 
     def on_listing(self, stream: str, listed: Sequence[Shard]) -> None:
-        """A complete listing of a stream was applied to the table."""
+        """Notify the parts that a complete listing of a stream was applied to the table, and start the readers of new shards."""
         self._ended_parents.on_listing(stream, listed)
         self.start_readers()
 
     async def stop_shards(self, keys: Iterable[str]) -> None:
-        """Read these shards no more, drop what is unread, and return when no write of theirs is going on: one that waits does not begin."""
+        """Stop reading these shards, drop their unread records, and wait until none of their writes is in progress.
+
+        A write that still waits does not begin.
+        """
         for key in keys:
             if key in self._table:
                 self._readers.abandon(self._table[key])
         await self._emitter.wait_for_write()
 
     def drop_shards(self, keys: Iterable[str]) -> None:
-        """Forget these shards. A write that is going on gives its memory back when it has ended, and nothing else follows from it."""
+        """Forget these shards. A write in progress releases its memory when it has ended, and has no other effect."""
         for key in keys:
             if key in self._table:
                 self._readers.abandon(self._table[key])
@@ -137,21 +146,27 @@ class ShardLifecycle(ShardListener):
     # --- ShardListener ----------------------------------------------------------------------------------------------------------
 
     def on_added(self, entry: ShardEntry) -> None:
-        """A shard came into the table."""
+        """Notify the emitter that a shard was added to the table."""
         self._emitter.on_added(entry)
 
     def on_changed(self, entry: ShardEntry) -> None:
-        """A shard's queue, stage, idleness or part in watermarks changed."""
+        """Notify the emitter that a shard's queue, stage, idleness or part in watermarks changed.
+
+        Stop its reader if the run needs no more.
+        """
         self._emitter.on_changed(entry)
         if not self._run.needs_more_reads(entry):
             self._readers.finish(entry)
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """A batch of a shard was emitted."""
+        """Notify the emitter that a batch of a shard was emitted."""
         self._emitter.on_emitted(entry, batch)
 
     def on_ended(self, entry: ShardEntry) -> None:
-        """A shard's last record was emitted. Its children may start; in another subtask once a checkpoint has stored the end (S2)."""
+        """Start the children of a shard whose last record was emitted.
+
+        Children in another subtask start after a checkpoint has stored the end of this shard (S2), so a checkpoint is requested.
+        """
         if entry.shard.stream in self._job.discovery.deleted:
             self._table.remove(entry.key)
             return
@@ -162,15 +177,16 @@ class ShardLifecycle(ShardListener):
         self._start_children_of(entry.key)
 
     def on_removed(self, key: str) -> None:
-        """A shard was removed from the table."""
+        """Notify the emitter that a shard was removed from the table."""
         self._emitter.on_removed(key)
 
     # --- failures ---------------------------------------------------------------------------------------------------------------
 
     def on_reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
-        """A reader failed: the run fails. Of a deleted stream what was read is emitted, then no watermark waits for it.
+        """Fail the run, unless the error is that the stream was deleted.
 
-        No shard of that stream is read on: a later stream of its name has shards of the same ids.
+        In that case emit what was read, and then let no watermark wait for the shard. All readers of that stream stop, because a later
+        stream of the same name would have shards with the same ids.
         """
         if not isinstance(error, StreamNotFoundError):
             self._completion.fail(error)

@@ -1,4 +1,4 @@
-"""Sink: the contract of what batches are written to. Sinks are adapters in plugins/sinks and in third-party packages."""
+"""The contract of a sink, which batches are written to. Sinks are adapters in plugins/sinks and in third-party packages."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Rejected = Sequence[tuple[RecordBatch, str]]
 RecordsCall = Callable[[Any], Awaitable[Any]]
 """A call with a record, a list of records or a batch."""
 Traced = Callable[[RecordsCall], RecordsCall]
-"""Makes of a call the same one with a span around it."""
+"""Returns the same call with a tracing span around it."""
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
-    """The default for a record that a sink rejects (S7). Raises: SinkError that names the record."""
+    """Raise SinkError with the name of the record: the default for a record that a sink rejects (S7)."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
     remedy = how_to_go_on(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
 def always() -> bool:
-    """The permission to write of a process that nobody can replace."""
+    """Return True, the permission to write of a process that no other process can replace."""
     return True
 
 
 def untraced(call: RecordsCall) -> RecordsCall:
-    """The call itself: nothing is traced."""
+    """Return the call itself, without a span."""
     return call
 
 
@@ -53,16 +53,16 @@ class SinkContext:
 
     - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
-      becomes of it (S7). When it returns, the sink has no more to do with the record.
-    - `await reject_all([(batch, reason)])` does the same for several, whose dead letters are then stored together.
-    - `has_dead_letters`: whether the job writes what is rejected to a dead-letter sink; None: not known.
-    - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too old
-      (E4). The job asks before each `write`; a sink that sends later, from a queue of its own, asks before it sends.
-    - `resume_writing()` tells the job to ask `Sink.has_room` again; also when there was room before.
-    - `traced(call)` is the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
+      happens to it (S7). When the call returns, the sink has finished the record.
+    - `await reject_all([(batch, reason)])` does the same for several records, whose dead letters are then stored together.
+    - `has_dead_letters`: whether the job writes rejected records to a dead-letter sink. None if that is not known.
+    - `may_write()` returns whether the process may write now. With ELASTIC assignment it may not write while its last confirmed heartbeat
+      is too old (E4). The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
+    - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
+    - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
-    - `done(shard, sequence_number)`: a sink with `tells_done` is done with one record of a queue, which is acknowledged then. `shard` is
-      the `Shard.key`. None: the job reads shards.
+    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
+      acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
     """
 
     subtask: int = 0
@@ -71,7 +71,7 @@ class SinkContext:
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
     reject_together: Callable[[Rejected, bool], Awaitable[None]] | None = field(default=None, compare=False)
-    """What `reject_all` calls; None: it calls `reject` for each."""
+    """The function that `reject_all` calls. If it is None, `reject_all` calls `reject` for each record."""
     has_dead_letters: bool | None = field(default=None, compare=False)
     may_write: Callable[[], bool] = field(default=always, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
@@ -80,7 +80,7 @@ class SinkContext:
     done: Callable[[str, str], None] | None = field(default=None, compare=False)
 
     async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
-        """Report records as `reject` does. `is_logged`: the sink has logged them, with what their user's code raised."""
+        """Report records as `reject` does. `is_logged`: the sink has already logged them, with the error of the user's code."""
         if self.reject_together is not None:
             await self.reject_together(rejected, is_logged)
             return
@@ -90,15 +90,17 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`state` covers exactly the writes that have returned (S1). A transactional sink stores it together with its rows (S6).
+    """One checkpoint that a sink takes part in. `state` covers exactly the writes that have returned (S1).
 
-    `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. One that the user takes is
-    never partial, nor is the job's last one with a fixed number of subtasks.
+    A transactional sink stores `state` together with its rows (S6).
 
-    `stopped`: the shards that this process gives up: when the job is stopped, or hands them over (ELASTIC). No write of theirs follows.
-    Each is given up when `flush` has returned its newest state, or `Sink.has_given_up`.
+    `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. A checkpoint that the user
+    takes is never partial. With a fixed number of subtasks, the job's last checkpoint is not partial either.
 
-    `is_last`: the run has ended, and no write follows: nothing need wait for more records.
+    `stopped`: the shards that this process releases, because the job is stopped or transfers them (ELASTIC). No write of these shards
+    follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.
+
+    `is_last`: the run has ended and no write follows, so a sink need not wait for more records.
     """
 
     state: State
@@ -116,16 +118,16 @@ class UnfinishedShard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What a sink was given and is not done with.
+    """Records that a sink has received and not finished.
 
-    - `records`: how many.
+    - `records`: number of these records.
     - `reason`: the same in words.
-    - `call`: stands for the call of user code that has run longest, and is another value when that has returned. None: none runs.
-      One that runs for `flink.alarm.interval` raises an alarm (A2).
-    - `calls`: how many run.
-    - `shards`: the same for each shard (`Shard.key`) that has such records, or records that the sink has dropped (`left`). The job's lag
-      and its time until a loss count from them. Empty: the sink does not say.
-    - `left`: how many records it has dropped so far, which the next start or the next reader of their shard reads again.
+    - `call`: identifies the call of user code that has run longest. It changes when that call has returned, and is None if no call runs. A
+      call that runs for `flink.alarm.interval` raises an alarm (A2).
+    - `calls`: number of calls that run.
+    - `shards`: the unfinished records of each shard (`Shard.key`) that has some, or that has records the sink has dropped (`left`). The
+      job's lag and its time until a loss count from them. Empty if the sink does not report them.
+    - `left`: number of records that the sink has dropped so far. The next start, or the next reader of their shard, reads them again.
     """
 
     records: int
@@ -145,29 +147,38 @@ class Sink(AsyncPort, ABC, Generic[V]):
     traces_writes: ClassVar[bool] = True
     """Whether the job puts a span around each write; False for a sink that only queues batches."""
     tells_done: ClassVar[bool] = False
-    """Whether it calls `SinkContext.done` for each record. If not, the records of a queue are acknowledged after the `flush` that follows
-    their `write`."""
+    """Whether the sink calls `SinkContext.done` for each record.
+
+    If not, the records of a queue are acknowledged after the `flush` that follows their `write`.
+    """
 
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
 
-        ELASTIC assignment is refused for a sink that stores state so; see `CommittingSink`.
+        A sink that returns state cannot be used with ELASTIC assignment; see `CommittingSink`.
         """
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """The stored state that `open` would return, read beside a running job; for `recordpublisher lag`. Default: None, for a sink
-        that stores no state."""
+        """Return the stored state that `open` would return, for `recordpublisher lag`. The job may be running.
+
+        Default: None, for a sink that stores no state.
+        """
         return None
 
     def destination(self) -> str:
-        """Where it writes to, in words, without user and password. With ELASTIC assignment all processes of a group must have the same
-        one (E10). Also called before `open`. Default: the name of its class."""
+        """Return where the sink writes to, in words, without user and password.
+
+        With ELASTIC assignment all processes of a group must have the same destination (E10). Also called before `open`. Default: the name
+        of the class.
+        """
         return type(self).__name__
 
     def checks(self) -> Checks:
-        """What `recordpublisher doctor` asks of a sink that was not opened: for example whether what it writes to can be reached.
-        The job may be running. Default: whether the stored positions can be read, where the sink has any."""
+        """Return the checks of `recordpublisher doctor` for a sink that was not opened, such as whether its destination can be reached.
+
+        The job may be running. Default: a check that the stored positions can be read, if the sink stores any.
+        """
 
         async def positions() -> str:
             return f"reachable, {counted(len(await self.stored_positions() or ()), 'stored snapshot')}"
@@ -175,14 +186,17 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return {} if type(self).stored_positions is Sink.stored_positions else {"positions": positions}
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """What `recordpublisher doctor` asks of a sink that was made and not opened: whether `open` would take the values of this job
-        (`context.value_type`). Nothing is changed. Default: None, for a sink that takes all values. Raises: what `open` would."""
+        """Check whether `open` would accept the values of this job (`context.value_type`), for `recordpublisher doctor`.
+
+        The sink was built and not opened. Nothing is changed. Default: None, for a sink that accepts all values. Raises: the errors that
+        `open` would raise.
+        """
         return None
 
     def has_room(self) -> bool:
-        """Whether a `write` would not wait for memory of the sink. The job asks before each one.
+        """Return whether a `write` would not wait for memory of the sink. The job asks before each write.
 
-        Without room it writes nothing, but takes checkpoints and gives up shards, which a `write` that waits would hold up. Call
+        Without room the job writes nothing, but it takes checkpoints and releases shards, which a waiting `write` would delay. Call
         `SinkContext.resume_writing` when there is room again. Default: True.
         """
         return True
@@ -192,48 +206,53 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
 
     def assigned(self, shards: Collection[str]) -> None:
-        """With ELASTIC assignment: these shards (`Shard.key`) are read here from now on; called before their first write.
+        """Called when this process begins to read these shards (`Shard.key`), before their first write. Only with ELASTIC assignment.
 
-        Default: nothing.
+        Default: do nothing.
         """
 
     def revoked(self, shards: Collection[str]) -> None:
-        """With ELASTIC assignment: these shards are read here no more, and no write of theirs follows.
+        """Called when this process no longer reads these shards. No write of these shards follows. Only with ELASTIC assignment.
 
-        Their next reader goes on from their last checkpoint. After a hand-over that has everything. After a lost lease it has not: drop
-        what is queued of them, since it is written again. Also called while a `write` or `flush` waits. Default: nothing.
+        Their next reader resumes from their last checkpoint. After a planned transfer that checkpoint covers everything. After a lost lease
+        it does not: drop the queued records of these shards, because the next reader writes them again. May be called while a `write` or
+        `flush` waits. Default: do nothing.
         """
 
     async def watermark(self, watermark: int) -> None:
-        """Called when every record below `watermark` (epoch ms) was written, except late ones (W1). Default: nothing.
+        """Called when every record below `watermark` (epoch ms) was written, except late ones (W1). Default: do nothing.
 
-        A record whose event time is the watermark itself may follow: several records can have one time.
+        A record whose event time equals the watermark may follow, because several records can have the same time.
         """
 
     async def idle(self) -> None:
-        """The subtask became idle: do not wait for its watermark (W1). Default: nothing."""
+        """Called when the subtask became idle: do not wait for its watermark (W1). Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
-        """Return when everything written is durable; raise when it is not (S6). Default: nothing.
+        """Return when everything written is durable, and raise an error if it is not (S6). Default: do nothing.
 
-        May return the state to store in place of `checkpoint.state`: one that covers only what is durable, if `may_be_partial`. For each
-        shard it has the entry of this or of an earlier checkpoint, or one in between, or none if nothing is durable since the shard is
-        read here.
-        Also called once before the first write, with the state that the job starts from: this stores a pinned LATEST start (P3).
+        May return the state to store instead of `checkpoint.state`: if `may_be_partial`, one that covers only durable writes. For each
+        shard the state has the entry of this checkpoint, of an earlier one, or one in between. It has no entry for a shard of which nothing
+        has become durable since this process began to read it.
+
+        Also called once before the first write, with the state that the job starts from. This stores a pinned LATEST start (P3).
         """
         return None
 
     def unfinished(self) -> Unfinished | None:
-        """What a `flush` would wait for; asked often, and without a wait. Default: None, for a sink that does not say."""
+        """Return the records that a `flush` would wait for. Called often, so it must not wait.
+
+        Default: None, for a sink that does not report them.
+        """
         return None
 
     def has_given_up(self, shard: str) -> bool:
-        """Whether the older state that the last `flush` returned of a `stopped` shard is its last one. Default: False."""
+        """Return whether the older state of a `stopped` shard that the last `flush` returned is final. Default: False."""
         return False
 
     def exported_metrics(self) -> list[SinkMetric]:
-        """What `flink.metrics.exporters` export of this sink; called from the event loop, whenever they read. Default: nothing."""
+        """Return the sink's metrics for `flink.metrics.exporters`. Called in the event loop whenever they are read. Default: none."""
         return []
 
     async def close(self) -> None:
-        """Release what `open` took. Called once, also after an error."""
+        """Release what `open` acquired. Called once, even after an error."""

@@ -1,4 +1,4 @@
-"""Opening a job: stored state, listed shards, and where each shard starts (P3, S5). Closing what the job uses."""
+"""Opens a job: restores stored state, lists shards, and decides where each shard starts (P3, S5). Closes what the job uses."""
 
 import asyncio
 import logging
@@ -36,11 +36,13 @@ log = logging.getLogger("recordpublisher.start")
 
 
 class OpenedJob(msgspec.Struct, frozen=True):
-    """What a job starts from.
+    """The state that a job starts from.
 
-    - `listed`: every shard; `states`: the state of each by `Shard.key`.
-    - `starts`: where new shards start; `pinned_ms`: the time that LATEST became, if it was pinned (P3).
-    - `generation`: higher than that of every snapshot found.
+    - `listed`: every shard.
+    - `states`: the state of each shard by `Shard.key`.
+    - `starts`: where new shards start.
+    - `pinned_ms`: the time that replaced LATEST, if the start was pinned (P3).
+    - `generation`: higher than the generation of every snapshot found.
     - `states_for_others`: states that this subtask stored for shards which other subtasks own now and have not stored yet, or which the
       listing lacks (S5).
     - `unlisted_states`: what is known of shards that the listing lacks.
@@ -56,22 +58,22 @@ class OpenedJob(msgspec.Struct, frozen=True):
 
     @property
     def lowest_watermark(self) -> int | None:
-        """Where a new generation's global watermark begins (W6): the lowest one of the shards that are read from now on.
+        """The initial global watermark of a new generation (W6): the lowest watermark of the shards that are read from now on.
 
-        None: one of them has none, so its first record may have any event time (W2).
+        It is None if one of these shards has no watermark, because its first record may have any event time (W2).
         """
         return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
 
     def _is_readable(self, shard: Shard) -> bool:
-        """Whether a shard is neither ended nor waits for a parent: until then the parent counts in its place (W5)."""
+        """Return whether a shard has not ended and does not wait for a parent, which would count instead of it (W5)."""
         return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
 async def open_job(job: FetcherDependencies, context: SinkContext, missing: MissingShards) -> OpenedJob:
-    """Open the sink, restore, list the shards, pin a LATEST start.
+    """Open the sink, restore state, check for lost records, list the shards, and pin a LATEST start.
 
-    For each shard the newer generation of `restore=` and the state store is used: a job that is started again with the same arguments
-    resumes from its last checkpoint. What the sink has stored takes precedence over both.
+    For each shard the newer generation of `restore=` and the state store is used, so a job that is started again with the same arguments
+    resumes from its last checkpoint. State that the sink has stored takes precedence over both.
     """
     order_of = job.factory.order_of
     sink_state = await job.sink.open(context)
@@ -112,7 +114,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
 
 
 def _where_it_begins(count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None) -> str:
-    """For the log; `count`: of the shards with a stored position."""
+    """Return where the subtask begins, in words for the log. `count`: number of its shards with a stored position."""
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"
     if not count:
         return f"begins at {start.type.value}{at}: no positions are stored"
@@ -128,9 +130,11 @@ async def check_for_data_loss(
     job: FetcherDependencies,
     missing: MissingShards,
 ) -> None:
-    """Fail for what is lost. A job that goes on without it counts the gap where its reader meets it.
+    """Fail if records were lost. With `flink.state.dataloss=CONTINUE`, log the loss; readers count each gap that they find.
 
-    Each subtask looks at its own shards, and only at positions that are almost a day old.
+    Each subtask checks its own shards only, and only positions that are almost a day old.
+
+    Raises: DataLossError if records were lost and the job does not accept that.
     """
     lost = list(filter(missing.is_expired, shards_no_longer_listed(listed, restored, streams)))
     old = old_shards(restored, job.clock.now_ms())
@@ -148,12 +152,15 @@ async def check_for_data_loss(
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Once for the job: a restored one has it stored."""
+    """Return the restored time of the pinned start, or pin it now: a job pins its start once."""
     return await dependencies.pin_latest(dependencies.streams[0]) if restored.pinned_ms is None else restored.pinned_ms
 
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
-    """Close publishers, tracker, sink and state store, and await `more`. Raises: the first error, after all were closed."""
+    """Close publishers, tracker, sink and state store, and await `more`.
+
+    Raises: the first error of a close, after all of them were closed.
+    """
     kept = (dependencies.checkpoints, dependencies.commits)
     stores = [each.close() for each in kept if each is not None]
     closing = [dependencies.factory.close(), dependencies.tracker.close(), dependencies.sink.close(), *stores, *more]

@@ -1,4 +1,7 @@
-"""The reader of stored documents: JSON that a release of ours has written, or somebody else. A struct says what each contains."""
+"""Reads stored documents: JSON that a release of this library wrote, or another program.
+
+A struct describes what each document contains.
+"""
 
 from typing import Annotated, Any, TypeVar
 
@@ -8,20 +11,22 @@ from recordpublisher.publishers.errors import StateError
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Millis = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""Epoch ms, or a watermark."""
+"""A time in epoch ms, or a watermark."""
 Sequence = Annotated[str, msgspec.Meta(max_length=256)]
-"""A sequence number; those of Kinesis have 56 digits."""
+"""A sequence number; Kinesis has numbers of 56 digits."""
 ShardKey = Annotated[str, msgspec.Meta(pattern="./[^/]+$")]
-"""`Shard.key`: stream and shard id."""
+"""`Shard.key`: stream name and shard id."""
 WorkerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 REMEDY = "if it is not of this job, move it away; if it is, put back what was stored before"
 T = TypeVar("T")
 
 
 def read_document(value: bytes | str, kind: type[T], place: str, format_number: int | None = None) -> T:
-    """A document as `kind`, a struct or another type. Raises: StateError naming the place, what does not fit, and the remedy.
+    """Return a document as `kind`, which is a struct or another type.
 
-    `format_number`: the only format that is read; it is looked at first, since a later one may have other types.
+    If `format_number` is given, only that format is read. The format is checked first, because a later one may have other types.
+
+    Raises: StateError, with the place, what does not fit and the remedy, if the document cannot be read.
     """
     try:
         if format_number is not None and (stored := msgspec.json.decode(value, type=_Format).format) != format_number:
@@ -34,7 +39,7 @@ def read_document(value: bytes | str, kind: type[T], place: str, format_number: 
 
 
 def check_document(content: Any, kind: type[T], place: str) -> T:
-    """The same for a document that was parsed already."""
+    """Return a parsed document as `kind`. Raises: StateError, with the place and the remedy, if it does not fit."""
     try:
         return msgspec.convert(content, kind)
     except _UNREADABLE as error:
@@ -42,7 +47,7 @@ def check_document(content: Any, kind: type[T], place: str) -> T:
 
 
 def unreadable(place: str, error: object) -> StateError:
-    """What is raised for a document that does not fit."""
+    """Return the error for a document that does not fit."""
     return StateError(f"{place} cannot be read: {error}; {REMEDY}")
 
 

@@ -1,4 +1,4 @@
-"""SubtaskFetcher: reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
+"""Reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
 
 import asyncio
 import logging
@@ -34,11 +34,18 @@ from .startup import close_dependencies
 log = logging.getLogger("recordpublisher.fetcher")
 READY_CHECK_SECONDS = 0.02
 OWNER_SECONDS = 5.0
-"""Between two looks whether this start still owns its positions. Each is a read of its entry, for which DynamoDB charges half a write."""
+"""Seconds between two checks that this start still owns its positions.
+
+Each check reads the entry, for which DynamoDB charges half a write.
+"""
 
 
 class FetcherParts(msgspec.Struct, frozen=True):
-    """What `assembly.py` makes for one fetcher. `view`: the parts that metrics show; `context`: what the sink receives."""
+    """The parts that `assembly.py` builds for one fetcher.
+
+    - `view`: the parts that metrics show.
+    - `context`: what the sink receives.
+    """
 
     job: FetcherDependencies
     context: SinkContext
@@ -57,7 +64,7 @@ class FetcherParts(msgspec.Struct, frozen=True):
 class SubtaskFetcher:
     """One subtask of a job. Owns the runs, and the background tasks of each run.
 
-    Which shards it reads is decided by `ShardOwnership`, what happens to a shard in `shard_lifecycle.py`.
+    `ShardOwnership` decides which shards it reads, and `shard_lifecycle.py` what follows from an event of a shard.
     """
 
     def __init__(self, parts: FetcherParts) -> None:
@@ -77,10 +84,12 @@ class SubtaskFetcher:
         """The next watermark of each shard that ended the last run past the event-time bound."""
 
     async def open(self) -> None:
-        """Open the sink, restore, list shards, and store the state before the first read, in the store (P3) and in the sink (S6).
+        """Open the sink, restore, list shards, and store the initial state before the first read.
 
-        Raises: StateError, DataLossError, StreamNotFoundError, KinesisError; ELASTIC: ConfigurationError for a sink that cannot keep the
-        positions of a group.
+        The state is stored in the store (P3) and in the sink (S6).
+
+        Raises: StateError if stored state cannot be read or written; DataLossError if records were lost; StreamNotFoundError if a stream
+        does not exist; KinesisError if a call fails; with ELASTIC, ConfigurationError if the sink cannot keep the positions of a group.
         """
         parts = self._parts
         opened = await self._ownership.open(await parts.dead_letters.open(parts.context))
@@ -91,11 +100,11 @@ class SubtaskFetcher:
         await wait_for_store(self._checkpointer.take_first, self._dependencies.settings.store_outages)
 
     async def run(self) -> BoundedResult:
-        """Run until stop(), an error, or the deletion of every stream (S8)."""
+        """Run until `stop` is called, an error occurs, or every stream was deleted (S8)."""
         return await self.run_bounded(Bounds())
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
-        """Run until a bound is reached. Can be called again: the next run resumes where the last one ended."""
+        """Run until a bound is reached. May be called again: the next run resumes where the last one ended."""
         self._has_failed = False
         try:
             return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
@@ -110,11 +119,14 @@ class SubtaskFetcher:
         self._completion.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """The state of exactly the records for which the sink's `write` has returned (S1), as a plain JSON-able dict."""
+        """Return the state of exactly the records for which the sink's `write` has returned (S1), as a plain JSON-able dict."""
         return self._parts.snapshotter.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, then store a snapshot: only of what the sink has confirmed (S6). Raises: FencedError, StateError, SinkError."""
+        """Flush the sink, then store a snapshot of only what the sink has confirmed (S6).
+
+        Raises: FencedError if a later start owns the positions; StateError if the snapshot cannot be stored; SinkError if the sink fails.
+        """
         return await self._checkpointer.checkpoint()
 
     async def close(self) -> None:
@@ -129,28 +141,31 @@ class SubtaskFetcher:
             await self._ownership.close()
 
     def metrics(self) -> dict[str, Any]:
-        """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
+        """Return the metrics as a plain dict: `subtask`, and `shards` by `stream/shard-id` (A1)."""
         return self._view.collect(self._dependencies.clock, self._dependencies.sink.unfinished())
 
     def retention_ms(self, stream: str) -> int | None:
-        """How long the stream keeps its records; None while that is not known."""
+        """Return how long the stream keeps its records (ms), or None while that is not known."""
         return self._view.retention.of(stream)
 
     def progress(self) -> SubtaskProgress:
-        """What a progress line shows, which costs far less than all metrics."""
+        """Return the values of a progress line, which cost far less than all metrics."""
         job = self._dependencies
         return progress_of(job.subtask, self._view, job.sink.unfinished(), job.clock.now_ms())
 
     def sink_metrics(self) -> list[SinkMetric]:
-        """What the sink has to export."""
+        """Return the metrics that the sink exports."""
         return self._dependencies.sink.exported_metrics()
 
     def sink_unfinished(self) -> Unfinished | None:
-        """What the sink is not done with."""
+        """Return the records that the sink has not finished, or None if it does not report them."""
         return self._dependencies.sink.unfinished()
 
     def reasons_not_ready(self) -> list[str]:
-        """Why the subtask is not ready, in plain words; empty while it reads and its checkpoints are stored. Needs no call."""
+        """Return why the subtask is not ready, in plain words. Makes no call to a service.
+
+        The list is empty while the subtask reads and its checkpoints are stored.
+        """
         now_ms = self._dependencies.clock.now_ms()
         alarms = self._view.alarm_monitor.active_alarms
         times, undecided = self._checkpointer.times, self._view.undecided_commit()
@@ -158,7 +173,7 @@ class SubtaskFetcher:
         return reasons or self._ownership.reasons_not_ready()
 
     async def wait_ready(self) -> None:
-        """Wait until the run has read each of its open shards once, or has ended. Raises: the error that ended it."""
+        """Wait until the run has read each of its open shards once, or has ended. Raises: the error that ended the run."""
         while not self._completion.has_ended and not self._has_read_every_shard():  # noqa: ASYNC110 - no event for each read
             await asyncio.sleep(READY_CHECK_SECONDS)
         if self._completion.error is not None:
@@ -201,7 +216,11 @@ class SubtaskFetcher:
         return BoundedResult(reason, outcomes, run.records)
 
     async def _take_last(self, reason: EndReason) -> None:
-        """The last checkpoint. A stop, and `max_time`, do not wait for a call of user code without end: then it stores what is done."""
+        """Take the last checkpoint of a run.
+
+        After `stop`, and after `max_time`, it does not wait endlessly for a call of user code: after `flink.job.drain.timeout` it stores
+        what is finished.
+        """
         checkpointer, job = self._checkpointer, self._dependencies
         ending, times = checkpointer.take_last(is_stopped=reason is EndReason.STOPPED), checkpointer.times
         seconds = job.settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
@@ -232,7 +251,7 @@ class SubtaskFetcher:
             self._view.intake.retry_pending_reads()
 
     async def _check_owner(self) -> None:
-        """End the run soon after another start has taken the positions: both would read the same shards, and throttle each other."""
+        """End the run soon after another start has taken over the positions: both would read the same shards, and throttle each other."""
         while (check_owner := self._dependencies.check_owner) is not None:
             await asyncio.sleep(OWNER_SECONDS)
             with suppress(StateError, RetriesExhaustedError):  # the checkpoints keep retrying through an outage
@@ -251,17 +270,17 @@ class SubtaskFetcher:
     ) -> None:
         """Stop all tasks, then drop what was read but not emitted.
 
-        The emitter and the checkpoints are stopped and awaited, never cancelled: a write or a checkpoint must not be cut off.
+        The emitter and the checkpoints are stopped and awaited, never cancelled, because a write or a checkpoint must not be interrupted.
         """
         self._emitter.stop()
         self._scheduler.stop()
         if self._completion.error is not None:
-            self._shards.cancel_readers()  # the write that is awaited below may take long, and the shards may be another start's
+            self._shards.cancel_readers()  # the write awaited below may take long, and another start may read the shards
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
-        # It depends on the queues, which are dropped next.
+        # Computed before `end_run`, which drops the queues that it depends on.
         past = filter(run.is_past_event_time, self._table)
         self._past_event_time = {entry.key: entry.next_watermark for entry in past}
         await self._shards.end_run()

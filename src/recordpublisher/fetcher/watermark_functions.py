@@ -1,7 +1,7 @@
 """The rules of watermarks as plain functions, without state, clock or asyncio.
 
 The running fetcher applies them shard by shard as batches arrive. The Spark source applies them to a whole offset when it plans a batch.
-All times and watermarks are milliseconds.
+All times and watermarks are in ms.
 """
 
 import math
@@ -9,45 +9,49 @@ from collections.abc import Iterable
 
 
 def shard_watermark(next_watermark: int | None, emitted: int | None) -> int | None:
-    """The watermark with which a shard enters the global minimum: that of its next queued record, or else of its last one (W1)."""
+    """Return the watermark with which a shard enters the global minimum (W1).
+
+    It is the watermark of the next queued record, or else of the last emitted one.
+    """
     return emitted if next_watermark is None else next_watermark
 
 
 def is_idle(silent_ms: int, interval_ms: int) -> bool:
-    """Whether a shard was seen silent for the whole idle interval (W3). An interval of -1 waits for every shard (W2)."""
+    """Return whether a shard was silent for the whole idle interval (W3). With an interval of -1 no shard is idle (W2)."""
     return 0 < interval_ms <= silent_ms
 
 
 def is_active(is_open: bool, is_idle: bool, has_next_record: bool) -> bool:
-    """Whether others wait for a shard: it can still give records, and is not idle or has a record waiting (W4)."""
+    """Return whether watermarks wait for a shard: it is open, and either not idle or has a queued record (W4)."""
     return is_open and (has_next_record or not is_idle)
 
 
 def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float, timeout_ms: float) -> bool:
-    """Whether others wait for a shard that was read to its end (W5).
+    """Return whether watermarks wait for a shard that was read to its end (W5).
 
-    It holds the watermark for its children: as long as no child is known, or one could be read and is not. A child that still waits for
-    its other parent does not count, since that parent holds the watermark for it. After `timeout_ms` nobody waits any more.
+    The shard holds the watermark for its children: while no child is known, or while a child could be read and is not. A child that still
+    waits for its other parent does not count, because that parent holds the watermark for it. After `timeout_ms` watermarks no longer wait.
     """
     return waited_ms < timeout_ms and (has_unread_child or not has_children)
 
 
 def inherited_watermark(parents: Iterable[int | None]) -> int | None:
-    """The watermark at which a child begins to count: the lowest known one of its parents (W5)."""
+    """Return the watermark at which a child begins to count: the lowest known watermark of its parents (W5)."""
     return min((watermark for watermark in parents if watermark is not None), default=None)
 
 
 def raised(current: int | None, candidate: int | None) -> int | None:
-    """The global watermark after a new minimum: it never falls, and an unknown minimum leaves it as it is (W6)."""
+    """Return the global watermark after a new minimum. It never falls, and an unknown minimum leaves it unchanged (W6)."""
     if candidate is None:
         return current
     return candidate if current is None else max(current, candidate)
 
 
 def emit_limit(global_watermark: int | None, lookahead_ms: int | None) -> float:
-    """The highest watermark that may be emitted (W8).
+    """Return the highest watermark that may be emitted (W8).
 
-    Infinite without alignment (`lookahead_ms` None). Minus infinity while the global watermark is not known: nothing is emitted.
+    It is infinite without alignment (`lookahead_ms` is None). It is minus infinity while the global watermark is not known, so that nothing
+    is emitted.
     """
     if lookahead_ms is None:
         return math.inf
