@@ -1,4 +1,4 @@
-"""What tells the positions of a fixed number of subtasks (STATIC) from those of a group (ELASTIC) in a conditional store (E10)."""
+"""Tells apart the positions of a fixed number of subtasks (STATIC) and of a group (ELASTIC) in a conditional store (E10)."""
 
 from typing import NoReturn
 
@@ -7,22 +7,27 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import SHA
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
 ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
-"""What a job needs that shall not share the positions of another one."""
+"""The setting to change, in words, for a job that must not share the positions of another one."""
 _TAKE_ALONG = (
     "To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
     "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
 )
 SUBTASK_PREFIX = "subtask-"
-"""What the names of the entries of subtasks begin with."""
+"""The prefix of the names of subtasks' entries."""
 LEASE_TABLE = "group/leases"
 """The name of a group's lease table."""
 
 PARTS = "group/positions/"
-"""What the names of the positions of a group begin with. Where a sink has its entries they are without a lease table."""
+"""The prefix of the names of a group's positions. If a sink stores the entries, they are stored without a lease table."""
 
 
 def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
-    """Raises: StateError for positions of a job with another `flink.job.name`. Where one of the two has no name, they may be the same."""
+    """Check that stored positions do not belong to a job with another `flink.job.name`.
+
+    If either job has no name, the positions may belong to this job.
+
+    Raises: StateError if both names are given and differ.
+    """
     if stored and given and stored != given:
         raise StateError(
             f"{place} has the positions of job '{stored}', and this is job '{given}', which would go on from these. Give it a place of its "
@@ -31,7 +36,7 @@ def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
 
 
 def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
-    """Raises: StateError for positions of the other kind of assignment (E10)."""
+    """Raise StateError, because the stored positions belong to the other kind of assignment (E10)."""
     raise StateError(
         f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not go on from these. To go on, set "
         f"-p {SHARD_ASSIGNMENT.key}={stored}; to change to {given}, use {ANOTHER_PLACE}. {_TAKE_ALONG}"

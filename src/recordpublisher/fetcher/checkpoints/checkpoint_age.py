@@ -1,4 +1,4 @@
-"""CheckpointAge: how old the last stored checkpoint is, and since when one is not stored."""
+"""Measures how old the last stored checkpoint is, and since when storing one has been unsuccessful."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from recordpublisher.publishers.clock import Clock
 
 
 class CheckpointAge:
-    """Owns when a subtask's checkpoints began and were stored; one is taken at a time. `CheckpointScheduler` decides when."""
+    """Owns when a subtask's checkpoints began and were stored. Only one is taken at a time. `CheckpointScheduler` decides when."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -16,19 +16,22 @@ class CheckpointAge:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """The block takes and stores a checkpoint; it counts as stored if the block does not raise."""
+        """Measure the block, which takes and stores a checkpoint. The checkpoint counts as stored if the block does not raise."""
         self._started = self._clock.monotonic() if self._started is None else self._started
         yield
         self._stored, self._started = self._clock.monotonic(), None
 
     @property
     def age_ms(self) -> int | None:
-        """Since the last one was stored; None before the first."""
+        """Time since the last checkpoint was stored (ms); None before the first one."""
         return self._since(self._stored)
 
     @property
     def running_ms(self) -> int:
-        """Since the current one began, or one before it that was not stored; 0 when the last one is stored."""
+        """Time since the current checkpoint began (ms), or since the first of those before it that were not stored.
+
+        It is 0 if the last checkpoint is stored.
+        """
         return self._since(self._started) or 0
 
     def _since(self, moment: float | None) -> int | None:

@@ -1,4 +1,4 @@
-"""CheckpointScheduler: when a checkpoint is taken."""
+"""Decides when a checkpoint is taken."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,14 +6,17 @@ from collections.abc import Awaitable, Callable
 from recordpublisher.publishers.clock import wait_at_most
 
 MIN_PAUSE_SECONDS = 0.1
-"""Between a checkpoint and the next requested one: without it a thousand shards that end together would cause a thousand snapshots of a
-thousand shards each."""
+"""Seconds between a checkpoint and the next requested one.
+
+Without this pause a thousand shards that end together would cause a thousand snapshots of a thousand shards each.
+"""
 
 
 class CheckpointScheduler:
-    """Takes a checkpoint after each interval (-1: never), and on request.
+    """Takes a checkpoint after each interval, and on request. With an interval of -1 it takes them on request only.
 
-    Requests soon after a checkpoint share the next one. It is stopped and never cancelled, so that a flush or store is never cut off.
+    Requests made soon after a checkpoint share the next one. The scheduler is stopped and never cancelled, so that no flush or store is
+    interrupted.
     """
 
     def __init__(self, interval_ms: int) -> None:
@@ -26,16 +29,19 @@ class CheckpointScheduler:
         self._stopping.clear()
 
     def request(self) -> None:
-        """Request a checkpoint soon: for the children of an ended shard in other subtasks, which wait for it (S2), or for a sink."""
+        """Request a checkpoint soon.
+
+        Requested for a sink, or for the children of an ended shard in other subtasks, which wait for the checkpoint (S2).
+        """
         self._requested.set()
 
     def stop(self) -> None:
-        """Return from `run` after the current checkpoint."""
+        """Make `run` return after the current checkpoint."""
         self._stopping.set()
         self._requested.set()
 
     async def run(self, take: Callable[[], Awaitable[object]]) -> None:
-        """Take checkpoints until stopped. Raises: FencedError, SinkError, StateError."""
+        """Take checkpoints until stopped. Raises: the errors of `take`, such as FencedError, SinkError and StateError."""
         earliest = 0.0
         while not self._stopping.is_set():
             if await wait_at_most(self._requested, self._seconds):

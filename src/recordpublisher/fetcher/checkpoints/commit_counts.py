@@ -1,4 +1,4 @@
-"""CommitCounts: what one process has committed last, for its metrics and its readiness."""
+"""Keeps numbers on the last commit of a process, for its metrics and its readiness."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,12 @@ from ..committing_sink import Staged
 
 
 class CommitCounts(msgspec.Struct):
-    """Of a sink that commits; over all workers that the process has been, one after the other.
+    """Numbers on the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after another.
 
-    - `files`, `size`: of the last commit that had records, and their bytes; `age_ms`: since it was stored.
-    - `records`: how many were written to the sink before its last commit staged them.
-    - `undecided`: the entry and its place, while its write has no answer; None: it has one.
+    - `files`, `size`: number of files of the last commit that had records, and their bytes.
+    - `age_ms`: time since that commit was stored.
+    - `records`: number of records written to the sink before its last commit staged them.
+    - `undecided`: the entry and its place, while the write of the entry has no answer; otherwise None.
     """
 
     clock: Clock = msgspec.field(default_factory=SystemClock)
@@ -26,15 +27,15 @@ class CommitCounts(msgspec.Struct):
 
     @property
     def age_ms(self) -> int | None:
-        """None: no commit of this process had records."""
+        """Time since the last commit with records was stored (ms); None if no commit of this process had records."""
         return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
 
     def begun(self, entry: str) -> None:
-        """An entry is being written."""
+        """Note that an entry is being written."""
         self.undecided = entry
 
     def decided(self, staged: Sequence[Staged], records: int) -> None:
-        """It is stored, with what was staged when so many records were written."""
+        """Note that the entry is stored, with what was staged when `records` records had been written."""
         self.undecided, self.records = None, records
         if staged:
             self.files, self.size = sum(each.files for each in staged), sum(each.size for each in staged)

@@ -1,4 +1,4 @@
-"""Commits: one life's entry, which commits what a sink has staged together with the positions (S6, E1)."""
+"""Commits what a sink has staged together with the positions, in the entry of one life (S6, E1)."""
 
 import asyncio
 import logging
@@ -16,9 +16,9 @@ from .commit_counts import CommitCounts
 
 log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
-"""With so many commits that are not published yet the next one waits: an entry has room for a few."""
+"""With this many unpublished commits, the next commit publishes them first, because an entry has room for a few only."""
 ValueOf = Callable[[int, Sequence[Staged]], bytes]
-"""The entry as it is stored, from the number of the write, which makes it unique, and from what it names."""
+"""Returns the stored form of the entry, from the number of the write, which makes it unique, and the staged items that it names."""
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -29,12 +29,16 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 class Commits:
-    """Owns one life's entry: its version, the number of the last commit, what is undecided, and what is not published yet.
+    """Owns the entry of one life: its version, the number of the last commit, the undecided write, and the unpublished commits.
 
-    A write without an answer may have taken effect, or may still do so. It is repeated as it is until it is decided: it finds itself, or
-    what somebody else has written. So nothing is committed twice, and nothing of an ended life is committed later.
+    A write without an answer may have taken effect, or may still do so. It is repeated unchanged until its outcome is known: it finds
+    either its own value or the value of another process. So nothing is committed twice, and nothing of an ended life is committed later.
 
-    `settle` and `commit` must not overlap; `stage` and `publish` may be called meanwhile.
+    `settle` and `commit` must not overlap; `stage` and `publish` may be called while they run.
+
+    - `version`: version of the stored entry, or None if there is none.
+    - `number`: the numbers of this life come after it.
+    - `positions`: the positions in the stored entry.
     """
 
     def __init__(
@@ -49,7 +53,6 @@ class Commits:
         positions: Any = None,
         counts: CommitCounts | None = None,
     ) -> None:
-        """`version`: of the stored entry, None: there is none. Numbers of the life come after `number`. `positions`: its positions."""
         self._sink = sink
         self._store = store
         self._name = name
@@ -66,7 +69,7 @@ class Commits:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether a commit had no answer yet."""
+        """Whether a commit still has no answer."""
         return self._undecided is not None
 
     @property
@@ -75,9 +78,10 @@ class Commits:
         return bool(self._staged)
 
     async def settle(self) -> None:
-        """Repeat what is undecided, and publish if too much waits for it: afterwards an entry can be written.
+        """Prepare for the next commit: repeat an undecided write, and publish if too many commits are unpublished.
 
-        Raises: FencedError when somebody else has written the entry; StoreUnavailableError, StateError.
+        Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
+        if waiting does not help.
         """
         if self._undecided is not None:
             await self._decide(self._undecided)
@@ -85,7 +89,10 @@ class Commits:
             await self.publish()
 
     async def stage(self, records: int = 0) -> None:
-        """Let the sink stage what was written: the next commit names it. `records`: written until now. Raises: errors of the sink."""
+        """Let the sink stage what was written; the next commit names it. `records`: number of records written so far.
+
+        Raises: the errors of the sink.
+        """
         self._number += 1
         self._records = records
         staged = await self._sink.stage(CommitNumber(self._writer, self._number))
@@ -93,10 +100,10 @@ class Commits:
             self._staged.append(staged)
 
     async def commit(self, value_of: ValueOf, positions: Any, *, names_staged: bool = True) -> None:
-        """Write the entry, after `settle`. Without `names_staged` it stays the entry of what was committed before.
+        """Write the entry, after `settle`. Without `names_staged` the entry names only what was committed before.
 
-        `positions`: as the entry has them, plain JSON. `value_of` is called before the first await: what it tells of is what the entry has.
-        Raises: as `settle`.
+        `positions` are plain JSON in the format of the entry. `value_of` is called before the first await, so that the entry contains the
+        state at the time of the call. Raises: the errors of `settle`.
         """
         if self._undecided is not None:
             raise AssertionError("a commit is undecided")
@@ -112,7 +119,11 @@ class Commits:
         await self._decide(write)
 
     async def publish(self) -> None:
-        """Publish what is committed, in the order of its numbers. Raises: StoreUnavailableError, StateError, FencedError."""
+        """Publish what is committed, in the order of its numbers.
+
+        Raises: FencedError if another process has written the entry; StoreUnavailableError if the destination cannot be reached now;
+        StateError if a staged item is missing.
+        """
         async with self._publishing:
             if committed := tuple(self._unpublished):
                 try:
@@ -120,7 +131,7 @@ class Commits:
                 except StoreUnavailableError:
                     raise
                 except StateError:
-                    # Whoever has replaced this life has published it: its files may be gone since.
+                    # A process that has replaced this life may have published the items, and their files may be gone since.
                     await self._check_owned()
                     raise
                 del self._unpublished[: len(committed)]
@@ -154,7 +165,7 @@ class Commits:
 
 
 async def tell_of_others(sink: CommittingSink, place: str) -> None:
-    """Warn of rows that other positions belong to than those of a job, or of a group, whose positions in `place` are new."""
+    """Warn if the positions in `place` are new, but the sink has rows that belong to other positions."""
     if writers := await sink.writers():
         log.warning(
             "the positions in %s are new, but %s has rows of %s: other positions belong to them, and this job may read the same records "

@@ -1,4 +1,4 @@
-"""The state in which each listed shard starts, restored or new, and whether records were lost meanwhile (P3, S5)."""
+"""Decides in which state each listed shard starts, restored or new, and whether records were lost in the meantime (P3, S5)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +17,14 @@ from .starts import Starts
 
 
 def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Starts) -> dict[str, ShardState]:
-    """The state from which every listed shard starts, whoever owns it.
+    """Return the state from which each listed shard starts, for all subtasks.
 
     - A shard with restored state resumes there.
-    - An ancestor of a started shard counts as finished: its state was dropped after its end. An ancestor of a shard that has not started
-      does not, since that shard may be waiting for it.
+    - An ancestor of a started shard counts as finished, because its state was dropped after its end. An ancestor of a shard that has not
+      started does not count as finished, because that shard may be waiting for it.
     - Any other shard of a stream with restored state is new and starts at TRIM_HORIZON.
-    - A shard of a stream without restored state starts as `starts` says. One that is named there counts as started for its ancestors, and
-      its descendants start at TRIM_HORIZON.
+    - A shard of a stream without restored state starts as `starts` says. A shard that is named there counts as started for its ancestors,
+      and its descendants start at TRIM_HORIZON.
     """
     shards, read_streams = {shard.key: shard for shard in listed}, restored.streams
     new_streams = [shard for shard in shards.values() if shard.stream not in read_streams]
@@ -49,14 +49,17 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Sta
 
 
 def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Restored shards that were not read to their end and are no longer listed: their records are past retention (S5)."""
+    """Return restored shards that were not read to their end and are no longer listed: their records are past retention (S5)."""
     known, wanted = {shard.key for shard in listed}, set(streams)
     unfinished = [key for key, state in restored.shards.items() if not state.ended and key not in known]
     return [key for key in unfinished if stream_of(key) in wanted]
 
 
 def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
-    """What is known of shards that the listing lacks, should a later one have them: restored state, or that they are finished."""
+    """Return what is known of shards that the listing lacks, in case a later listing has them.
+
+    It is their restored state, or the state of a finished shard.
+    """
     shards = {shard.key: shard for shard in listed}
     finished = ShardState(StartingPosition.trim_horizon(), ended=True)
     known = dict.fromkeys(_finished_ancestors(shards, restored.shards), finished) | dict(restored.shards)
@@ -66,9 +69,9 @@ def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[st
 def missing_shards(
     listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
 ) -> set[str]:
-    """The shards that matter and that the listing lacks: restored ones, and parents for which shards of ours would wait (S2, S5).
+    """Return the shards that the listing lacks: restored ones, and parents for which shards of this subtask would wait (S2, S5).
 
-    They are past retention, or the listing is inconsistent.
+    These shards are past retention, or the listing is inconsistent.
     """
     shards, wanted = {shard.key: shard for shard in listed}, set(streams)
     of_streams = {key for key in restored.shards if stream_of(key) in wanted}
@@ -78,7 +81,7 @@ def missing_shards(
 
 
 def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Restored shards that are younger than every listed one of their stream: the listing is older than the state."""
+    """Return restored shards that are younger than every listed shard of their stream: the listing is older than the state."""
     listed, wanted = list(listed), set(streams)
     known = {shard.key for shard in listed}
     places = [key.rpartition("/") for key in restored.shards if key not in known]
@@ -87,20 +90,23 @@ def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState
 
 
 def last_seen_ms(state: ShardState) -> int:
-    """Return until when nothing of the shard was lost: its last record's arrival, its last read at the tip, or what is known of the
-    beginning of a shard that was never read; 0 if nothing is known."""
+    """Return the time (epoch ms) until which nothing of the shard was lost, or 0 if nothing is known.
+
+    It is the latest of the arrival of its last record, its last read at the tip, and what is known of the beginning of a shard that was
+    never read.
+    """
     return latest(state.arrival_ms, state.tip_ms, state.seen_ms) or 0
 
 
 def old_shards(restored: RestoredState, now_ms: int) -> set[str]:
-    """Restored shards that were last read almost a day ago, ended ones included: the others have lost nothing (S5)."""
+    """Return restored shards, including ended ones, that were last read almost a day ago. The others have lost nothing (S5)."""
     return {key for key, state in restored.shards.items() if may_have_gap(last_seen_ms(state) or None, now_ms)}
 
 
 async def shards_past_retention(
     shards: Iterable[Shard], restored: RestoredState, retention: RetentionCheck
 ) -> list[str]:
-    """Those of the restored shards that are not at their end and whose unread records are lost (S5)."""
+    """Return the keys of those restored shards that are not at their end and whose unread records are lost (S5)."""
     states = [(shard, restored.shards[shard.key]) for shard in shards]
     unfinished = [(shard, state) for shard, state in states if not state.ended]
     gaps = await asyncio.gather(
@@ -110,7 +116,7 @@ async def shards_past_retention(
 
 
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
-    """The error that names the shards with lost records."""
+    """Return the error that names the shards with lost records."""
     places = ", ".join(f"{key} after {restored.shards[key].position or 'its start'}" for key in sorted(keys))
     return DataLossError(
         f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to continue without them"
@@ -123,7 +129,7 @@ def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardSt
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """A child that may start now begins at the lowest watermark of its parents, also if they ended in an earlier run of the job (W5)."""
+    """Start a child that may start now at the lowest watermark of its parents, even if they ended in an earlier run of the job (W5)."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):
@@ -132,7 +138,10 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
 
 
 def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> ShardState:
-    """A child that was never read began after its parents were last known to be open, also if those are not listed any longer (S5)."""
+    """Note that a child that was never read began after its parents were last known to be open (S5).
+
+    The parents may no longer be listed.
+    """
     if state.ended or state.position is not None or state.seen_ms is not None:
         return state
     parents = (restored.shards[key] for key in parent_keys(child) if key in restored.shards)
@@ -141,17 +150,17 @@ def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> Shar
 
 
 def is_startable(shard: Shard, states: Mapping[str, ShardState]) -> bool:
-    """Whether every parent was read to its end, by the states of a restored job (S2)."""
+    """Return whether every parent was read to its end, according to the states of a restored job (S2)."""
     return parents_ended(parent_keys(shard), lambda parent: parent not in states or states[parent].ended)
 
 
 def shards_with_unread_children(
     listed: Sequence[Shard], restored: RestoredState, oldest_retained_ms: Mapping[str, int | None]
 ) -> list[str]:
-    """Restored shards that were read to their end and whose children are unknown: they may have come and gone unread.
+    """Return restored shards that were read to their end and whose children are unknown: the children may have come and gone unread.
 
-    This is so if the shard is no longer listed, and everything in the state of its stream is older than the oldest record. A younger
-    state may just have dropped the children before their parent.
+    This is so if the shard is no longer listed, and the whole state of its stream is older than the stream's oldest record. In a younger
+    state the children may have been dropped before their parent.
     """
     known = {shard.key for shard in listed}
     known |= {key for shard in listed for key in parent_keys(shard)}

@@ -1,4 +1,4 @@
-"""list_restored: the listing from which a job with restored state goes on. ListShards is eventually consistent (S2, S5)."""
+"""Gets the listing from which a job with restored state continues. ListShards is eventually consistent (S2, S5)."""
 
 import asyncio
 import logging
@@ -12,7 +12,10 @@ from .snapshot import RestoredState
 
 log = logging.getLogger("recordpublisher.fetcher")
 MAX_LISTINGS, PAUSE_SECONDS = 20, 1.0
-"""How often shards are listed again while a listing is older than the restored state, and the pause between; then it is used anyway."""
+"""How often shards are listed again while a listing is older than the restored state, and the pause between two listings (s).
+
+After that the last listing is used.
+"""
 
 
 async def list_restored(
@@ -22,9 +25,10 @@ async def list_restored(
     missing: MissingShards,
     is_ours: Callable[[Shard], bool] = lambda shard: True,
 ) -> Sequence[Shard]:
-    """Every shard of `streams`. A listing that lacks a shard which has not expired is repeated: the shard would seem lost, or new later.
+    """Return every shard of `streams`, and list again if a shard is missing that has not expired.
 
-    Afterwards `missing` tells which of the restored shards that the listing lacks have expired.
+    Otherwise the missing shard would seem to be lost, or to be new later. Afterwards `missing` knows which of the restored shards that the
+    listing lacks have expired.
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()

@@ -1,4 +1,4 @@
-"""Snapshots: their format (versioned, readable JSON), and how several are merged into one (S5)."""
+"""Defines the format of snapshots (versioned, readable JSON), and merges several snapshots into one (S5)."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ VERSION = 2
 class RestoredState:
     """The merged snapshots of a job: the state of each shard by `Shard.key`, the pinned start (P3), and the newest generation.
 
-    `taken_ms`: of the last one, by the clock of that machine; for people, nothing is decided by it.
+    `taken_ms` is the time of the last snapshot, by the clock of the machine that took it. It is for people only; no decision depends on it.
     """
 
     shards: Mapping[str, ShardState] = field(default_factory=dict)
@@ -42,11 +42,11 @@ def snapshot_to_json(
     states_for_others: Sequence[State] = (),
     taken_ms: int | None = None,
 ) -> dict[str, Any]:
-    """A snapshot of one subtask, with the states that it keeps for other subtasks (see `states_for_other_subtasks`).
+    """Return a snapshot of one subtask, with the states that it keeps for other subtasks (see `states_for_other_subtasks`).
 
-    `taken_ms`: when, by the clock of that machine; for people, nothing is decided by it.
+    `taken_ms` is the time of the snapshot, by the clock of this machine. It is for people only; no decision depends on it.
 
-    Raises: StateError without generation and shards: such a snapshot would replace a complete one.
+    Raises: StateError if there is neither a generation nor a shard: such a snapshot would replace a complete one.
     """
     if generation < 1 and not shards:
         raise StateError("the fetcher is not open and has no shards; use it inside 'async with fetcher:'")
@@ -65,9 +65,9 @@ def snapshot_to_json(
 
 
 def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> RestoredState:
-    """Merge snapshots: for each shard the state of the newest generation is used, then the one with the highest position.
+    """Merge snapshots. For each shard use the state of the newest generation, and within it the one with the highest position.
 
-    Raises: StateError for a snapshot that cannot be read or has another version.
+    Raises: StateError if a snapshot cannot be read or has another version.
     """
     best: dict[str, tuple[int, ShardState]] = {}
     pinned: list[int] = []
@@ -90,7 +90,7 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
 
 
 def states_for_other_subtasks(snapshots: Iterable[State], subtask: int, keys: Container[str]) -> list[State]:
-    """The states that `subtask` stored for shards among `keys`, which other subtasks own now and have not stored themselves.
+    """Return the states that `subtask` stored for shards in `keys`, if no other subtask has stored a newer one.
 
     After a change of the parallelism, the first checkpoint of a subtask replaces its last one. The new owner of a shard may not have
     started yet and would find no state. So its state is kept in the new snapshot, with the generation of the old one.
@@ -111,9 +111,9 @@ def states_for_other_subtasks(snapshots: Iterable[State], subtask: int, keys: Co
 
 
 def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
-    """The state of `above` for the shards that it has, of `below` for all others.
+    """Return the state of `above` for the shards that it has, and the state of `below` for all others.
 
-    A sink stores the state of one subtask; after a restart the subtask may own shards of others.
+    A sink stores the state of one subtask. After a restart the subtask may own shards of others.
     """
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
     taken = max((each.taken_ms for each in (below, above) if each.taken_ms is not None), default=None)
@@ -138,7 +138,7 @@ class _Version(msgspec.Struct):
 
 
 def checked_snapshot(snapshot: State) -> StoredSnapshot:
-    """Check what a store or a sink had stored. Raises: StateError naming the subtask."""
+    """Check a snapshot that a store or a sink has returned. Raises: StateError, with the subtask, if it cannot be read."""
     place = f"the stored state of subtask {snapshot.get('subtask', '?')}"
     version = check_document(snapshot, _Version, f"{place} is not a snapshot of recordpublisher: it").version
     if version != VERSION:
@@ -154,7 +154,10 @@ def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order
 
 
 def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, ...]:
-    """A sort key: ended, then the sequence number, then a whole record before a part of one."""
+    """Return a sort key: ended, then the sequence number, then a whole record before a part of one.
+
+    Raises: StateError if the sequence number cannot be read.
+    """
     if state.position is None:
         return (state.ended, False)
     try:

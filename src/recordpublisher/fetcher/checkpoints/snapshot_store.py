@@ -1,4 +1,4 @@
-"""SnapshotStore: each subtask's snapshot with its generation, in a conditional store. SubtaskCheckpoints: one subtask's use of it (S6)."""
+"""Stores each subtask's snapshot with its generation in a conditional store (S6)."""
 
 import logging
 from dataclasses import replace
@@ -18,26 +18,30 @@ _ATTEMPTS = 10
 class SnapshotStore:
     """The snapshots of a job's subtasks in a conditional store. Owns the version of each entry that this process has last written.
 
-    Each start replaces the entry by one with a higher generation. An entry can be replaced only by a process that knows its version, and
-    earlier starts do not know the new one. So neither a replaced process nor a delayed retry can bring back an older position.
+    Each start replaces the entry by one with a higher generation. A process can replace an entry only if it knows its version, and earlier
+    starts do not know the new version. So neither a replaced process nor a delayed retry can bring back an older position.
+
+    `job_name` is `flink.job.name`; positions of another job are refused.
     """
 
     def __init__(self, store: ConditionalStore, job_name: str | None = None) -> None:
-        """`job_name`: `flink.job.name`; positions of another one are refused."""
         self._store = store
         self._job = job_name or ""
         self._known: dict[int, tuple[str, StateEntry]] = {}
 
     async def load(self) -> list[State]:
-        """Every subtask's snapshot. Raises: StateError naming the entry that cannot be read."""
+        """Return every subtask's snapshot. Raises: StateError, with the entry's name, if an entry cannot be read."""
         return [entry.snapshot for entry in (await self.entries()).values() if entry.snapshot is not None]
 
     async def entries(self) -> dict[str, StateEntry]:
-        """Every entry by name. Raises: StateError naming the one that cannot be read."""
+        """Return every entry by name. Raises: StateError, with the entry's name, if an entry cannot be read."""
         return {name: stored.document for name, stored in (await read_entries(self._store)).items()}
 
     async def own_entries(self) -> dict[str, StateEntry]:
-        """The same; raises StateError too when they are of a job with another name."""
+        """Return every entry by name.
+
+        Raises: StateError if an entry cannot be read, or belongs to a job with another name.
+        """
         return self._checked(await self.entries())
 
     def _checked(self, entries: dict[str, StateEntry]) -> dict[str, StateEntry]:
@@ -46,13 +50,14 @@ class SnapshotStore:
         return entries
 
     def known(self, subtask: int) -> tuple[str, StateEntry]:
-        """What this process has last written for the subtask, and its version."""
+        """Return the version and the content of the entry that this process has last written for the subtask."""
         return self._known[subtask]
 
     async def open_generation(self, subtask: int) -> int:
-        """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask.
+        """Begin the next generation. From now on `store` raises FencedError for earlier starts of this subtask.
 
-        Raises: StateError when a group of workers keeps its positions here (E10), or a job with another name.
+        Raises: StateError if a group of workers (E10), or a job with another name, keeps its positions here, or if other processes open it
+        again and again.
         """
         await self._store.end_sessions(str(subtask))
         for attempt in range(_ATTEMPTS):
@@ -85,7 +90,9 @@ class SnapshotStore:
     async def fence_subtasks_from(self, first: int, *, is_replaced: bool = False) -> None:
         """Give the stored subtasks from number `first` on a newer generation: their next `store` raises FencedError.
 
-        `is_replaced`: the snapshot of another subtask stands for theirs, too, which are dropped. What they name is kept.
+        `is_replaced`: the snapshot of another subtask replaces their snapshots, which are dropped. What their entries name is kept.
+
+        Raises: StateError if these subtasks start again and again.
         """
         for attempt in range(_ATTEMPTS):
             entries = await read_entries(self._store)
@@ -106,9 +113,9 @@ class SnapshotStore:
         raise StateError(f"subtasks from {first} in {self._store.place} cannot be fenced: they start again and again")
 
     async def forget_former(self, parallelism: int) -> bool:
-        """Empty the entries from number `parallelism` on, once each subtask of this start has committed: they are superseded.
+        """Empty the entries from number `parallelism` on, if each subtask of this start has committed and so replaced them.
 
-        Returns whether it has. What they name was published when this start was opened.
+        Return whether this was done. What they name was published when this start was opened.
         """
         entries = await read_entries(self._store)
         ours = [entries.get(entry_name(subtask)) for subtask in range(parallelism)]
@@ -126,18 +133,23 @@ class SnapshotStore:
         return True
 
     async def store(self, subtask: int, generation: int, state: State) -> None:
-        """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it."""
+        """Replace the subtask's snapshot.
+
+        Raises: FencedError if a later start of the subtask owns it; StateError if other processes write it again and again.
+        """
         if subtask not in self._known:
             self._adopt(subtask, generation, await self._store.get(entry_name(subtask)))
         for _ in range(_ATTEMPTS):
             version, known = self._known[subtask]
             self._check_owner(subtask, generation, known)
-            # Positions that others have stored over those of a commit stay if it is taken back: so does a reset.
+            # These positions replace those of a commit, for example after a reset. They must stay if the commit is taken back.
             staged = tuple(replace(each, before=dict(state)) for each in known.staged)
             entry = replace(known, checkpoint=known.checkpoint + 1, snapshot=dict(state), staged=staged)
             try:
                 await self._write(subtask, entry, version)
-            except ConflictError as error:  # our own value, if an earlier write succeeded and its response was lost
+            except (
+                ConflictError
+            ) as error:  # the stored value is ours if an earlier write succeeded and its response was lost
                 self._adopt(subtask, generation, error.current)
                 if error.current is not None and error.current.value == entry.to_bytes():
                     return
@@ -157,7 +169,10 @@ class SnapshotStore:
             refuse_assignment(self._store.place, "ELASTIC", "STATIC")
 
     async def _check_first_entry(self, subtask: int, *, is_first: bool) -> None:
-        """Look once more, now that a group that begins sees the entry. One that has begun before is seen here (E10)."""
+        """Check once more that no group keeps its positions here (E10).
+
+        A group that begins from now on sees the entry, and this check sees a group that has begun before.
+        """
         if await self._store.get(LEASE_TABLE) is None:
             return
         if is_first:
@@ -165,7 +180,7 @@ class SnapshotStore:
         refuse_assignment(self._store.place, "ELASTIC", "STATIC")
 
     def _adopt(self, subtask: int, generation: int, current: VersionedValue | None) -> None:
-        """Continue from the stored entry, if it is of this generation. Raises: FencedError."""
+        """Continue from the stored entry. Raises: FencedError if it is of another generation; StateError if it cannot be read."""
         entry = StateEntry() if current is None else StateEntry.from_bytes(current.value, self._place(subtask))
         self._check_owner(subtask, generation, entry)
         self._known[subtask] = "" if current is None else current.version, entry
@@ -178,7 +193,10 @@ class SnapshotStore:
             )
 
     async def check_owner(self, subtask: int, generation: int) -> None:
-        """Look whether this start still owns the subtask's entry. Raises: FencedError, StateError."""
+        """Check that this start still owns the subtask's entry.
+
+        Raises: FencedError if another generation owns it; StateError if the entry cannot be read.
+        """
         if (stored := await self._store.get(entry_name(subtask))) is not None:
             self._check_owner(subtask, generation, StateEntry.from_bytes(stored.value, self._place(subtask)))
 
@@ -196,21 +214,27 @@ class SubtaskCheckpoints:
         self._generation = 0
 
     async def open(self) -> tuple[int, list[State]]:
-        """Take the next generation, fence subtasks that this start does not have, and load what is stored. Raises: StateError."""
+        """Begin the next generation, fence subtasks that this start does not have, and load what is stored.
+
+        Raises: StateError if the stored state cannot be read, or belongs to a group or another job.
+        """
         self._generation = await self._store.open_generation(self._subtask)
         await self._store.fence_subtasks_from(self._parallelism)
         return self._generation, await self._store.load()
 
     async def check_owner(self) -> None:
-        """Look whether this start still owns its entry. Raises: FencedError, StateError."""
+        """Check that this start still owns its entry.
+
+        Raises: FencedError if another generation owns it; StateError if it cannot be read.
+        """
         await self._store.check_owner(self._subtask, self._generation)
 
     async def load(self) -> list[State]:
-        """What every subtask of the job has stored. Raises: StateError."""
+        """Return what every subtask of the job has stored. Raises: StateError if an entry cannot be read."""
         return await self._store.load()
 
     async def store(self, state: dict[str, Any]) -> None:
-        """Store a snapshot. Raises: FencedError when a newer generation owns the state."""
+        """Store a snapshot. Raises: FencedError if a newer generation owns the state; StateError if it cannot be stored."""
         await self._store.store(self._subtask, self._generation, state)
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Starts: where shards start of which a job has stored no position. How they apply to a listing is said in `initial_states.py`.
+"""Defines where shards start that have no stored position. `initial_states.py` applies this to a listing.
 
-`flink.stream.initpos` is parsed in `publishers/initial_position.py`, a start for each shard by `states_by_shard`.
+`publishers/initial_position.py` parses `flink.stream.initpos`; `states_by_shard` parses a start for each shard.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..shards.shard_state import ShardState
 
 
 def by_shard(words: str) -> str:
-    """What is valid where positions are given by shard; `words`: what may stand in place of a number."""
+    """Return the valid values, in words, for positions given by shard. `words`: what may be given instead of a number."""
     return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
 
 
@@ -32,13 +32,20 @@ _SHARD_END = "SHARD_END"
 
 
 class Starts(msgspec.Struct, frozen=True):
-    """`by_shard`: the state in which a shard starts that is named, by its id; then the job has one stream. `default`: of all others."""
+    """Where shards start that have no stored position.
+
+    - `default`: the start of every shard that is not in `by_shard`.
+    - `by_shard`: the state in which a named shard starts, by shard id. The job then reads one stream.
+    """
 
     default: StartingPosition
     by_shard: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
 
     def of(self, shard: Shard) -> ShardState:
-        """The state in which a shard starts. At the number that Kinesis lists for its beginning, or before it, that is TRIM_HORIZON."""
+        """Return the state in which a shard starts.
+
+        If the given sequence number is at or before the shard's listed beginning, it starts at TRIM_HORIZON.
+        """
         state = self.by_shard.get(shard.shard_id) or ShardState(self.default)
         first = given_position(state)
         if state.ended or first is None or not shard.begins_at(first.sequence):
@@ -52,11 +59,14 @@ class Starts(msgspec.Struct, frozen=True):
         return all(start.type is not PositionType.LATEST for start in starts)
 
     async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Starts:
-        """As `pinned_at`, with the service's time, which is asked for only if it is needed."""
+        """Return these starts with LATEST replaced by the service's time, which is requested only if it is needed. See `pinned_at`."""
         return self if self.is_pinned else self.pinned_at(await service_time_ms())
 
     def pinned_at(self, now_ms: int | None) -> Starts:
-        """LATEST as a time (epoch ms; None: not known), so that a start that is tried again, or in another process, is the same (P3)."""
+        """Return these starts with LATEST replaced by a time (epoch ms), or unchanged if `now_ms` is None (not known).
+
+        So a start that is tried again, or in another process, is the same (P3).
+        """
         if now_ms is None:
             return self
         named = {shard: replace(each, start=each.start.pinned_at(now_ms)) for shard, each in self.by_shard.items()}
@@ -64,16 +74,19 @@ class Starts(msgspec.Struct, frozen=True):
 
 
 def given_position(state: ShardState) -> SequenceNumber | None:
-    """The sequence number at or after which a shard starts, if it does."""
+    """Return the sequence number at or after which a shard starts, or None if it does not start at one."""
     if state.position is None and state.start.type is PositionType.AT_SEQUENCE_NUMBER:
         return SequenceNumber(state.start.sequence_number or "")
     return state.position
 
 
 def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Where each named shard starts, by its id, from JSON: in our words, or as qubole's and awslabs' connectors store positions.
+    """Return where each named shard starts, by shard id, from JSON.
 
-    `option` is what errors name. Raises: ConfigurationError.
+    The positions may be in our format, or in the format in which the connectors of qubole and awslabs store them. `option` is the option
+    that errors name.
+
+    Raises: ConfigurationError if the text is not valid, or if positions of another stream or several streams are given.
     """
     entries = json_by_shard(option, given, VALID_BY_SHARD, streams)
     _check_stream(option, entries.pop("metadata", None), streams[0])
@@ -83,7 +96,10 @@ def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str
 
 
 def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -> dict[str, Any]:
-    """The entries of positions by shard, at either end of a read. Raises: ConfigurationError, also for several streams."""
+    """Return the entries of positions by shard, for the start or the end of a read.
+
+    Raises: ConfigurationError if the text is not a JSON object with entries, or if there are several streams.
+    """
     try:
         entries = json.loads(given)
     except ValueError as error:
@@ -96,7 +112,10 @@ def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -
 
 
 def position_of(option: str, entry: object, valid: str, *words: str) -> str:
-    """The position in a shard's entry, at either end of a read: a sequence number, or one of `words`. Raises: ConfigurationError."""
+    """Return the position in a shard's entry, for the start or the end of a read: a sequence number, or one of `words`.
+
+    Raises: ConfigurationError if the entry is neither.
+    """
     text = entry.upper() if isinstance(entry, str) else ""
     if text not in words and not re.fullmatch("[0-9]{1,129}", text):
         raise ConfigurationError(option, str(entry), valid)
@@ -111,7 +130,7 @@ def _check_stream(option: str, metadata: object, stream: str) -> None:
 
 
 def _state_of(option: str, entry: object) -> ShardState:
-    """The state of one shard; a text is TRIM_HORIZON, LATEST, or the sequence number of the first record to read."""
+    """Return the state in which one shard starts. A text is TRIM_HORIZON, LATEST, or the number of the first record to read."""
     if isinstance(entry, dict):
         return _stored_state(option, entry)
     position = position_of(option, entry, VALID_BY_SHARD, PositionType.TRIM_HORIZON, PositionType.LATEST)
@@ -121,7 +140,7 @@ def _state_of(option: str, entry: object) -> ShardState:
 
 
 def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
-    """A position as qubole's and awslabs' connectors store it: with iteratorType and iteratorPosition, times in epoch ms."""
+    """Return a position that a connector of qubole or awslabs has stored: with iteratorType and iteratorPosition, times in epoch ms."""
     kind, at = str(entry.get("iteratorType", "")).upper(), str(entry.get("iteratorPosition", ""))
     if kind == _SHARD_END:
         return ShardState(StartingPosition.trim_horizon(), ended=True)

@@ -1,4 +1,4 @@
-"""StateEntry: what a conditional store has of one subtask of a fixed number (STATIC): its snapshot, with the generation (S6)."""
+"""The entry of one subtask of a fixed number (STATIC) in a conditional store: its snapshot with the generation (S6)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ FORMAT = 2
 class StateEntry:
     """The stored entry of a subtask. `checkpoint` counts the writes of a generation, so that no value is ever written twice.
 
-    Of a sink that commits by it: `staged`, what it names to be published; `target`, what the rows are in. `life`: the name of the start
-    that owns the entry (`life_name`). `job`: `flink.job.name` of the last start that had one.
+    - `staged`: the staged items of a `CommittingSink` that the entry commits.
+    - `target`: the target of that sink, where the rows are.
+    - `life`: the name of the start that owns the entry (`life_name`).
+    - `job`: `flink.job.name` of the last start that had one.
     """
 
     generation: int = 0
@@ -38,7 +40,7 @@ class StateEntry:
     job: str = ""
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Return the entry as JSON."""
         content = {
             "format": FORMAT,
             "generation": self.generation,
@@ -52,7 +54,7 @@ class StateEntry:
 
     @classmethod
     def from_bytes(cls, content: bytes, place: str) -> StateEntry:
-        """Read what `to_bytes` wrote. Raises: StateError naming the place."""
+        """Read an entry that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
         stored = read_document(content, _StoredEntry, f"the stored state {place}", FORMAT)
         staged = tuple(each.staged for each in stored.staged)
         return cls(
@@ -61,7 +63,7 @@ class StateEntry:
 
 
 class StoredStaged(msgspec.Struct):
-    """`Staged` as an entry has it."""
+    """`Staged` in the format of an entry."""
 
     writer: Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
     n: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -70,19 +72,19 @@ class StoredStaged(msgspec.Struct):
 
     @property
     def staged(self) -> Staged:
-        """What `publish` gets."""
+        """The value that `publish` receives."""
         return Staged(CommitNumber(self.writer, self.n), self.content, before=self.before)
 
 
 class NamesStaged(msgspec.Struct, kw_only=True):
-    """What every entry has that commits for a sink: what `staged_to_json` gives."""
+    """The fields that every entry of a `CommittingSink` has; `staged_to_json` writes them."""
 
     staged: list[StoredStaged] = []
     target: str = ""
 
 
 def staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
-    """A plain dict, without what is empty."""
+    """Return the staged items and the target as a plain dict, without empty values."""
     names = [
         {"writer": each.number.writer, "n": each.number.n, "content": each.content}
         | ({} if each.before is None else {"before": each.before})
@@ -100,14 +102,15 @@ class _StoredEntry(NamesStaged, kw_only=True):
 
 
 def entry_name(subtask: int) -> str:
-    """The name of a subtask's entry."""
+    """Return the name of a subtask's entry."""
     return f"{SUBTASK_PREFIX}{subtask}"
 
 
 def life_name(job: str, subtask: int, generation: int, former: str) -> str:
     """Return a new name for a start of a subtask. No other start has it, because its last part is random.
 
-    `former`: the name of the start before, from which the third part is taken: it is the same for all starts with these positions.
+    `former` is the name of the previous start. The third part of the name is taken from it, so it is the same for all starts with these
+    positions.
     """
     _, _, origin, _, _ = parsed if (parsed := parsed_life(former)) else ("", 0, secrets.token_hex(4), 0, "")
     return f"{job_part(job)}.{subtask}.{origin}.{generation}.{secrets.token_hex(8)}"
@@ -122,13 +125,13 @@ def parsed_life(life: str) -> tuple[str, int, str, int, str] | None:
 
 
 def job_part(job: str) -> str:
-    """What the names of a job's lives begin with: two jobs never have the same."""
+    """Return the prefix of the names of a job's lives. Two jobs never have the same prefix."""
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", job)[:100]
     return safe if safe == job else f"{safe}-{hashlib.sha256(job.encode()).hexdigest()[:12]}"
 
 
 async def read_entries(store: ConditionalStore) -> dict[str, Stored[StateEntry]]:
-    """Every entry by name, in the order of the subtasks. Raises: StateError naming the entry that cannot be read."""
+    """Return every entry by name, in the order of the subtasks. Raises: StateError, with the name, if an entry cannot be read."""
     stored = await store.list(SUBTASK_PREFIX)
     entries = {
         name: Stored(StateEntry.from_bytes(value.value, f"{name} in {store.place}"), value.version)

@@ -1,4 +1,4 @@
-"""SubtaskCommits: commits what a sink has staged with the snapshot of a subtask of a fixed number (STATIC: S6)."""
+"""Commits what a sink has staged with the snapshot of one subtask of a fixed number (STATIC, S6)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from .state_entries import StateEntry, entry_name, job_part, parsed_life
 
 
 class SubtaskCommits:
-    """Owns the generation of this start, its commits, and whether entries of another parallelism are left to be emptied."""
+    """Owns the generation of this start, its commits, and whether entries of another parallelism are still to be emptied."""
 
     def __init__(
         self,
@@ -43,17 +43,19 @@ class SubtaskCommits:
         self.counts = CommitCounts(clock or SystemClock())
 
     async def open(self) -> list[State]:
-        """Take the next generation, publish what entries name, discard what ended starts have left, and return every snapshot.
+        """Begin the next generation, publish what entries name, discard what ended starts have left, and return every snapshot.
 
-        From now on earlier starts of this subtask are fenced off, and all subtasks that this start does not have. Raises: StateError,
-        StoreUnavailableError; ConfigurationError for entries of another target, before a running job is replaced.
+        From now on, earlier starts of this subtask are fenced, and so are all subtasks that this start does not have.
+
+        Raises: ConfigurationError if entries have another target, which is checked before a running job is replaced; StateError if the
+        positions cannot be used; StoreUnavailableError if the store or the destination cannot be reached now.
         """
         stored = await self._snapshots.own_entries()
         self._check_target(stored)
         await self._refuse_group()
         await self._end_lives(stored)
         await self._snapshots.open_generation(self._subtask)
-        await self._refuse_group()  # once more, now that a worker that joins sees the entry (E10)
+        await self._refuse_group()  # checked again, because a worker that joins from now on sees the entry (E10)
         await self._snapshots.fence_subtasks_from(self._parallelism)
         entries = await self._snapshots.entries()
         named = [staged for entry in entries.values() for staged in entry.staged]
@@ -77,13 +79,17 @@ class SubtaskCommits:
         return [entry.snapshot for entry in entries.values() if entry.snapshot is not None]
 
     async def settle(self) -> None:
-        """Decide what is undecided; to be called before the snapshot is taken. Raises: FencedError, StoreUnavailableError, StateError."""
+        """Repeat an undecided commit until its outcome is known. Call this before the snapshot is taken.
+
+        Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
+        if waiting does not help.
+        """
         await self._opened.settle()
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Stage what was written, and commit it with this snapshot, which covers exactly that. No write may go on. `records`: written.
+        """Stage what was written, and commit it with this snapshot, which must cover exactly these records.
 
-        Raises: FencedError, StoreUnavailableError, StateError, errors of the sink.
+        No write may be in progress. `records`: number of records written so far. Raises: the errors of `settle` and of the sink.
         """
         await self._opened.stage(records)
 
@@ -94,13 +100,20 @@ class SubtaskCommits:
         await self._opened.commit(value, state)
 
     async def publish(self) -> None:
-        """Make visible what is committed. Raises: StoreUnavailableError, StateError."""
+        """Make visible what is committed, and empty the entries of another parallelism once every subtask has committed.
+
+        Raises: StoreUnavailableError if the destination cannot be reached now; StateError if a staged item is missing; FencedError if
+        another process has written the entry.
+        """
         await self._opened.publish()
         if self._has_former:
             self._has_former = not await self._snapshots.forget_former(self._parallelism)
 
     async def check_owner(self) -> None:
-        """Look whether this start still owns its entry. Raises: FencedError, StateError."""
+        """Check that this start still owns its entry.
+
+        Raises: FencedError if another generation owns it; StateError if it cannot be read.
+        """
         await self._snapshots.check_owner(self._subtask, self._entry.generation)
 
     async def close(self) -> None:
@@ -114,12 +127,12 @@ class SubtaskCommits:
         return self._commits
 
     async def _refuse_group(self) -> None:
-        """Raises: StateError when workers of a group have their positions where the sink has its entries (E10)."""
+        """Raise StateError if a group of workers keeps its positions where the sink has its entries (E10)."""
         if self._sink.entries() is not None and await self._store.list_names(PARTS):
             refuse_assignment(self._store.place, "ELASTIC", "STATIC")
 
     async def _end_lives(self, entries: dict[str, StateEntry]) -> None:
-        """One that is stopped within a commit must not hold up the start that replaces it."""
+        """Release the locks of replaced lives, so that one that is suspended within a commit does not delay this start."""
         for name, entry in entries.items():
             number = name.removeprefix(SUBTASK_PREFIX)
             if entry.life and (int(number) == self._subtask or int(number) >= self._parallelism):
@@ -137,7 +150,7 @@ class SubtaskCommits:
             raise ConfigurationError("sink", target, f"{other}; {anew}", reason=reason)
 
     def _has_ended(self, life: str) -> bool:
-        """Whether a start of this job was replaced by this one: all that are older, of this subtask and of those it has fenced."""
+        """Return whether this start has replaced a life of this job: an older start of this subtask, or of a subtask that it has fenced."""
         if (parsed := parsed_life(life)) is None:
             return False
         job, subtask, origin, generation, _ = parsed
