@@ -1,6 +1,6 @@
-"""Coordinator: keeps one job's group from heartbeats that may be lost, delayed, duplicated or sent by a replaced process (W6, W9a).
+"""Manages one job's group by heartbeats that may be lost, delayed, duplicated, or sent by a replaced process (W6, W9a).
 
-It has no clock and no sockets: its caller carries the messages and passes the time (monotonic ms).
+The coordinator has no clock and no sockets: its caller carries the messages and passes the time (monotonic ms).
 """
 
 from ..min_heap import IndexedMinHeap
@@ -11,23 +11,23 @@ from .watermark_group import WatermarkGroup
 from .watermark_tracker import SubtaskStatus
 
 MAX_NOTIFIED = 16
-"""How many of the lowest subtasks are notified of the watermark that others wait for; the rest learn it with their next heartbeat."""
+"""How many of the lowest subtasks are notified of the watermark that others await. The rest learn it with their next heartbeat."""
 
 MAX_LISTED = 20
-"""How many timed-out subtasks a response lists."""
+"""How many timed-out subtasks a response lists at most."""
 
 
 class Coordinator:
-    """Owns the group of the newest generation, the last request numbers, and who waits for which watermark."""
+    """Owns the group of the newest generation, the last request numbers, and which subtask awaits which watermark."""
 
     def __init__(self, coordinator_id: int) -> None:
         self.coordinator_id = coordinator_id
-        """Differs between a coordinator and its restarted successor."""
+        """Identifies this coordinator; a restarted one has another id."""
         self.generation = 0
         self._group: WatermarkGroup | None = None
         self._last_accepted: dict[int, int] = {}
         self._joined_at: dict[int, float | None] = {}
-        """When each subtask's process first reported; None: it did so to an earlier coordinator."""
+        """Time at which each subtask's process first reported; None if it first reported to an earlier coordinator."""
         self._starts = ProcessStarts()
         self._awaited: IndexedMinHeap[int] = IndexedMinHeap()
         self._notified_of: dict[int, int] = {}
@@ -36,12 +36,12 @@ class Coordinator:
 
     @property
     def global_watermark(self) -> int | None:
-        """The global watermark, epoch ms."""
+        """The global watermark (epoch ms), or None before one is known."""
         return None if self._group is None else self._group.global_watermark
 
     @property
     def lowest_subtask(self) -> int | None:
-        """The subtask with the lowest watermark."""
+        """The subtask that keeps the global watermark from rising, or None if there is none."""
         return None if self._group is None else self._group.lowest_subtask
 
     @property
@@ -50,7 +50,7 @@ class Coordinator:
         return self._group is None or self._group.liveness.is_empty()
 
     def handle_heartbeat(self, request: HeartbeatRequest, now: float) -> HeartbeatResponse:
-        """Process a request and return the response; a rejected request changes nothing."""
+        """Process a request and return the response. A rejected request does not change the group's state."""
         self._expire(now)
         starts_generation = self._starts_generation(request)
         rejection = self._rejection(request, starts_generation)
@@ -81,18 +81,21 @@ class Coordinator:
         return self._respond(group, subtask, request.request_number, finished)
 
     def expire(self, now: float) -> list[int]:
-        """Exclude silent subtasks; returns those that timed out since the last call. Call it several times in each timeout (W6)."""
+        """Exclude silent subtasks, and return those that timed out since the last call.
+
+        Call it several times in each timeout (W6).
+        """
         self._expire(now)
         timed_out, self._timed_out = self._timed_out, []
         return timed_out
 
     def disconnect(self, subtask: int, request_number: int) -> None:
-        """The connection that brought `request_number` was lost."""
+        """Handle the loss of the connection that brought request `request_number`."""
         if self._group is not None and self._last_accepted.get(subtask) == request_number:
             self._group.liveness.disconnect(subtask)
 
     def take_notifications(self) -> list[tuple[int, HeartbeatResponse]]:
-        """The notifications that became due since the last call (W9a).
+        """Return the notifications that became due since the last call (W9a).
 
         A subtask is notified once when the watermark that it awaits was reached. The lowest subtasks are notified once of the watermark
         that others await.
@@ -110,21 +113,21 @@ class Coordinator:
     # --- generations ------------------------------------------------------------------------------------------------------------
 
     def _starts_generation(self, request: HeartbeatRequest) -> bool:
-        """Whether this request, if it is accepted, opens a new generation."""
+        """Return whether this request, if it is accepted, opens a new generation."""
         if self._group is None:
             return True
         liveness, is_start = self._group.liveness, request.generation == 0
         if request.parallelism != self._group.parallelism:
-            # The job was rescaled. A process that starts has the new parallelism. One that runs may still have the old one: it opens a
+            # The job was rescaled. A process that starts has the new parallelism. A running process may have the old one: it opens a
             # generation only when no subtask of the other parallelism is connected.
             return is_start or liveness.is_empty()
-        # The job restarts: this subtask has joined before, and those that are connected restart too.
+        # The job restarts if this subtask has joined before, and all connected subtasks restart as well.
         unconfirmed = self._starts.unconfirmed
         may_restart_job = (is_start and liveness.has_joined(request.subtask)) or request.subtask in unconfirmed
         return may_restart_job and liveness.is_empty(except_for={request.subtask, *unconfirmed})
 
     def _rejection(self, request: HeartbeatRequest, starts_generation: bool) -> Rejection | None:
-        """Why the request is not accepted; None: it is."""
+        """Return why the request is rejected, or None if it is accepted."""
         if request.request_number <= self._last_accepted.get(request.subtask, -1):
             return "STALE_REQUEST"
         if starts_generation or self._group is None:
@@ -134,7 +137,10 @@ class Coordinator:
         return "STALE_GENERATION" if 0 < request.generation < self.generation else None
 
     def _open_generation(self, request: HeartbeatRequest, now: float) -> WatermarkGroup:
-        """Forget watermarks, finished shards and awaited watermarks. Request numbers stay, so that delayed requests are still rejected."""
+        """Forget watermarks, finished shards and awaited watermarks.
+
+        Request numbers stay, so that delayed requests are still rejected.
+        """
         requested = request.generation or request.request_number
         self.generation = requested if self._group is None else max(self.generation + 1, requested)
         timeouts = GroupTimeouts(request.timeout_ms, request.startup_timeout_ms)
@@ -147,11 +153,11 @@ class Coordinator:
     # --- starts -----------------------------------------------------------------------------------------------------------------
 
     def _add_start(self, group: WatermarkGroup, request: HeartbeatRequest, now: float) -> None:
-        """A process has joined: it announces anew what is finished by the state that it restored.
+        """Register a process that has joined. It announces again which shards are finished in the state that it restored.
 
-        A machine that vanished without closing its connections counts as connected until the timeout. When the job restarts from an
-        older checkpoint meanwhile, the global watermark is that of records which will be read again. So a process that begins below it
-        is not told before another one has proved that the job runs.
+        A machine that vanished without closing its connections counts as connected until the timeout. If the job restarts from an older
+        checkpoint in that time, the global watermark belongs to records that will be read again. So a process that begins below it does not
+        receive it until another process has proved that the job runs.
         """
         subtask, restored = request.subtask, request.restored_watermark
         self._joined_at[subtask] = now
@@ -160,9 +166,11 @@ class Coordinator:
         group.finished_shards.forget(subtask)
 
     def _is_finished(self, group: WatermarkGroup, shard: str, asking: int) -> bool:
-        """Whether a shard is finished for the process that asks: one that was alive after its start must have announced it.
+        """Return whether a shard is finished for the process that asks.
 
-        On a machine that vanished, shards may have been finished which a job that restarted from an older checkpoint reads again.
+        The process that announced it must have been alive after the asking process started.
+
+        Shards may have been finished on a machine that vanished, and a job that restarted from an older checkpoint reads them again.
         """
         announced_by = group.finished_shards.subtask_of(shard)
         if announced_by is None or announced_by == asking:
@@ -205,7 +213,10 @@ class Coordinator:
     def _respond(
         self, group: WatermarkGroup, subtask: int, request_number: int, finished: tuple[str, ...] = ()
     ) -> HeartbeatResponse:
-        """The state of the group for one subtask, including the watermark that others await; nothing while its start is unconfirmed."""
+        """Return the state of the group for one subtask, including the watermark that others await.
+
+        While the start of the subtask's process is unconfirmed, the response has no state.
+        """
         awaited = self._lowest_awaited()
         if awaited is not None:
             self._notified_of[subtask] = awaited

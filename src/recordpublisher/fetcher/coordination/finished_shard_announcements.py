@@ -1,4 +1,4 @@
-"""FinishedShardAnnouncements: the shards that a subtask announced as finished, and those that others announced (S2)."""
+"""Keeps the shards that a subtask announced as finished, and those that other subtasks announced (S2)."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from .heartbeat_messages import MAX_KEY_CHARACTERS
 from .watermark_tracker import STARTED_PREFIX, WITHDRAWN_PREFIX, announced_keys
 
 KEY_OVERHEAD = 8
-"""Allowance for the encoding of one key."""
+"""Allowance for the encoding of one key (bytes)."""
 
 
 class FinishedShardAnnouncements:
@@ -17,24 +17,24 @@ class FinishedShardAnnouncements:
     def __init__(self) -> None:
         self._own: dict[str, None] = {}
         self._unconfirmed: dict[str, int] = {}
-        """Each announced shard with the number of the first request that carried it; 0: none did yet."""
+        """Each announced shard with the number of the first request that carried it, or 0 if no request has carried it."""
         self._queries: dict[str, None] = {}
         self._finished: set[str] = set()
 
     @property
     def has_unsent(self) -> bool:
-        """Whether an announcement was not sent yet."""
+        """Whether an announcement has not been sent yet."""
         return any(not number for number in self._unconfirmed.values())
 
     def announce(self, shards: Iterable[str]) -> None:
-        """Announce shards, once each; a key that is too long for a message is ignored."""
+        """Announce shards, each only once. A key that is too long for a message is ignored."""
         new = [shard for shard in shards if shard not in self._own and _is_sendable(shard)]
         self._own.update(dict.fromkeys(new))
         self._unconfirmed.update(dict.fromkeys(new, 0))
         self._finished.update(new)
 
     def is_finished(self, shard: str) -> bool:
-        """Whether the shard is known to be announced."""
+        """Return whether it is known here that the shard was announced."""
         return shard in self._finished
 
     def forget_stream(self, stream: str, own: Iterable[str]) -> None:
@@ -52,28 +52,28 @@ class FinishedShardAnnouncements:
             self._queries[shard] = None
 
     def take_queries(self) -> tuple[str, ...]:
-        """The queries for one request. They are sent once; the caller queries again if it still needs the result."""
+        """Return the queries for one request. Each is sent once; the caller queries again if it still needs the result."""
         shards = _fitting(self._queries)
         for shard in shards:
             del self._queries[shard]
         return shards
 
     def take_unconfirmed(self, request_number: int) -> tuple[str, ...]:
-        """The announcements for one request; they are repeated until a request with them is confirmed."""
+        """Return the announcements for one request. They are repeated until a request with them is confirmed."""
         shards = _fitting(self._unconfirmed)
         for shard in shards:
             self._unconfirmed[shard] = self._unconfirmed[shard] or request_number
         return shards
 
     def confirm(self, request_number: int) -> None:
-        """The coordinator accepted this request, and so what it carried."""
+        """Note that the coordinator accepted this request, and so the announcements that it carried."""
         if self._unconfirmed:
             self._unconfirmed = {
                 shard: number for shard, number in self._unconfirmed.items() if not 0 < number <= request_number
             }
 
     def resend_all(self) -> None:
-        """The coordinator or its generation is new and has none of the announcements."""
+        """Send all announcements again, because the coordinator or its generation is new and has none of them."""
         self._unconfirmed = dict.fromkeys(self._own, 0)
 
     def start_generation(self) -> None:
@@ -81,7 +81,7 @@ class FinishedShardAnnouncements:
         self._finished = set(self._own)
 
     def add_finished(self, shards: Iterable[str]) -> bool:
-        """Add what the coordinator confirmed as finished; returns whether any of it is new."""
+        """Add shards that the coordinator confirmed as finished, and return whether any of them is new."""
         new = [shard for shard in shards if shard not in self._finished]
         self._finished.update(new)
         return bool(new)
@@ -92,7 +92,7 @@ def _is_sendable(shard: str) -> bool:
 
 
 def _fitting(shards: Iterable[str]) -> tuple[str, ...]:
-    """The first shards that fit into one message."""
+    """Return the first shards that fit into one message."""
     free, fitting = MAX_KEY_CHARACTERS, []
     for shard in shards:
         free -= len(shard) + KEY_OVERHEAD

@@ -1,6 +1,6 @@
-"""GroupMember: the subtask's side of the heartbeats: when to send which request, and what a response changes (W6, W7, W9a, W10).
+"""The subtask's side of the heartbeats: when to send which request, and what a response changes (W6, W7, W9a, W10).
 
-It has no clock and no sockets: its caller carries the messages and passes the time (monotonic ms).
+The member has no clock and no sockets: its caller carries the messages and passes the time (monotonic ms).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _STATUS_NAMES: dict[SubtaskStatus, Status] = {
 
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
-    """Which subtask of which group this is, how often it sends heartbeats, and the group's timeouts; times in ms."""
+    """The subtask's place in its group, the interval of its heartbeats, and the group's timeouts. Times are in ms."""
 
     group: str
     subtask: int
@@ -30,23 +30,23 @@ class MemberConfig:
 
     @property
     def response_timeout_ms(self) -> float:
-        """After how long without a response the coordinator counts as unreachable."""
+        """Time without a response after which the coordinator counts as unreachable (ms)."""
         return max(3 * self.sync_interval_ms, self.timeout_ms / 3)
 
 
 @dataclass(slots=True)
 class GroupState:
-    """The state of the group by the last response. The global watermark never falls."""
+    """The state of the group according to the last response. The global watermark never falls."""
 
     global_watermark: int | None = None
-    """Epoch ms; None before any is known."""
+    """The global watermark in epoch ms; None before one is known."""
     lowest_awaited: int | None = None
     lowest_subtask: int | None = None
     timed_out_subtasks: tuple[int, ...] = ()
     max_shard_watermark: int | None = None
 
     def update(self, response: HeartbeatResponse) -> bool:
-        """Take over the state in a response; returns whether the global watermark rose."""
+        """Take over the state in a response, and return whether the global watermark rose."""
         self.lowest_awaited, self.lowest_subtask = response.lowest_awaited, response.lowest_subtask
         self.timed_out_subtasks, self.max_shard_watermark = response.timed_out_subtasks, response.max_shard_watermark
         has_risen = response.global_watermark is not None and not self.has_reached(response.global_watermark)
@@ -55,7 +55,7 @@ class GroupState:
         return has_risen
 
     def forget_awaited(self) -> None:
-        """Another coordinator, or a new generation: which watermark is awaited is not known."""
+        """Forget the awaited watermark, because it is not known of another coordinator or a new generation."""
         self.lowest_awaited = None
 
     def has_reached(self, watermark: int) -> bool:
@@ -64,18 +64,19 @@ class GroupState:
 
 
 class GroupMember:
-    """Owns what a subtask reports and its session with a coordinator. The state of the group is in `group`, of shards in `shards`.
+    """Owns what a subtask reports, and its session with a coordinator.
 
-    `first_number` is where the numbers of its requests begin: the wall clock in µs.
+    `group` has the state of the group, and `shards` the state of announced shards. The request numbers begin at `first_number`, which is
+    the wall clock in µs.
     """
 
     def __init__(self, config: MemberConfig, first_number: int, now: float) -> None:
         self.group = GroupState()
         self.shards = FinishedShardAnnouncements()
         self.is_replaced = False
-        """Whether another process reports for this subtask; then the global watermark in `group` is not updated any more."""
+        """Whether another process reports for this subtask. The global watermark in `group` is then no longer updated."""
         self.rejection: Rejection | None = None
-        """Why the last request was not accepted."""
+        """The reason why the last request was rejected, or None if it was accepted."""
         self._config = config
         self._requests = HeartbeatRequests(first_number, now)
         self._coordinator_id = self._generation = self._last_start = 0
@@ -86,7 +87,7 @@ class GroupMember:
     # --- the subtask's state ----------------------------------------------------------------------------------------------------
 
     def start_at(self, watermark: int | None) -> None:
-        """The lowest watermark in the restored state."""
+        """Set the lowest watermark in the restored state."""
         self._restored_watermark = watermark
 
     def report(self, report: SubtaskReport) -> None:
@@ -94,15 +95,16 @@ class GroupMember:
         self._report = report
 
     def await_watermark(self, watermark: int) -> None:
-        """A held record waits until the global watermark reaches `watermark` (W9a)."""
+        """Request a notification when the global watermark reaches `watermark`, because a record is held back until then (W9a)."""
         self._awaited_watermark = watermark
 
     # --- sending ----------------------------------------------------------------------------------------------------------------
 
     def prepare_request(self, now: float) -> HeartbeatRequest | None:
-        """The request to send now; None: nothing is due.
+        """Return the request to send now, or None if none is due.
 
-        A heartbeat is due at every sync interval. News is sent at once, unless a request is in flight: only LEFT does not wait.
+        A heartbeat is due at every sync interval. News is sent at once, unless a request is in flight. Only LEFT does not wait for the
+        response.
         """
         report = self._report
         if report is None:
@@ -118,21 +120,24 @@ class GroupMember:
         return self._requests.has_response_within(self._config.response_timeout_ms, now)
 
     def response_age_ms(self, now: float) -> int | None:
-        """Milliseconds since the coordinator's last response (A1); None: it never responded."""
+        """Return the time since the coordinator's last response (ms, A1), or None if it has never responded."""
         return self._requests.response_age_ms(now)
 
     def after_suspension(self, now: float) -> None:
-        """This process was suspended: the coordinator counts as reachable until it does not respond to the next requests (W10)."""
+        """Handle a suspension of this process: the coordinator counts as reachable until it does not respond to the next requests (W10)."""
         self._requests.after_suspension(now)
 
     def reset_connection(self) -> None:
-        """The connection is new: what was in flight is lost."""
+        """Handle a new connection: requests in flight are lost."""
         self._requests.reset_connection()
 
     # --- receiving --------------------------------------------------------------------------------------------------------------
 
     def handle_response(self, response: HeartbeatResponse, now: float) -> bool:
-        """Process a response, also a late or duplicated one; returns whether the global watermark rose or a queried shard is finished."""
+        """Process a response, even a late or duplicated one.
+
+        Return whether the global watermark rose or a queried shard is finished.
+        """
         self._requests.record_response(response.request_number, now)
         if response.rejection is not None:
             self._handle_rejection(response, response.rejection, now)
@@ -151,9 +156,9 @@ class GroupMember:
         if rejection == "STALE_REQUEST":
             if self._requests.is_overtaken(response.last_accepted):
                 return
-            # Another process of this subtask has sent a higher number. If it is gone, or joined before we started, its clock was ahead of
+            # Another process of this subtask has sent a higher number. If it is gone, or joined before us, its clock was ahead of
             # ours: we continue from its number. (Its last requests may be handled after our first, so we may have a generation already.)
-            # Otherwise it is our replacement, and we must not report while it runs.
+            # Otherwise that process has replaced us, and we must not report while it runs.
             if response.is_gone or (not self._generation and self._is_predecessor(response, now)):
                 self._requests.continue_after(response.last_accepted)
             else:
@@ -164,13 +169,16 @@ class GroupMember:
         self.rejection = rejection
 
     def _is_predecessor(self, response: HeartbeatResponse, now: float) -> bool:
-        """Whether the other process joined before this one started. A restarted coordinator does not know; then the wall clocks decide."""
+        """Return whether the other process joined before this one started.
+
+        If a restarted coordinator does not know, the wall clocks decide.
+        """
         if response.joined_ms_ago is None:
             return self._requests.is_from_predecessor(response.last_accepted, now)
         return response.joined_ms_ago > self._requests.age_ms(now)
 
     def _follow(self, response: HeartbeatResponse) -> None:
-        """Join the coordinator and generation of a response; new ones know nothing of this subtask."""
+        """Join the coordinator and the generation of a response. If either is new, it knows nothing of this subtask."""
         if response.generation > self._generation > 0:
             self.shards.start_generation()
         if (response.coordinator_id, response.generation) != (self._coordinator_id, self._generation):
@@ -183,7 +191,7 @@ class GroupMember:
     # --- inside -----------------------------------------------------------------------------------------------------------------
 
     def _has_news(self, report: SubtaskReport) -> bool:
-        """Whether the coordinator should know before the next heartbeat."""
+        """Return whether the coordinator should be notified before the next heartbeat."""
         last = self._requests.last
         if last is None or self._requests.must_resend or last.status != report.status.name:
             return True
@@ -195,14 +203,17 @@ class GroupMember:
         )
 
     def _is_watermark_news(self, before: int | None, after: int | None) -> bool:
-        """A higher watermark is news only if another subtask awaits it; otherwise the heartbeat carries it."""
+        """Return whether a changed watermark is news.
+
+        A higher watermark is news only if another subtask awaits it; otherwise the heartbeat carries it.
+        """
         if before is None or after is None:
             return before is not after
         awaited = self.group.lowest_awaited
         return after < before or (awaited is not None and before < awaited <= after)
 
     def _unreached_watermark(self) -> int | None:
-        """The global watermark that is awaited, unless it was reached."""
+        """Return the global watermark that this subtask awaits, or None if it awaits none or the watermark was reached."""
         awaited = to_millis(self._awaited_watermark)
         return None if awaited is None or self.group.has_reached(awaited) else awaited
 

@@ -1,4 +1,4 @@
-"""The heartbeat messages between a subtask and the coordinator of its group, when they are in different processes (W6, W9a).
+"""The heartbeat messages between a subtask and its group's coordinator, if they run in different processes (W6, W9a).
 
 Each message is complete in itself: it may be lost, delayed or duplicated.
 """
@@ -18,21 +18,29 @@ Rejection = Literal["STALE_REQUEST", "STALE_GENERATION", "PARALLELISM_MISMATCH"]
 
 MAX_SUBTASKS = 100_000
 MAX_KEY_CHARACTERS = 8_192
-"""How many characters of shard keys one message carries; a longer list is split over several."""
+"""How many characters of shard keys one message carries at most. A longer list is split over several messages."""
 
 
 def to_millis(watermark: int | None) -> int | None:
-    """A watermark as a message can carry it. Event times always fit (W12), a bound or lookahead far beyond them need not."""
+    """Return a watermark in the range that a message can carry.
+
+    Event times always fit (W12). A bound or a lookahead far beyond them need not.
+    """
     return None if watermark is None else min(max(watermark, -MAX_MILLIS), MAX_MILLIS)
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
-    """The whole state of a subtask. Times in epoch ms, timeouts in ms.
+    """The whole state of a subtask. Times are in epoch ms, timeouts in ms.
 
-    `generation` is 0 until the coordinator assigned one; `request_number` grows with every request. `restored_watermark` is the lowest
-    one in the restored state, `global_watermark` the last one known, `awaited_watermark` the global one that a held record waits for.
-    `finished_shards` are announced; for `queried_shards` the response says which are finished. `last_start` repeats what the last response
-    of the coordinator `coordinator_id` said: this process was alive after that start.
+    - `generation`: 0 until the coordinator has assigned one.
+    - `request_number`: grows with every request.
+    - `restored_watermark`: the lowest watermark in the restored state.
+    - `global_watermark`: the last known global watermark.
+    - `awaited_watermark`: the global watermark that a held record waits for.
+    - `finished_shards`: shards that the subtask announces as finished.
+    - `queried_shards`: shards for which the response lists the finished ones.
+    - `last_start`: the value from the last response of the coordinator `coordinator_id`. It proves that this process was alive after that
+      start.
     """
 
     group: Annotated[str, Meta(min_length=1, max_length=1024)]
@@ -55,13 +63,17 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
-    """The coordinator's response to `request_number`, or (0) an unsolicited notification.
+    """The coordinator's response to `request_number`, or an unsolicited notification if that is 0.
 
-    `coordinator_id` changes when the coordinator restarts. `lowest_awaited` is the lowest global watermark that some subtask waits for,
-    `finished_shards` are those of the queried ones that are finished. Rejections: STALE_REQUEST (`last_accepted` is the number of a later
-    request of that subtask), STALE_GENERATION, PARALLELISM_MISMATCH. A rejection says how long ago (ms) the process that sent
-    `last_accepted` joined, None if this coordinator did not see it, and whether that process left or timed out. `last_start` numbers the
-    processes that joined this coordinator.
+    - `coordinator_id`: changes when the coordinator restarts.
+    - `lowest_awaited`: the lowest global watermark that any subtask awaits.
+    - `finished_shards`: the queried shards that are finished.
+    - `rejection`: STALE_REQUEST (a later request of that subtask was accepted), STALE_GENERATION or PARALLELISM_MISMATCH. The next three
+      fields belong to a rejection.
+    - `last_accepted`: the number of the last accepted request of the subtask.
+    - `joined_ms_ago`: how long ago (ms) the process that sent `last_accepted` joined. None if this coordinator did not see it join.
+    - `is_gone`: whether that process has left or timed out.
+    - `last_start`: number of processes that have joined this coordinator.
     """
 
     coordinator_id: int

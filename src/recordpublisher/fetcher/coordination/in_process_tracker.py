@@ -1,4 +1,4 @@
-"""InProcessTracker: the global watermark of subtasks that share one process (W6, W9a)."""
+"""Tracks the global watermark of subtasks that share one process (W6, W9a)."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -10,10 +10,10 @@ from .watermark_tracker import SubtaskReport, WatermarkTracker, announced_keys
 
 
 class InProcessTracker(WatermarkTracker):
-    """The global watermark of subtasks that share one process: up to date at every decision (W9a).
+    """The global watermark of subtasks that share one process. It is up to date at every decision (W9a).
 
-    Owns the group of the running generation and the callbacks for a rise. It waits for a subtask that never joins; `missing_subtasks` names
-    it, and the fetchers fail at the start-up timeout.
+    Owns the group of the running generation, and the callbacks for a rise. The tracker waits for a subtask that never joins;
+    `missing_subtasks` names the subtask, and the fetchers fail at the start-up timeout.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class InProcessTracker(WatermarkTracker):
         self.start_at(start_at)
 
     async def open(self, subtask: int, parallelism: int) -> None:
-        """Join. An expected subtask that has not reported keeps the global watermark from rising (W6).
+        """Join the group. An expected subtask that has not reported keeps the global watermark from rising (W6).
 
-        A new, empty generation is opened by a subtask with another parallelism, and by one that joins again when none is connected.
+        A subtask opens a new, empty generation if it has another parallelism, or if it joins again while no subtask is connected.
         """
         group = self._group
         self._expire()
@@ -43,7 +43,7 @@ class InProcessTracker(WatermarkTracker):
         self._group.join(subtask, self._now())
 
     def report(self, report: SubtaskReport) -> int | None:
-        """Take a report and return the global watermark."""
+        """Register a subtask's report, and return the global watermark."""
         group, now = self._group, self._now()
         before = group.global_watermark
         self._expire()
@@ -57,24 +57,24 @@ class InProcessTracker(WatermarkTracker):
         return group.global_watermark
 
     def _expire(self) -> None:
-        """Exclude silent subtasks. Their next report counts as a new one, also if it says the same, so that they join again."""
+        """Exclude silent subtasks. Their next report counts as new, even if it repeats the last one, so that they join again."""
         for silent in self._group.expire(self._now()):
             self._last_reports.pop(silent, None)
 
     def current(self) -> int | None:
-        """The global watermark."""
+        """Return the global watermark (epoch ms), or None before one is known."""
         return self._group.global_watermark
 
     def start_at(self, watermark: int | None) -> None:
-        """Begin at the lowest restored watermark; never moves the global watermark back."""
+        """Begin at the lowest restored watermark. This never moves the global watermark back."""
         self._group.start_at(watermark)
 
     def on_advance(self, callback: Callable[[], None]) -> None:
-        """Call `callback` at every rise, and when shards are announced."""
+        """Call `callback` at every rise of the global watermark, and when shards are announced."""
         self._callbacks.append(callback)
 
     def announce_finished(self, shards: Mapping[str, int | None]) -> None:
-        """Record finished shards, and call the `on_advance` callbacks: children may wait for these shards."""
+        """Record finished shards, and call the `on_advance` callbacks, because children may wait for these shards."""
         new = {key: watermark for key, watermark in shards.items() if key not in self._group.finished_shards}
         if new:
             self._group.finished_shards.add(new)
@@ -82,33 +82,33 @@ class InProcessTracker(WatermarkTracker):
             self._notify()
 
     def is_finished(self, shard: str) -> bool:
-        """Whether the shard was announced."""
+        """Return whether the shard was announced."""
         return shard in self._group.finished_shards
 
     def forget_stream(self, stream: str, own: Collection[str]) -> None:
-        """Forget the shards of this subtask: of those that it has announced since, none are of the deleted stream."""
+        """Forget the announcements of this subtask's shards, since a later stream of the same name has the same shard keys."""
         self._group.finished_shards.withdraw(announced_keys(own))
         for shard in announced_keys(own):
             self._final_watermarks.pop(shard, None)
 
     def final_watermark(self, shard: str) -> int | None:
-        """As it was announced."""
+        """Return the final watermark with which the shard was announced."""
         return self._final_watermarks.get(shard)
 
     def max_shard_watermark(self) -> int | None:
-        """The highest watermark of any active shard."""
+        """Return the highest watermark of any active shard."""
         return self._group.max_shard_watermark
 
     def missing_subtasks(self) -> list[int]:
-        """Subtasks that have never joined."""
+        """Return the subtasks that have never joined."""
         return self._group.liveness.not_joined
 
     def timed_out_subtasks(self) -> tuple[int, ...]:
-        """Subtasks that were silent for the timeout."""
+        """Return the subtasks that were silent for the timeout."""
         return self._group.liveness.timed_out
 
     def lowest_subtask(self) -> int | None:
-        """The active subtask with the lowest watermark, one without any first."""
+        """Return the active subtask with the lowest watermark. A subtask without a watermark comes first."""
         return self._group.lowest_subtask
 
     def _open_generation(self, parallelism: int) -> None:

@@ -1,4 +1,4 @@
-"""RemoteTracker: base class for trackers whose coordinator runs elsewhere; subclasses carry the messages (W10)."""
+"""The base class for trackers whose coordinator runs in another process. Subclasses carry the messages (W10)."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
@@ -22,8 +22,8 @@ DEFAULT_GROUP = "job"
 class RemoteTracker(WatermarkTracker):
     """One subtask's tracker; extend it to carry messages in another way. Owns the subtask's `GroupMember`.
 
-    A subclass implements `send`, which takes requests to the group's `Coordinator`, and passes each response to `handle_response`. Every
-    call returns at once. A request may be dropped: a later one carries the whole state.
+    A subclass implements `send`, which sends requests to the group's `Coordinator`, and passes each response to `handle_response`. Every
+    call returns at once. A request may be dropped, because a later one carries the whole state.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
@@ -35,10 +35,10 @@ class RemoteTracker(WatermarkTracker):
 
     @abstractmethod
     def send(self, request: HeartbeatRequest) -> None:
-        """Send a request or drop it; never blocks, never raises."""
+        """Send a request, or drop it. Must never block or raise."""
 
     async def open(self, subtask: int, parallelism: int) -> None:
-        """Set which subtask this is; the first report joins."""
+        """Set which subtask this is. Its first report joins the group."""
         given = self._properties
         sync_interval_ms = given.value(SYNC_INTERVAL)
         self.config = MemberConfig(
@@ -52,13 +52,13 @@ class RemoteTracker(WatermarkTracker):
         self.member = GroupMember(self.config, self._clock.now_ms() * 1000, self.now())
 
     def report(self, report: SubtaskReport) -> int | None:
-        """Report the subtask's watermark; returns the last known global watermark."""
+        """Report the subtask's watermark, and return the last known global watermark."""
         self.member.report(report)
         self.send_due_request()
         return self.member.group.global_watermark
 
     def current(self) -> int | None:
-        """The last known global watermark."""
+        """Return the last known global watermark."""
         return self.member.group.global_watermark
 
     @property
@@ -68,15 +68,15 @@ class RemoteTracker(WatermarkTracker):
 
     @property
     def response_age_ms(self) -> int | None:
-        """Milliseconds since the coordinator's last response."""
+        """Time since the coordinator's last response (ms), or None if it has never responded."""
         return self.member.response_age_ms(self.now())
 
     def after_suspension(self) -> None:
-        """The response timeout of the coordinator starts again."""
+        """Restart the response timeout of the coordinator."""
         self.member.after_suspension(self.now())
 
     def start_at(self, watermark: int | None) -> None:
-        """The lowest watermark in the restored state."""
+        """Set the lowest watermark in the restored state."""
         self.member.start_at(watermark)
 
     def on_advance(self, callback: Callable[[], None]) -> None:
@@ -84,37 +84,40 @@ class RemoteTracker(WatermarkTracker):
         self._callbacks.append(callback)
 
     def notify_at(self, watermark: int) -> None:
-        """Send the awaited watermark."""
+        """Send the awaited watermark to the coordinator."""
         self.member.await_watermark(watermark)
         self.send_due_request()
 
     def announce_finished(self, shards: Mapping[str, int | None]) -> None:
-        """Announce shards; their final watermarks are not carried, children elsewhere begin at the global one."""
+        """Announce shards. Their final watermarks are not sent: children in other processes begin at the global watermark."""
         self.member.shards.announce(shards)
         self.send_due_request()
 
     def is_finished(self, shard: str) -> bool:
-        """Whether a subtask announced the shard. Otherwise the next request queries it, and the `on_advance` callbacks follow."""
+        """Return whether a subtask announced the shard.
+
+        If that is not known, the next request queries it, and the `on_advance` callbacks are called if the shard is finished.
+        """
         if self.member.shards.is_finished(shard):
             return True
         self.member.shards.query(shard)
         return False
 
     def forget_stream(self, stream: str, own: Collection[str]) -> None:
-        """Forget what is known of its shards; the next request withdraws what this subtask has announced."""
+        """Forget what is known of the stream's shards. The next request withdraws what this subtask has announced."""
         self.member.shards.forget_stream(stream, own)
         self.send_due_request()
 
     def timed_out_subtasks(self) -> tuple[int, ...]:
-        """Some of the subtasks that timed out."""
+        """Return some of the subtasks that timed out."""
         return self.member.group.timed_out_subtasks
 
     def max_shard_watermark(self) -> int | None:
-        """The highest watermark of any shard of the job, by the last response."""
+        """Return the highest watermark of any shard of the job, according to the last response."""
         return self.member.group.max_shard_watermark
 
     def lowest_subtask(self) -> int | None:
-        """The subtask with the lowest watermark, by the last response."""
+        """Return the subtask with the lowest watermark, according to the last response."""
         return self.member.group.lowest_subtask
 
     def handle_response(self, response: HeartbeatResponse) -> None:
@@ -125,20 +128,20 @@ class RemoteTracker(WatermarkTracker):
         self.send_due_request()
 
     def on_connected(self) -> None:
-        """A new connection is ready: what was in flight is sent again."""
+        """Handle a new connection: the state is sent again, because requests in flight are lost."""
         self.member.reset_connection()
         self.send_due_request()
 
     def send_due_request(self) -> None:
-        """Send a heartbeat or news, if due."""
+        """Send a heartbeat or news, if either is due."""
         request = self.member.prepare_request(self.now())
         if request is not None:
             self.send(request)
 
     async def close(self) -> None:
-        """Leave, if the subtask has not left already."""
+        """Leave the group, if the subtask has not left already."""
         self.report(SubtaskReport(self.config.subtask, SubtaskStatus.LEFT))
 
     def now(self) -> float:
-        """Monotonic milliseconds."""
+        """Return the time in monotonic ms."""
         return self._clock.monotonic() * 1000

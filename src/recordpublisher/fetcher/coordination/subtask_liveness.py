@@ -1,4 +1,4 @@
-"""SubtaskLiveness: which subtasks of a generation joined, left, lost their connection or timed out (W6)."""
+"""Keeps which subtasks of a generation joined, left, lost their connection or timed out (W6)."""
 
 import math
 from collections.abc import Set
@@ -7,7 +7,7 @@ import msgspec
 
 
 class GroupTimeouts(msgspec.Struct, frozen=True):
-    """How long a group waits, ms: for the next heartbeat of a subtask, and for its first one (None: for ever)."""
+    """How long a group waits for the next heartbeat of a subtask, and for its first one (ms). `startup_ms` None means without limit."""
 
     heartbeat_ms: int = 30_000
     startup_ms: int | None = 60_000
@@ -20,28 +20,28 @@ class _Subtask(msgspec.Struct):
     is_timed_out: bool = False
 
     def hear(self, now: float) -> None:
-        """It sent something, or its timeout starts again."""
+        """Note that the subtask sent a message, or restart its timeout."""
         self.last_heartbeat = now
 
     def join(self) -> None:
-        """It takes part, also if it had left or timed out before."""
+        """Note that the subtask takes part, even if it had left or timed out before."""
         self.has_joined, self.is_timed_out, self.has_left = True, False, False
 
     def leave(self) -> None:
-        """It left on purpose."""
+        """Note that the subtask left on purpose."""
         self.has_left = True
 
     def time_out(self) -> None:
-        """It was silent for too long."""
+        """Note that the subtask was silent for too long."""
         self.is_timed_out = True
 
 
 class SubtaskLiveness:
-    """Owns the last heartbeat of every subtask and decides who timed out. The caller passes the time (monotonic ms)."""
+    """Owns the last heartbeat of every subtask, and decides which have timed out. The caller passes the time (monotonic ms)."""
 
     def __init__(self, timeouts: GroupTimeouts, now: float) -> None:
         self.timed_out: tuple[int, ...] = ()
-        """Subtasks that do not count, since they were silent for too long."""
+        """Subtasks that do not count, because they were silent for too long."""
         self._timeouts = timeouts
         self._suspension_gap_ms = timeouts.heartbeat_ms / 2
         self._subtasks: dict[int, _Subtask] = {}
@@ -60,12 +60,12 @@ class SubtaskLiveness:
         return known is not None and known.has_joined
 
     def is_gone(self, subtask: int) -> bool:
-        """Whether the subtask left or timed out."""
+        """Return whether the subtask left, timed out, or is not known."""
         known = self._subtasks.get(subtask)
         return known is None or known.has_left or known.is_timed_out
 
     def is_empty(self, except_for: Set[int] = frozenset()) -> bool:
-        """Whether all subtasks have left, timed out or lost their connection."""
+        """Return whether all subtasks, other than those in `except_for`, have left, timed out or lost their connection."""
         return self._connected <= except_for
 
     def expect(self, subtask: int, now: float) -> None:
@@ -74,7 +74,7 @@ class SubtaskLiveness:
         self._not_joined.add(subtask)
 
     def record_heartbeat(self, subtask: int, now: float) -> None:
-        """The subtask sent a message: it has joined, also when it had left or timed out before."""
+        """Note that the subtask sent a message: it has joined, even if it had left or timed out before."""
         if subtask not in self._subtasks:
             self.expect(subtask, now)
         known = self._subtasks[subtask]
@@ -88,22 +88,22 @@ class SubtaskLiveness:
         self._connected.add(subtask)
 
     def record_leave(self, subtask: int) -> None:
-        """The subtask left on purpose: no timeout applies to it."""
+        """Note that the subtask left on purpose, so that no timeout applies to it."""
         self._subtasks[subtask].leave()
         self._connected.discard(subtask)
 
     def renew(self, subtask: int, now: float) -> None:
-        """A subtask that joined repeated its last report."""
+        """Note that a subtask which has joined repeated its last report."""
         self._subtasks[subtask].hear(now)
 
     def disconnect(self, subtask: int) -> None:
-        """The subtask's connection was lost: it counts until the timeout, and may be replaced."""
+        """Note that the subtask's connection was lost. The subtask counts until the timeout, and may be replaced."""
         self._connected.discard(subtask)
 
     def expire(self, now: float) -> list[int]:
-        """Mark the subtasks that were silent for too long, and return them. Call it several times in each timeout.
+        """Mark the subtasks that were silent for too long, and return them. Call this several times in each timeout.
 
-        A gap of half a timeout between two calls means that this process was suspended: then the timeout of every subtask starts again.
+        If two calls are more than half a timeout apart, this process was suspended, so the timeout of every subtask starts again.
         """
         gap, self._last_check = now - self._last_check, now
         if gap > self._suspension_gap_ms:

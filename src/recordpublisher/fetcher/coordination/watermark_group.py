@@ -1,6 +1,6 @@
-"""WatermarkGroup: the subtasks of one generation of a job, and the rules by which the global watermark rises (W6).
+"""The subtasks of one generation of a job, and the rules by which the global watermark rises (W6).
 
-It has no clock and no sockets: its caller passes the time. The in-process tracker, the TCP tracker and the simulation use this class.
+The group has no clock and no sockets: its caller passes the time. The in-process tracker, the TCP tracker and the simulation use it.
 """
 
 import logging
@@ -19,7 +19,10 @@ MAX_FINISHED_CHARACTERS = 8 * 2**20
 
 
 class FinishedShards:
-    """The keys (`Shard.key`) of shards whose end is checkpointed (S2), and who announced them. One warning when some do not fit."""
+    """The keys (`Shard.key`) of shards whose end is checkpointed (S2), and the subtask that announced each.
+
+    The log has one warning if some keys do not fit.
+    """
 
     def __init__(self) -> None:
         self._subtask_of: dict[str, int] = {}
@@ -34,11 +37,11 @@ class FinishedShards:
         return iter(self._subtask_of)
 
     def subtask_of(self, shard: str) -> int | None:
-        """The subtask that announced the shard; None: nobody did."""
+        """Return the subtask that announced the shard, or None if none did."""
         return self._subtask_of.get(shard)
 
     def add(self, shards: Iterable[str], subtask: int = 0) -> None:
-        """Add what a subtask announces, as far as it fits, and take away what it withdraws."""
+        """Add the shards that a subtask announces, as far as they fit, and remove those that it withdraws."""
         for shard in shards:
             if shard.startswith(WITHDRAWN_PREFIX):
                 self.withdraw([shard.removeprefix(WITHDRAWN_PREFIX)], subtask)
@@ -64,7 +67,10 @@ class FinishedShards:
             )
 
     def withdraw(self, shards: Iterable[str], subtask: int = 0) -> None:
-        """Forget shards as far as this subtask has announced them: what another one has announced since is of a new stream."""
+        """Forget shards that this subtask has announced.
+
+        A shard that another subtask has announced since then stays, because it belongs to a new stream.
+        """
         for shard in shards:
             if self._subtask_of.get(shard) == subtask:
                 del self._subtask_of[shard]
@@ -72,7 +78,7 @@ class FinishedShards:
                 self._free_characters += len(shard)
 
     def forget(self, subtask: int) -> None:
-        """Forget what a subtask announced."""
+        """Forget everything that a subtask announced."""
         for shard in self._keys_of.pop(subtask, ()):
             del self._subtask_of[shard]
             self._free_characters += len(shard)
@@ -82,13 +88,14 @@ class WatermarkGroup:
     """Owns the global watermark of a generation, the subtasks' watermarks, their liveness, and the finished shards.
 
     The global watermark is the minimum over ACTIVE subtasks and never falls. An expected subtask that has not joined keeps it from rising
-    until the start-up timeout, a silent one until the heartbeat timeout. Then it does not count until it reports again.
+    until the start-up timeout, and a silent subtask until the heartbeat timeout. After that the subtask does not count until it reports
+    again.
     """
 
     def __init__(self, parallelism: int, timeouts: GroupTimeouts, now: float) -> None:
         self.parallelism = parallelism
         self.global_watermark: int | None = None
-        """Epoch ms; None before any is known."""
+        """The global watermark in epoch ms; None before one is known."""
         self.finished_shards = FinishedShards()
         self.liveness = SubtaskLiveness(timeouts, now)
         self._watermarks: ActiveMinimum[int] = ActiveMinimum()
@@ -100,31 +107,31 @@ class WatermarkGroup:
 
     @property
     def lowest_subtask(self) -> int | None:
-        """The subtask that keeps the global watermark from rising (W10): one without a watermark, or the one with the lowest."""
+        """The subtask that keeps the global watermark from rising (W10): one without a watermark, or else the one with the lowest."""
         return self._watermarks.lowest_key()
 
     @property
     def max_shard_watermark(self) -> int | None:
-        """The highest watermark of any active shard (epoch ms): stragglers are measured against it (W12)."""
+        """The highest watermark of any active shard (epoch ms). Stragglers are measured against it (W12)."""
         lowest = self._negated_maxima.lowest()
         return None if lowest is None else -int(lowest[0])
 
     def subtasks_below(self, watermark: int, count: int) -> list[int]:
-        """Those of the `count` lowest subtasks whose watermark is below `watermark`."""
+        """Return the subtasks among the `count` lowest ones whose watermark is below `watermark`."""
         return self._watermarks.keys_below(watermark, count)
 
     def join(self, subtask: int, now: float) -> None:
-        """A subtask joined and has not reported: the global watermark cannot rise."""
+        """Register a subtask that joined and has not reported. Until it reports, the global watermark cannot rise."""
         self.liveness.record_heartbeat(subtask, now)
         self._watermarks.set(subtask, True, None)
 
     def start_at(self, watermark: int | None) -> None:
-        """Begin the generation at the lowest watermark that its first subtask restored; the starts of other subtasks change nothing."""
+        """Begin the generation at the lowest watermark that its first subtask restored. The starts of other subtasks change nothing."""
         if self.global_watermark is None and not self._has_reports:
             self.global_watermark = watermark
 
     def raise_to(self, watermark: int | None) -> None:
-        """Raise the global watermark to `watermark` if that is higher: a restarted tracker takes it over from its subtasks."""
+        """Raise the global watermark to `watermark` if that is higher. A restarted tracker takes it over from its subtasks."""
         self.global_watermark = raised(self.global_watermark, watermark)
 
     def report(
@@ -135,7 +142,7 @@ class WatermarkGroup:
         now: float,
         max_shard_watermark: int | None = None,
     ) -> None:
-        """Take a subtask's status and watermark, and the highest watermark of its shards (W12)."""
+        """Register a subtask's status and watermark, and the highest watermark of its shards (W12)."""
         self.liveness.record_heartbeat(subtask, now)
         self._has_reports = True
         if status is SubtaskStatus.LEFT:
@@ -147,7 +154,7 @@ class WatermarkGroup:
     def expire(self, now: float) -> list[int]:
         """Exclude the subtasks that were silent for too long, and return them.
 
-        Call it before a decision, and several times in each timeout.
+        Call this before a decision, and several times in each timeout.
         """
         silent = self.liveness.expire(now)
         if silent:
@@ -158,5 +165,8 @@ class WatermarkGroup:
         return silent
 
     def _advance(self) -> None:
-        """Subtasks that have not joined count as lowest, as do active ones without a watermark."""
+        """Raise the global watermark to the minimum.
+
+        Subtasks that have not joined count as the lowest, and so do active ones without a watermark.
+        """
         self.raise_to(self._watermarks.status()[1])

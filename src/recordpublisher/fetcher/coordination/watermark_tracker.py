@@ -1,4 +1,4 @@
-"""WatermarkTracker: the port through which subtasks share the global watermark (W6, W9a, W10)."""
+"""The port through which subtasks share the global watermark (W6, W9a, W10)."""
 
 from __future__ import annotations
 
@@ -12,109 +12,121 @@ from recordpublisher.publishers.user_code import AsyncPort
 __all__ = ["SubtaskReport", "SubtaskStatus", "WatermarkTracker"]
 
 STARTED_PREFIX = "started: "
-"""Marks the announcement of a started shard among those of finished shards; a stream's name contains no blank."""
+"""Marks the announcement of a started shard among those of finished shards. The name of a stream contains no blank."""
 WITHDRAWN_PREFIX = "withdrawn: "
-"""Marks what a subtask takes back of its announcements."""
+"""Marks an announcement that a subtask withdraws."""
 
 
 class WatermarkTracker(AsyncPort, ABC):
     """Shares the global watermark among subtasks. Built as `Tracker(properties)`.
 
-    `report` never blocks or raises: when the tracker is unreachable it returns the last known global watermark (W10), which never falls
+    `report` never blocks or raises. If the tracker is unreachable, it returns the last known global watermark (W10), which never falls
     within a generation (W6).
     """
 
     async def open(self, subtask: int, parallelism: int) -> None:
-        """Join as `subtask` of `parallelism`."""
+        """Join the group as subtask `subtask` of `parallelism`."""
 
     @abstractmethod
     def report(self, report: SubtaskReport) -> int | None:
-        """Report a subtask's watermark; returns the global watermark (epoch ms), None before any is known."""
+        """Report a subtask's watermark, and return the global watermark (epoch ms), or None before one is known."""
 
     @abstractmethod
     def current(self) -> int | None:
-        """The last known global watermark (epoch ms)."""
+        """Return the last known global watermark (epoch ms), or None before one is known."""
 
     @property
     def is_reachable(self) -> bool:
-        """False while the tracker does not respond. Default: True."""
+        """Whether the tracker responds. Default: True."""
         return True
 
     @property
     def response_age_ms(self) -> int | None:
-        """Milliseconds since the tracker's last response (A1). Default: 0, for a tracker in the same process.
+        """Time since the tracker's last response (ms, A1). Default: 0, for a tracker in the same process.
 
-        None: it never responded. Only then may a subtask use its own minimum (W10).
+        It is None if the tracker has never responded. Only then may a subtask use its own minimum (W10).
         """
         return 0
 
     @property
     def worker(self) -> str | None:
-        """The name of this process in its group of workers (ELASTIC). Default: None, without a group."""
+        """Name of this process in its group of workers (ELASTIC). Default: None, without a group."""
         return None
 
     def after_suspension(self) -> None:
-        """This process was suspended: the tracker is reachable until the next request times out (W10). Default: nothing."""
+        """Called when this process was suspended: the tracker counts as reachable until the next request times out (W10).
+
+        Default: do nothing.
+        """
 
     def start_at(self, watermark: int | None) -> None:
         """Begin a new generation at the lowest watermark in the restored state (W6)."""
 
     def on_advance(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when another subtask makes the global watermark rise (W9a). Default: never, only the sync interval notices."""
+        """Call `callback` when another subtask makes the global watermark rise (W9a).
+
+        Default: never call it, so that only the sync interval notices a rise.
+        """
 
     def notify_at(self, watermark: int) -> None:
-        """Request the `on_advance` callbacks when the global watermark reaches `watermark`: a held record waits for it (W9a).
+        """Request the `on_advance` callbacks when the global watermark reaches `watermark`, because a record is held back until then (W9a).
 
-        Default: nothing, for trackers that call them at every rise.
+        Default: do nothing, for trackers that call them at every rise.
         """
 
     def announce_finished(self, shards: Mapping[str, int | None]) -> None:
         """Announce shards (by `Shard.key`) whose end is checkpointed, with their final watermarks (S2, W5)."""
 
     def is_finished(self, shard: str) -> bool:
-        """Whether some subtask announced the shard as finished."""
+        """Return whether any subtask announced the shard as finished."""
         return False
 
     def forget_stream(self, stream: str, own: Collection[str]) -> None:
-        """The stream was deleted: shards of one that is made under its name later have the same keys, and have not finished (S2).
+        """Called when the stream was deleted. Shards of a later stream of the same name have the same keys, and have not finished (S2).
 
-        `own`: the keys of this subtask's shards, whose announcements count no more. Default: nothing.
+        `own`: the keys of this subtask's shards, whose announcements no longer count. Default: do nothing.
         """
 
     def final_watermark(self, shard: str) -> int | None:
-        """The final watermark (epoch ms) of a finished shard: its children begin there (W5). Default: the global one."""
+        """Return the final watermark (epoch ms) of a finished shard: its children begin there (W5). Default: the global watermark."""
         return self.current()
 
     def announce_started(self, shards: Iterable[str]) -> None:
-        """Announce shards that this subtask reads from now on, after a report that includes them (W5). Default: via `announce_finished`."""
+        """Announce shards that this subtask reads from now on, after a report that includes them (W5).
+
+        Default: announce them with `announce_finished`.
+        """
         self.announce_finished({STARTED_PREFIX + shard: None for shard in shards})
 
     def is_started(self, shard: str) -> bool:
-        """Whether some subtask announced that it reads the shard: until then its parent holds the watermark (W5)."""
+        """Return whether any subtask announced that it reads the shard. Until then the shard's parent holds the watermark (W5)."""
         return self.is_finished(STARTED_PREFIX + shard)
 
     def max_shard_watermark(self) -> int | None:
-        """The highest watermark of any active shard of the job (epoch ms, W12). Default: None, only the subtask's own shards are known."""
+        """Return the highest watermark of any active shard of the job (epoch ms, W12).
+
+        Default: None, if only the subtask's own shards are known.
+        """
         return None
 
     def missing_subtasks(self) -> list[int]:
-        """Expected subtasks that can no longer join: an error at the start-up timeout (W6). Default: none."""
+        """Return expected subtasks that can no longer join. They are an error at the start-up timeout (W6). Default: none."""
         return []
 
     def timed_out_subtasks(self) -> tuple[int, ...]:
-        """Subtasks that were silent for the timeout and do not count (W6). Default: none."""
+        """Return subtasks that were silent for the timeout and do not count (W6). Default: none."""
         return ()
 
     def lowest_subtask(self) -> int | None:
-        """The subtask with the lowest watermark, if the tracker knows it (W10)."""
+        """Return the subtask with the lowest watermark, if the tracker knows it (W10), or None."""
         return None
 
     async def close(self) -> None:
-        """Leave."""
+        """Leave the group."""
 
 
 def announced_keys(shards: Iterable[str]) -> list[str]:
-    """Return under which keys shards may be announced: as finished, and as started."""
+    """Return the keys under which shards may be announced: as finished, and as started."""
     return [prefix + shard for shard in shards for prefix in ("", STARTED_PREFIX)]
 
 
@@ -128,7 +140,7 @@ class SubtaskStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubtaskReport:
-    """A subtask's status and, when ACTIVE, its lowest watermark (epoch ms; None: no record yet).
+    """A subtask's status and, when ACTIVE, its lowest watermark (epoch ms). The watermark is None before the first record.
 
     `max_shard_watermark`: the highest watermark of its active shards (epoch ms). Stragglers are measured against it (W12).
     """
