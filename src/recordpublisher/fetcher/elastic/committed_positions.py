@@ -1,4 +1,4 @@
-"""CommittedPositions: the positions of a group whose sink commits: each worker's one part commits what its sink has staged (E1, E3)."""
+"""Keeps the positions of a group with a `CommittingSink`: one part for each worker commits what the sink has staged (E1, E3)."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from ..pipeline.emitter import Emitter
 
 
 class SinkLives:
-    """Owns which life of this process the sink has. A life stages nothing once the next one has begun."""
+    """Owns which life of this process uses the sink. A life stages nothing once the next one has begun."""
 
     def __init__(self, sink: CommittingSink, emitter: Emitter, clock: Clock) -> None:
         self.sink = sink
@@ -26,27 +26,32 @@ class SinkLives:
         self._life = ""
 
     async def begin(self, life: str) -> None:
-        """When the last call of the life before has ended: what was written until then is dropped."""
+        """Begin a life when the last call of the previous life has ended. What was written until then is dropped."""
         async with self._emitter.between_writes():
             await self.sink.begin(life)
             self._life = life
 
     @property
     def records(self) -> int:
-        """Written to the sink, in all lives."""
+        """Number of records written to the sink, in all lives."""
         return self._emitter.records
 
     def check(self, life: str) -> None:
-        """Raises: FencedError for a life that has ended. To be called while nothing is written."""
+        """Check that a life has not ended. Call this while no write is in progress. Raises: FencedError if it has ended."""
         if life != self._life:
             raise FencedError(f"worker {life} has ended: worker {self._life} has the sink now")
 
 
 class CommittedPositions(PositionStore):
-    """One life's part, and those of other workers. They lie where the sink has its entries, else in the store of the group.
+    """The part of one life, and access to the parts of other workers.
 
-    A commit that is undecided for a lease duration ends the life: it is sealed, and the process joins anew. Positions that were imported
-    are in parts of the group's store: there no worker has written rows yet.
+    Parts are stored next to the sink's entries, else in the group's store.
+
+    If a commit stays undecided for a lease duration, the life ends: it is sealed, and the process joins again under a new name. Positions
+    that were imported are in parts of the group's store, because no worker has written rows of them yet.
+
+    - `store`: the group's state store.
+    - `duration`: length of a lease in seconds.
     """
 
     def __init__(
@@ -60,7 +65,6 @@ class CommittedPositions(PositionStore):
         clock: Clock,
         duration: float,
     ) -> None:
-        """`store`: of the group. `duration`: of a lease, in seconds."""
         entries = lives.sink.entries()
         self._lives = lives
         self._sink = lives.sink
@@ -80,7 +84,7 @@ class CommittedPositions(PositionStore):
 
     @property
     def parts(self) -> int:
-        """In the group's store: the part is there before the record names it."""
+        """Number of parts that the worker's record must name: 1 if the part is in the group's store and exists, else 0."""
         return int(self._has_joined and self._entries is None)
 
     async def join(self) -> None:
@@ -90,11 +94,15 @@ class CommittedPositions(PositionStore):
             await self.settle()
             await self.commit({})
             if self._entries is not None:
-                await self._entries.refuse_subtasks()  # one that starts now sees the part (E10)
+                await self._entries.refuse_subtasks()  # a subtask that starts from now on sees the part (E10)
             self._has_joined = True
 
     async def settle(self) -> None:
-        """Repeat a commit without an answer. Raises: FencedError, also when it stayed undecided for a lease duration."""
+        """Repeat a commit without an answer.
+
+        Raises: FencedError if another process has written the part, or if the commit stayed undecided for a lease duration;
+        StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
+        """
         was_undecided = self._commits.is_undecided
         try:
             await self._commits.settle()
@@ -105,12 +113,12 @@ class CommittedPositions(PositionStore):
             self._undecided_since = None
 
     async def stage(self) -> None:
-        """Let the sink stage what it was given in this life."""
+        """Let the sink stage what was written in this life. Raises: FencedError if the life has ended; the errors of the sink."""
         self._lives.check(self._worker)
         await self._commits.stage(self._lives.records)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
-        """Write the part, unless it is the same as before and nothing was staged."""
+        """Write the part, unless it is unchanged and nothing was staged. Raises: the errors of `settle`."""
         names_staged = is_checkpoint and self._commits.has_staged
         if not names_staged and self._stored is not None and is_stored(positions, self._stored):
             return
@@ -136,7 +144,11 @@ class CommittedPositions(PositionStore):
         return await read_positions(self._group, self._entries, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal a worker's parts, publish what they name, and return the positions."""
+        """Seal a worker's parts, publish what they name, and return the positions.
+
+        Raises: StateError if the positions belong to rows in another target; StoreUnavailableError if the store or the destination cannot
+        be reached now.
+        """
         parts = [await self._seal(self._group, record.worker, number) for number in range(record.parts)]
         if self._entries is not None:
             parts.append(await self._seal(self._entries, record.worker, 0))
@@ -145,9 +157,10 @@ class CommittedPositions(PositionStore):
         return {key: stored for part in sealed for key, stored in part.positions.items()}
 
     async def delete(self, worker: str) -> bool:
-        """Delete a worker's part, when what it names is published, and what the worker has staged besides.
+        """Publish what a worker's part names, and delete the part and everything else that the worker has staged.
 
-        The record stays until the sink has forgotten the worker: whoever comes next knows by it what to let the sink forget.
+        Return whether the worker's record can be deleted. It stays until the sink has forgotten the worker, because the next worker that
+        cleans up learns from it what the sink should forget.
         """
         if worker not in self._without_parts:
             part = await self._seal(self._entries or self._group, worker, 0)
@@ -170,7 +183,7 @@ class CommittedPositions(PositionStore):
         return part
 
     def _check_time(self, error: StoreUnavailableError) -> None:
-        """Raises: FencedError when the commit has no answer for a lease duration."""
+        """Check how long the commit has been undecided. Raises: FencedError if that is a lease duration."""
         now = self._clock.monotonic()
         if not self._commits.is_undecided:
             self._undecided_since = None

@@ -1,4 +1,4 @@
-"""Before a process joins its group: it must do the same job as the others, or there are no others (E10)."""
+"""Checks, before a process joins its group, that it runs the same job as the other processes, or that there are none (E10)."""
 
 import logging
 import secrets
@@ -22,16 +22,18 @@ log = logging.getLogger("recordpublisher.group")
 
 
 def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
-    """What this process reads, and where it writes; `name`: of the job."""
+    """Return what this process reads and where it writes. `name`: the name of the job."""
     names = tuple(sorted(streams)) if streams.is_fixed else None
     return GroupJob(mask_passwords(sink.destination()), names, entries_of(sink) is not None, name)
 
 
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
-    """Make the job that of the group, if the group has another one and nobody is in. Nothing to do if there is no group.
+    """Make `job` the job of the group, if the group has another one and no process is in it. Do nothing if there is no group.
 
-    Workers that are silent are waited for, for the lease duration. Raises: StateError naming a worker that lives, or for a group of a job
-    with another name; StoreUnavailableError.
+    Silent workers are waited for, for the lease duration.
+
+    Raises: StateError if a worker is running, which it names, or if the group has a job with another name; StoreUnavailableError if the
+    store cannot be reached now.
     """
     for attempt in range(MAX_ATTEMPTS):
         found = await GroupStore(store).read_table()
@@ -52,7 +54,7 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
             await GroupStore(store).write_table(
                 replace(found.document, version=version, writer=writer, job=job), found.version
             )
-        except ConflictError:  # somebody has come meanwhile
+        except ConflictError:  # another process has joined in the meantime
             await pause(attempt)
         else:
             log.info("nobody is in the group in %s, which did another job before: %s", store.place, difference)

@@ -1,4 +1,4 @@
-"""GroupTracker: the global watermark of a group of workers, as its store has it (E8)."""
+"""Provides the global watermark of a group of workers, which its store has (E8)."""
 
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..pipeline.lease_gate import CurrentWorker
@@ -6,9 +6,9 @@ from ..watermark_functions import raised
 
 
 class GroupTracker(WatermarkTracker):
-    """Owns the highest value that this process knows. Workers state their watermarks with their heartbeats, not here.
+    """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
 
-    Parents are read before their children by the lease table (E7): for the fetcher, shards of other workers are finished.
+    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
     """
 
     def __init__(self, current: CurrentWorker) -> None:
@@ -16,31 +16,31 @@ class GroupTracker(WatermarkTracker):
         self._highest: int | None = None
 
     def report(self, report: SubtaskReport) -> int | None:
-        """The group's watermark."""
+        """Return the global watermark of the group."""
         return self.current()
 
     def current(self) -> int | None:
-        """The highest value known; it never falls, also not when a new worker joins in this process (W6)."""
+        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
         self._highest = raised(self._highest, self._current.group_watermark)
         return self._highest
 
     def max_shard_watermark(self) -> int | None:
-        """The highest watermark that a worker has stated with its last heartbeat."""
+        """Return the highest watermark that a worker has reported with its last heartbeat."""
         return self._current.group_maximum
 
     @property
     def worker(self) -> str | None:
-        """The worker that runs now, or ran last."""
+        """Name of the worker that is running, or ran last."""
         return self._current.name
 
     def after_suspension(self) -> None:
-        """Others may have replaced the worker meanwhile."""
+        """Withdraw the permission to write until the next heartbeat, because other workers may have replaced this one."""
         self._current.on_suspension()
 
     def is_finished(self, shard: str) -> bool:
-        """Always: a child gets a lease when its parents have ended."""
+        """Return True, because a child gets a lease only when its parents have ended."""
         return True
 
     def final_watermark(self, shard: str) -> int | None:
-        """None: a child's lease begins with the watermark of its parents (W5)."""
+        """Return None, because a child's lease begins with the watermark of its parents (W5)."""
         return None

@@ -1,4 +1,4 @@
-"""LeaseCheckpointer: positions are stored with the leases of a group, and not as the snapshot of a subtask."""
+"""Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a subtask."""
 
 import asyncio
 import logging
@@ -36,10 +36,13 @@ class LeaseCheckpointer(Checkpointer):
         return self._snapshotter.snapshot()
 
     async def take_first(self) -> None:
-        """Nothing: the lease table of the group has its start."""
+        """Do nothing, because the lease table of the group has the start."""
 
     async def take_periodic(self) -> None:
-        """One that fails is tried again: the worker reads on, and writes nothing without a confirmed heartbeat (E9)."""
+        """Take a checkpoint. If it fails, the next one tries again.
+
+        The worker continues to read, but writes nothing without a confirmed heartbeat (E9).
+        """
         await self._take(may_be_partial=True)
 
     async def _take(self, *, may_be_partial: bool) -> None:
@@ -51,7 +54,10 @@ class LeaseCheckpointer(Checkpointer):
             log.warning("a checkpoint was not stored, the worker begins anew under another name: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
-        """The sink may still write from its queue: a suspension is looked for until it has."""
+        """Take the last checkpoint and leave the group.
+
+        Suspensions of the process are detected until then, because the sink may still write from its queue.
+        """
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())
         try:

@@ -1,4 +1,4 @@
-"""LeasedOwnership: the shards of a fetcher come and go with the leases of its process (ELASTIC)."""
+"""Adds and removes the shards of a fetcher as its process acquires and loses leases (ELASTIC)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from .worker_lives import ElasticGroup, WorkerLives
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_PAUSE_SECONDS = 1.0
-"""About how long to wait before another listing for a shard that the last one did not show."""
+"""Approximate pause before the next listing for a shard that the last one did not show (seconds)."""
 
 
 class LeasedOwnership(ShardOwnership):
-    """Owns the part of this process in its group."""
+    """Owns the part that this process takes in its group."""
 
     has_leases = True
 
@@ -62,10 +62,10 @@ class LeasedOwnership(ShardOwnership):
         self.lives = lives
 
     async def open(self, context: SinkContext) -> OpenedJob:
-        """Open the sink, list shards, and look at the group.
+        """Open the sink, list shards, and read the group's documents.
 
-        Raises: ConfigurationError for a sink that keeps positions, StateError, also while others do another job (E10), StreamNotFoundError,
-        KinesisError.
+        Raises: ConfigurationError if the sink keeps positions itself; StateError if stored documents cannot be used, or if other processes
+        run another job (E10); StreamNotFoundError if a stream does not exist; KinesisError if a call fails.
         """
         job = self._job
         if await job.sink.open(context) is not None:
@@ -88,12 +88,12 @@ class LeasedOwnership(ShardOwnership):
         return OpenedJob((), {}, starts, None, generation=1)
 
     def start_run(self, start_task: StartTask) -> None:
-        """Join the group. What was read in an earlier run comes with new leases."""
+        """Join the group. Shards that were read in an earlier run come back with new leases."""
         assert self._listing is not None
         self.lives.start(start_task, self._listing)
 
     async def discover(self) -> None:
-        """List shards when a lease names one that this process does not know. Raises: DataLossError if that one has expired."""
+        """List shards when a lease names a shard that this process does not know. Raises: DataLossError if that shard has expired."""
         missing = MissingShards(self._job.shard_exists)
         while True:
             await self.leased.has_unknown.wait()
@@ -108,11 +108,14 @@ class LeasedOwnership(ShardOwnership):
             await asyncio.sleep(LISTING_PAUSE_SECONDS * (0.5 + self._group.chance.random()))
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """They are read when this process gets their leases."""
+        """Add child shards to the table. They are read when this process acquires their leases."""
         self._table.add_listed(children)
 
     async def on_look(self) -> None:
-        """The shards of a new stream become leases; those of one that left stay leases, which nobody reads (E12)."""
+        """Handle a change of the list of streams.
+
+        The shards of a new stream become leases. The shards of a removed stream remain leases, but no process reads them (E12).
+        """
         streams = frozenset(self._job.streams)
         if self._listing is not None and streams - self._looked_at:
             self._listing.list_soon()
@@ -123,28 +126,34 @@ class LeasedOwnership(ShardOwnership):
         await self.leased.on_streams()
 
     def reasons_not_ready(self) -> list[str]:
-        """Nothing is written while the group's store does not confirm heartbeats."""
+        """Return why the process is not ready: nothing is written while the group's store does not confirm heartbeats."""
         if self.lives.may_write:
             return []
         return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
 
     async def before_stop(self) -> None:
-        """The shards are read until the others know that they may take them soon: then nobody waits for a look of theirs."""
+        """Announce the stop, and continue to read until the other workers know of it.
+
+        They can then take the shards soon after the stop, without waiting for their next look at the group.
+        """
         await self.lives.announce()
 
     async def after_run(self, *, is_cut_off: bool) -> None:
-        """Leave the group; the next run joins it again. The others take the shards at once, also of one that was cut off."""
+        """Leave the group; the next run joins it again.
+
+        The other workers take the shards at once, even if the run was cut off.
+        """
         if is_cut_off:
             await self.lives.seal()
         await self.lives.cancel()
 
     @property
     def has_others(self) -> bool:
-        """Whether this process is not the last one of its group."""
+        """Whether the group has other processes."""
         return self.lives.has_others
 
     async def close(self) -> None:
-        """Close the group's store, and that of the sink's entries."""
+        """Close the group's store, and the store of the sink's entries."""
         await self._group.store.close()
         if (entries := entries_of(self._job.sink)) is not None:
             await entries.close()
@@ -159,14 +168,17 @@ class LeasedOwnership(ShardOwnership):
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
-        """A shard that no listing shows, because it is past retention, is a gap, and then it has ended (S2, S5).
+        """End shards that no listing shows because they are past retention; each is a gap (S2, S5).
 
-        Not one that is younger than every listed shard: the listing is old. Nor one of a stream that does not exist: it was deleted.
+        A shard that is younger than every listed shard is not ended, because the listing is old. A shard of a stream that does not exist is
+        not ended either, because the stream was deleted.
+
+        Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source cannot be asked.
         """
         places, discovery = [key.rpartition("/") for key in self.leased.unknown], self._job.discovery
         shards = [Shard(stream, shard_id) for stream, _, shard_id in places if stream not in discovery.not_found]
         for stream in discovery.not_found.intersection(stream for stream, _, _ in places):
-            discovery.on_deleted(stream)  # no reader of this process will find out
+            discovery.on_deleted(stream)  # otherwise no reader of this process would notice the deletion
         unknown = [shard for shard in shards if not is_listing_older_than(shard, listed)]
         try:
             await missing.check([shard.key for shard in unknown], {shard.stream for shard in unknown})
@@ -183,7 +195,11 @@ class LeasedOwnership(ShardOwnership):
         self.leased.end_expired(states)
 
     async def _list_again(self) -> Sequence[Shard]:
-        """Raises: StreamNotFoundError; StoreUnavailableError for any other reason, which is tried again."""
+        """List all shards.
+
+        Raises: StreamNotFoundError if a stream does not exist; StoreUnavailableError for any other failure, after which the caller tries
+        again.
+        """
         try:
             return await self._job.discovery.list_all()
         except StreamNotFoundError:

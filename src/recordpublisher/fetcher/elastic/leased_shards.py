@@ -1,4 +1,4 @@
-"""LeasedShards: begins, stops and drops shards of a running fetcher, as the leases of its worker say."""
+"""Begins, stops and drops shards of a running fetcher, according to the leases of its worker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -28,7 +28,10 @@ from .committed_positions import SinkLives
 
 
 class Begun(NamedTuple):
-    """With which state a shard began here, and a number that no other lease of this process has. `taken_over_below`: as in ShardEntry."""
+    """The state with which a shard began in this process, and a lease number that is unique in this process.
+
+    `taken_over_below` is described in `ShardEntry`.
+    """
 
     state: ShardState
     lease: int
@@ -36,10 +39,10 @@ class Begun(NamedTuple):
 
 
 class LeasedShards:
-    """The ShardReaders port. Owns which shards were begun, and which of them are stopped.
+    """Implements the `ShardReaders` port. Owns which shards were begun, and which of them are stopped.
 
-    The lease table has only the keys of shards. One whose hash range this process has not seen yet waits in `unknown` for a listing.
-    A shard whose stream is not read any more (S10, E10) keeps its lease, and its position is stored as before.
+    The lease table has only the keys of shards. A shard whose hash range this process has not seen yet waits in `unknown` for a listing. A
+    shard whose stream is no longer read (S10, E10) keeps its lease, and its position is stored as before.
     """
 
     def __init__(
@@ -68,25 +71,28 @@ class LeasedShards:
         self._stopped: set[str] = set()
         self.has_unknown = asyncio.Event()
         self.sink_lives = SinkLives(job.sink, emitter, job.clock) if isinstance(job.sink, CommittingSink) else None
-        """Of a sink that commits."""
+        """The lives of a `CommittingSink`; None for other sinks."""
 
     @property
     def commit_counts(self) -> CommitCounts | None:
-        """Of a sink that commits."""
+        """Numbers on the commits of a `CommittingSink`; None for other sinks."""
         return None if self.sink_lives is None else self.sink_lives.counts
 
     @property
     def unknown(self) -> set[str]:
-        """The shards that were begun, have not ended, and that no listing has shown yet. Not those of streams that are not read."""
+        """The shards that were begun, have not ended, and have not been shown by a listing.
+
+        Shards of streams that are not read are left out.
+        """
         begun = (key for key, each in self._begun.items() if self._is_read(key) and not each.state.ended)
         return {key for key in begun if key not in self._table}
 
     def states(self, shards: Iterable[str]) -> dict[str, ShardState]:
-        """Return the states with which these shards began here."""
+        """Return the states with which these shards began in this process."""
         return {key: self._begun[key].state for key in shards}
 
     def end_expired(self, shards: Iterable[str]) -> None:
-        """End shards that are past retention, and of which nothing is left to read: their children follow (S2)."""
+        """End shards that are past retention and have nothing left to read; their children follow (S2)."""
         for key in shards:
             state = self._begun[key].state
             seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -94,14 +100,14 @@ class LeasedShards:
         self._shards.request_checkpoint()
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
-        """All shards were listed: read those that wait for it."""
+        """Handle a complete listing: begin to read the shards that wait for it."""
         self._known = {shard.key: shard for shard in listed}
         for key in self.unknown:
             self._add(key)
         self._shards.start_readers()
 
     async def on_streams(self) -> None:
-        """The list of streams was looked at (S10): stop shards of those that left it, and look for the shards of those that came.
+        """Handle a new list of streams (S10): stop shards of removed streams, and look for shards of new ones.
 
         A shard that has ended stays until its children have leases.
         """
@@ -121,7 +127,10 @@ class LeasedShards:
     # --- ShardReaders ----------------------------------------------------------------------------------------------------------
 
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
-        """Read a shard from this state on. Of one that others have read further before they were sealed, records may be late (E8)."""
+        """Read a shard from this state on.
+
+        Records may be late if another worker read the shard further before it was sealed (E8).
+        """
         self._sink.assigned([shard])
         below = self._tracker.current() if is_taken_over else None
         self._leases += 1
@@ -130,12 +139,12 @@ class LeasedShards:
         self._shards.start_readers()
 
     async def stop(self, shards: Collection[str]) -> None:
-        """Read these shards no more. Returns when no write of theirs is going on."""
+        """Stop reading these shards, and wait until none of their writes is in progress."""
         self._stopped |= self._begun.keys() & set(shards)
         await self._shards.stop_shards(shards)
 
     def drop(self, shards: Collection[str]) -> None:
-        """Forget these shards, and let the sink drop what it has queued of them."""
+        """Forget these shards, and let the sink drop its queued records of them."""
         if revoked := self._begun.keys() & set(shards):
             self._sink.revoked(revoked)
         for key in shards:
@@ -146,7 +155,7 @@ class LeasedShards:
 
     @property
     def in_flight(self) -> int:
-        """How many records the sink is writing now, and calls of user code: nobody can stop those."""
+        """Number of records that the sink is writing now, and of running calls of user code. Neither can be stopped."""
         left = self._sink.unfinished()
         return self._emitter.records_in_write + (0 if left is None else left.calls)
 
@@ -156,7 +165,10 @@ class LeasedShards:
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
-        """The position of each shard, after the sink has flushed everything before it (S6), or while its owner commits both."""
+        """Flush the sink, and provide the position of each shard before the flush (S6).
+
+        A `CommittingSink` is not flushed: the positions are provided while no write runs, and the block commits them with the rows.
+        """
         async with self._emitter.between_writes():
             if self.sink_lives is not None:
                 await self._dead_letters.flush()
@@ -167,16 +179,16 @@ class LeasedShards:
         yield found
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
-        """With what each shard counts; one that has ended counts until the lease table has its children."""
+        """Return the watermark with which each shard counts. A shard that has ended counts until the lease table has its children."""
         return {key: self._watermark(key) for key in self._begun}
 
     @property
     def is_held(self) -> bool:
-        """Whether alignment holds a shard back."""
+        """Whether alignment holds back a shard."""
         return any(entry.status.is_held for entry in self._table)
 
     def loads(self) -> Mapping[str, float]:
-        """Bytes a second of each shard over about the last minute, if it was read for a minute."""
+        """Return the load of each shard (bytes per second, over about the last minute), if it was read for a minute."""
         now = self._clock.monotonic()
         found = {key: 0.0 for key in self._begun if not self._is_read(key)}
         for entry in self._table:
@@ -189,7 +201,10 @@ class LeasedShards:
     # ---------------------------------------------------------------------------------------------------------------------------
 
     async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> ReadPositions:
-        """Flush the sink. It may return older entries; one counts only if it is of the same lease: the shard may have been away since."""
+        """Flush the sink, which may return older entries.
+
+        An older entry counts only if it is of the same lease, because another worker may have read the shard since then.
+        """
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
         await self._dead_letters.flush()
@@ -211,14 +226,14 @@ class LeasedShards:
         return ReadPositions(found, newer - given_up)
 
     def _is_read(self, key: str) -> bool:
-        """Return whether the shard's stream is in the list and was not deleted. Others keep their leases and positions (E12)."""
+        """Return whether the shard's stream is in the list and was not deleted. Other shards keep their leases and positions (E12)."""
         stream = stream_of(key)
         return stream in self._streams and stream not in self._deleted
 
     def _add(self, key: str) -> None:
         if not self._is_read(key) or self._begun[key].state.ended:
             return
-        # The end of a parent may have named a child that no listing has shown yet.
+        # A parent's last read may have named a child that no listing has shown yet.
         shard = self._known.get(key) or self._table.listed_shards().get(key)
         if shard is None:
             self.has_unknown.set()

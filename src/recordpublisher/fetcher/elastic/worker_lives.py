@@ -1,4 +1,4 @@
-"""WorkerLives: takes part in the group of processes. A worker that others have sealed goes on as a new one (E1)."""
+"""Takes part in the group of processes. If other workers have sealed this process's worker, it continues as a new one (E1)."""
 
 import asyncio
 import logging
@@ -28,9 +28,10 @@ log = logging.getLogger("recordpublisher.group")
 
 @dataclass(frozen=True, slots=True)
 class ElasticGroup:
-    """Where a group keeps its leases and positions, and its times.
+    """Where a group stores its leases and positions, and its times.
 
-    `job_name`: that of the job, if it has one. `chance`: for jitter, and for the names of workers, which are never used again.
+    - `job_name`: the name of the job, if it has one.
+    - `chance`: a source of randomness for jitter, and for the names of workers, which are never used again.
     """
 
     store: ConditionalStore
@@ -40,12 +41,15 @@ class ElasticGroup:
 
     @property
     def documents(self) -> GroupStore:
-        """The group's documents. A call waits for an interval at most: a later answer would be of no use."""
+        """The group's documents. A call takes at most one interval, because a later answer would be useless."""
         return GroupStore(self.store, self.settings.interval)
 
 
 class WorkerLives:
-    """Owns the worker of this process, one life after the other."""
+    """Owns the worker of this process, one life after another.
+
+    `on_drain` is called when a person has asked this process to leave.
+    """
 
     def __init__(
         self,
@@ -58,7 +62,6 @@ class WorkerLives:
         counts: LeaseCounts,
         on_drain: Callable[[], None],
     ) -> None:
-        """`on_drain` is called when somebody has asked this process to leave."""
         self._group = group
         self._shards = shards
         self._current = current
@@ -69,29 +72,30 @@ class WorkerLives:
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
         self.times = CheckpointAge(clock)
-        """Of the checkpoints of all lives, also those of hand-overs."""
+        """Ages of the checkpoints of all lives, including those taken to transfer shards."""
 
     @property
     def may_write(self) -> bool:
-        """Whether a heartbeat was confirmed lately."""
+        """Whether a recent heartbeat is confirmed."""
         permission = self._current.permission
         return permission is not None and permission.is_given
 
     @property
     def has_others(self) -> bool:
-        """Whether other processes of the group go on."""
+        """Whether the group has other processes that stay."""
         return self._current.worker is not None and self._current.worker.has_others
 
     def start(self, start_task: StartTask, listing: ShardListing) -> None:
-        """Join the group. `listing`: of the shards that the group reads."""
+        """Join the group. `listing`: lists the shards that the group reads."""
         self._is_leaving = False
         self._task = start_task(self._run(listing))
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
-        """Store how far each shard was emitted, or is done with.
+        """Store how far each shard was emitted, or finished by the sink.
 
-        Raises: FencedError, StateError, errors of the sink. A worker that is fenced can store nothing more: it is replaced, as when it is
-        silent, and what it had not stored is read again.
+        A fenced worker can store nothing more. It is replaced, as a silent worker is, and what it had not stored is read again.
+
+        Raises: FencedError if this worker was replaced; StateError if the positions cannot be stored; the errors of the sink.
         """
         worker = self._current.worker
         if worker is None:
@@ -99,18 +103,18 @@ class WorkerLives:
         try:
             await worker.checkpoint(may_be_partial=may_be_partial)
         except FencedError:
-            await worker.seal()  # and not the current one: this one may have been replaced meanwhile
+            await worker.seal()  # not the current worker, which may have replaced this one in the meantime
             raise
 
     async def announce(self) -> None:
-        """Say that this process will leave, and return when the others must have seen it; at once if there are none (E5)."""
+        """Announce that this process will leave, and wait until the others must have noticed. Return at once if there are none (E5)."""
         if self._current.worker is not None and self._task is not None and await self._current.worker.announce():
             await asyncio.wait([self._task], timeout=self._group.settings.announce_seconds)
 
     async def leave(self) -> None:
-        """Store all positions and give all shards up: others need not wait for the leases to expire.
+        """Store all positions and release all shards, so that other workers need not wait for the leases to expire.
 
-        Raises: StoreUnavailableError when the store does not answer for the lease duration.
+        Raises: StoreUnavailableError if the store does not answer for the lease duration.
         """
         self._is_leaving = True
         if self._task is None:
@@ -129,13 +133,13 @@ class WorkerLives:
         await self._task
 
     async def cancel(self) -> None:
-        """End the worker as it is. Its leases expire."""
+        """Cancel the worker without a last checkpoint. Its leases expire."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def seal(self) -> None:
-        """End the worker without a last checkpoint. The others take its shards at once."""
+        """End the worker without a last checkpoint. The other workers take its shards at once."""
         await self.cancel()
         if self._current.worker is not None:
             await self._current.worker.seal()
@@ -158,7 +162,7 @@ class WorkerLives:
                     error,
                 )
             except BaseException:
-                self._end_life()  # without heartbeats nothing may be written: nobody should wait for it
+                self._end_life()  # nothing may be written without heartbeats, so no write should wait for them
                 raise
             else:
                 log.info("worker %s has left its group", worker.name)
