@@ -1,4 +1,4 @@
-"""GroupObserver: reads the group, measures for how long each heartbeat stands, and seals workers whose heartbeat stands too long (E3)."""
+"""Reads the group, measures how long each heartbeat has not changed, and seals workers that are silent too long (E3)."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger("recordpublisher.group")
 
 
 class LiveWorkerError(Exception):
-    """Somebody is in the group: the worker with this name (E10)."""
+    """Raised if a worker is running in the group; `worker` is its name (E10)."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(worker)
@@ -27,9 +27,9 @@ class LiveWorkerError(Exception):
 
 
 class GroupObserver:
-    """Owns what one worker has observed of the others: their silence, and since when the members are the same.
+    """Owns what one worker has observed of the others: how long each has been silent, and since when the members are the same.
 
-    Its time runs while the machine sleeps: a reading that was interrupted by a sleep took long and is not used.
+    It uses a clock that runs while the machine sleeps. A read of the group that was interrupted by sleep took long, and is not used.
     """
 
     def __init__(
@@ -50,32 +50,32 @@ class GroupObserver:
 
     @property
     def members(self) -> frozenset[str]:
-        """The workers that were there at the last look, and neither sealed nor leaving."""
+        """The workers that were in the group at the last read, and were neither sealed nor leaving."""
         return frozenset(self._members)
 
     @property
     def has_looked(self) -> bool:
-        """Whether there was a look yet: before it the members are not known."""
+        """Whether the group was read at least once; before that the members are not known."""
         return bool(self._records)
 
     @property
     def is_settled(self) -> bool:
-        """Whether the members were the same for two intervals: only then shards move between live workers (E6)."""
+        """Whether the members have been the same for two intervals. Only then do shards move between running workers (E6)."""
         return self._clock.boottime() - self._members_since > 2 * self._settings.interval
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers that were seen sealed for longer than the tracker timeout: they hold the watermark no more (E8)."""
+        """The workers that were seen sealed for longer than the tracker timeout. They no longer hold the watermark (E8)."""
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
     @property
     def late(self) -> Set[str]:
-        """The workers without a heartbeat for half of their lease: two of their intervals, at the last look."""
+        """The workers that, at the last read, had sent no heartbeat for half of their lease, which is two of their intervals."""
         return self._late
 
     async def look(self) -> GroupView | None:
-        """The group as it is now; None: there is no table, or the reading took longer than an interval and is not used (E8)."""
+        """Read the group. Return None if there is no table, or if the read took longer than an interval and is not used (E8)."""
         began = self._clock.boottime()
         if self._cache.is_older_than(0):
             await self._cache.read()
@@ -97,12 +97,12 @@ class GroupObserver:
         return view
 
     async def seal_silent(self, view: GroupView) -> GroupView:
-        """Seal the workers that are silent for their lease, and return the view with those that are sealed now."""
+        """Seal the workers that have been silent for their lease, and return the view with their sealed records."""
         sealed: dict[str, WorkerRecord] = {}
         for worker in sorted(self._silent(view, 1)):
             try:
                 sealed[worker] = await self._group.seal_record(self._records[worker])
-            except ConflictError:  # it has sent a heartbeat, or somebody else has sealed it
+            except ConflictError:  # it has sent a heartbeat, or another process has sealed it
                 continue
             log.warning(
                 "worker %s sent no heartbeat for %g s and was sealed", worker, self._lease_of(view.records[worker])
@@ -118,24 +118,27 @@ class GroupObserver:
         self._late = late
 
     def _silent(self, view: GroupView, share: float) -> set[str]:
-        """The other workers without a heartbeat for this share of their lease."""
+        """Return the other workers that have sent no heartbeat for this share of their lease."""
         leases = {name: self._lease_of(view.records[name]) * share for name in view.unsealed}
         return self._silence.silent_for(leases) - {self._worker}
 
     def _lease_of(self, record: WorkerRecord) -> float:
-        """In seconds: the longer one of this worker's and of its own, which differ while the setting is changed worker by worker."""
+        """Return the lease duration of a worker in seconds: the longer one of its own and this worker's.
+
+        They differ while the setting is changed worker by worker.
+        """
         return max(self._settings.duration, (record.lease_ms or 0) / 1000)
 
     async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
-        """The records, none of them from before the table: its owners count their shards in those that they have written before it (E8).
+        """Read the records. None of them may be older than the table, whose owners count their shards in their earlier records (E8).
 
-        So the first read after each new table is consistent. Later ones need not be, but a record is never replaced by an older one.
+        So the first read after each new table is consistent. Later reads need not be, but a record is never replaced by an older one.
         """
         version, before = self._cache.version, self._records
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since
         records = await self._group.read_records(consistent=is_consistent)
         if not is_consistent and before.keys() - records.keys():
-            # one was deleted, or the read is older than the record
+            # a record was deleted, or this read is older than the record
             sent, is_consistent = self._clock.boottime(), True
             records = await self._group.read_records(consistent=True)
         if not is_consistent:
@@ -145,9 +148,10 @@ class GroupObserver:
 
 
 async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
-    """Wait until nobody is in the group: each worker that is not sealed is, when its heartbeat has stood for the lease duration.
+    """Wait until no process is in the group: seal each worker whose heartbeat does not change for the lease duration.
 
-    Raises: LiveWorkerError as soon as a heartbeat moves, StoreUnavailableError, StateError.
+    Raises: LiveWorkerError as soon as a heartbeat changes; StoreUnavailableError if the store does not answer; StateError if a document
+    cannot be read.
     """
     observer = GroupObserver(group, TableCache(group, clock), clock, "", settings)
     beats: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""GroupUpkeep: what one worker does for its group: adds listed shards, removes what deleted streams and sealed workers left (E7, E12)."""
+"""What one worker does for its group: add listed shards, and remove what deleted streams and sealed workers left (E7, E12)."""
 
 from collections.abc import Iterable
 
@@ -14,8 +14,8 @@ from .shard_listing import ShardListing
 class GroupUpkeep:
     """Owns which version of the table was the first to be read after a worker was seen sealed.
 
-    A sealed worker may have a take under way. It can only take effect at the version that the worker has read. So once the table has moved
-    on and does not name the worker, it never will.
+    A sealed worker may have a take in progress, which can take effect only at the version of the table that the worker has read. Once the
+    table has a later version that does not name the worker, the take will never take effect.
     """
 
     def __init__(
@@ -29,14 +29,14 @@ class GroupUpkeep:
         self._first_versions: dict[str, int] = {}
 
     async def create_if_missing(self) -> bool:
-        """Write the first table, if there is none. Returns whether that was tried."""
+        """Write the first table, if there is none. Return whether a write was tried."""
         if self._cache.table is not None:
             return False
         await self._cache.replace(await self._listing.first_table(self._worker))
         return True
 
     async def add_listed_shards(self, view: GroupView) -> bool:
-        """Add shards that were found by listing. Returns whether that was tried."""
+        """Add shards that a listing has found. Return whether a write was tried."""
         if not self._is_first(view):
             return False
         changes = await self._listing.changes(view.table)
@@ -53,13 +53,13 @@ class GroupUpkeep:
         return True
 
     def keep_deleted(self, kept: Iterable[str]) -> None:
-        """Keep in mind only those deleted streams of which this worker has kept a shard: others may have been made again by now."""
+        """Remember only those deleted streams of which this worker still holds a shard: the others may have been created again."""
         self._listing.deleted.intersection_update({stream_of(shard) for shard in kept})
 
     async def remove_deleted(self) -> bool:
-        """Remove the leases of streams that this worker has found deleted. Return whether that was tried.
+        """Remove the leases of streams that this worker has found deleted. Return whether a write was tried.
 
-        A later stream of that name has shards with the same ids, which must not be read from the positions of the former.
+        A later stream of the same name has shards with the same ids, which must not be read from the positions of the former stream.
         """
         table, deleted = self._cache.table, self._listing.deleted
         gone = set() if table is None else {shard for shard in table.leases if stream_of(shard) in deleted}
@@ -70,7 +70,7 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete what sealed workers have left, or prepare to. Raises: StateError."""
+        """Delete what sealed workers have left, or prepare to do so. Raises: StateError if the documents cannot be used."""
         sealed = {worker for worker, record in view.records.items() if record.is_sealed}
         left = sealed - view.table.owners
         self._first_versions = {worker: each for worker, each in self._first_versions.items() if worker in left}
@@ -93,5 +93,5 @@ class GroupUpkeep:
                 await self._group.delete_worker(worker)
 
     def _is_first(self, view: GroupView) -> bool:
-        """Whether it falls to this worker."""
+        """Return whether this worker does the upkeep: it is the first of the members."""
         return view.members[:1] == (self._worker,)

@@ -1,4 +1,4 @@
-"""Heartbeat: writes this worker's record, one write at a time; join_group: the first heartbeat, which must not come too late (E12)."""
+"""Writes this worker's record, one write at a time. The first heartbeat joins the group, and must not come too late (E12)."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ log = logging.getLogger("recordpublisher.group")
 
 
 class Heartbeat:
-    """Owns the number of the last heartbeat. `describe` returns the record with a number, as it should be now."""
+    """Owns the number of the last heartbeat. `describe` returns the current record, with the given number."""
 
     def __init__(
         self, group: GroupStore, worker: str, describe: Callable[[int], WorkerRecord], permission: WritePermission
@@ -34,7 +34,10 @@ class Heartbeat:
         self._lock = asyncio.Lock()
 
     async def write(self) -> WorkerRecord:
-        """Write a heartbeat; returns what was written. Raises: FencedError, StoreUnavailableError."""
+        """Write a heartbeat, and return the written record.
+
+        Raises: FencedError if the worker was sealed or has left; StoreUnavailableError if the store does not answer.
+        """
         async with self._lock:
             if self._sealed is not None:
                 raise FencedError(f"worker {self._worker} has left its group")
@@ -52,9 +55,10 @@ class Heartbeat:
             return record
 
     async def seal(self) -> None:
-        """End this life, so that nothing of it can be written later. A sealed record never changes: each attempt writes the same one.
+        """End this life, so that nothing of it can be written later.
 
-        Raises: FencedError if another process has sealed this worker; StoreUnavailableError.
+        A sealed record never changes, so each attempt writes the same one. Raises: FencedError if another process has sealed this worker;
+        StoreUnavailableError if the store does not answer.
         """
         async with self._lock:
             if self._sealed is None:
@@ -69,17 +73,19 @@ class Heartbeat:
 
 
 class LateJoinError(FencedError):
-    """The worker must begin anew under another name. Nothing was read under this one."""
+    """Raised if the worker must begin again under another name. It has read nothing under this name."""
 
 
 async def join_group(
     write_first: Callable[[], Awaitable[None]], heartbeat: Heartbeat, clock: Clock, duration: float
 ) -> None:
-    """Write the first heartbeat; `write_first` repeats it until it is confirmed. `duration`: of a lease, in seconds.
+    """Write the first heartbeat. `write_first` repeats it until it is confirmed; `duration` is the length of a lease in seconds.
 
-    An attempt without an answer may have taken effect. Others seal such a worker when its heartbeat has stood for a lease, and delete its
-    record. A later attempt would store it again, while deletions of it may still be under way. Time counts by both clocks: one of them may
-    have stood still while the process was suspended. Raises: LateJoinError, also when others have sealed the worker already.
+    An attempt without an answer may have taken effect. Other workers seal such a worker if its heartbeat does not change for a lease
+    duration, and delete its record. A later attempt would store the record again, while deletions of it may still be in progress. The time
+    is measured by two clocks, because one of them may have stopped while the process was suspended.
+
+    Raises: LateJoinError if the first heartbeat was confirmed too late, or if other workers have already sealed the worker.
     """
     began, began_ms = clock.boottime(), clock.now_ms()
     try:

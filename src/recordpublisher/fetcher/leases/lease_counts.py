@@ -1,4 +1,4 @@
-"""LeaseCounts: what one process has done in its group, for its metrics (E11)."""
+"""Counts what one process has done in its group, for its metrics (E11)."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class LeaseCounts(msgspec.Struct):
-    """Counted over all workers that the process has been, one after the other. All are 0 with STATIC assignment.
+    """Counted over all workers that the process has been, one after another. All numbers are 0 with STATIC assignment.
 
-    - `taken`, `given`: shards that came from and went to others, or to nobody. `given` has no shard that ended.
+    - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
     - `sealed`: workers of other processes that this one found silent and sealed.
-    - `replaced`: how often others have sealed this one: what it had not stored was refused, and is read again.
+    - `replaced`: how often other workers have sealed this one. What it had not stored was refused, and is read again.
     - `in_flight`: records that the sink was writing when this process learned that it was sealed.
-    - `withheld`: the shards that each other worker should have given up and has not, at the last look; see GroupView.
-    - `unowned`: shards that could be read and that nobody reads, at the last look.
-    - `unowned_seconds`: for how long this process has seen the longest of them.
+    - `withheld`: the shards that each other worker should have released and had not, at the last read of the group; see `GroupView`.
+    - `unowned`: number of shards that could be read and that no worker read at the last read of the group.
+    - `unowned_seconds`: the longest time for which this process has seen such a shard.
     """
 
     taken: int = 0
@@ -27,24 +27,24 @@ class LeaseCounts(msgspec.Struct):
     unowned_seconds: float = 0.0
 
     def count_sealed(self, workers: int) -> None:
-        """Other workers were sealed."""
+        """Count other workers that were sealed."""
         self.sealed += workers
 
     def count_replaced(self, in_flight: int) -> None:
-        """Others have sealed this worker, while the sink was writing these records."""
+        """Count that other workers have sealed this one, while the sink was writing `in_flight` records."""
         self.replaced += 1
         self.in_flight += in_flight
 
     def count_moved(self, taken: int, given: int) -> None:
-        """Shards have come and gone."""
+        """Count shards that were acquired and released."""
         self.taken += taken
         self.given += given
 
     def observe_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
-        """What others should have given up, at this look."""
+        """Store the shards that other workers should have released, according to this read of the group."""
         self.withheld = withheld
 
     def observe_unowned(self, seconds: Iterable[float]) -> None:
-        """For how long each unowned shard has been seen."""
+        """Store how long each unowned shard has been seen."""
         found = list(seconds)
         self.unowned, self.unowned_seconds = len(found), max(found, default=0.0)

@@ -1,4 +1,4 @@
-"""LeaseGiver: gives shards up: stop reading them, take one checkpoint for all of them, then name them as released (E5)."""
+"""Releases shards: stops reading them, takes one checkpoint for all of them, and marks them as released (E5)."""
 
 import asyncio
 import logging
@@ -13,16 +13,18 @@ from .shard_readers import ShardReaders
 
 log = logging.getLogger("recordpublisher.group")
 MAX_PAUSE_SECONDS = 5.0
-"""Between two checkpoints while the sink is not done with a shard. The pause grows up to this, so that a hand-over takes at most twice as
-long as the sink, and a slow one costs few writes."""
+"""The longest pause between two checkpoints while the sink has unfinished records of a shard (seconds).
+
+The pause grows up to this. So a transfer takes at most twice as long as the sink, and a slow transfer costs few writes.
+"""
 WARN_SECONDS = 60.0
 
 
 class LeaseGiver:
-    """Owns which shards are to be given up, and whether the worker is leaving.
+    """Owns which shards are to be released, and whether the worker is leaving.
 
-    `take_checkpoint` stores how far each shard was emitted, or is done with by the sink: a shard is released when that is the same. A
-    shard that is stopped is not read again under the same lease.
+    `take_checkpoint` stores how far each shard was emitted, or finished by the sink. A shard is released when both positions are the same.
+    A stopped shard is not read again under the same lease.
     """
 
     def __init__(
@@ -39,30 +41,30 @@ class LeaseGiver:
         self._requested: set[str] = set()
         self._has_work = asyncio.Event()
         self.is_leaving = False
-        """Whether the worker gives up everything and takes nothing."""
+        """Whether the worker releases all shards and takes none."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether shards wait to be given up."""
+        """Whether any shards wait to be released."""
         return bool(self._requested)
 
     def request(self, shards: Collection[str]) -> None:
-        """Give these shards up soon."""
+        """Release these shards soon."""
         if shards:
             self._requested |= set(shards)
             self._has_work.set()
 
     def announce(self) -> None:
-        """Take nothing more: everything will be given up."""
+        """Take no more shards, because all shards will be released."""
         self.is_leaving = True
 
     def leave(self) -> None:
-        """Give everything up; then `run` returns."""
+        """Release all shards, and then let `run` return."""
         self.is_leaving = True
         self._has_work.set()
 
     async def run(self, retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
-        """Give up what is requested, until the worker has left. `retry` repeats a round until the store answers."""
+        """Release requested shards until the worker has left. `retry` repeats a round until the store answers."""
         pause, waited = HANDOVER_SECONDS, 0.0
         while True:
             await self._wait_for_work(pause if self._requested else None)
@@ -82,7 +84,10 @@ class LeaseGiver:
                 )
 
     async def give_once(self) -> None:
-        """Give up what is requested; all shards if the worker is leaving. Raises: FencedError, StateError."""
+        """Release the requested shards, or all shards if the worker is leaving.
+
+        Raises: FencedError if the worker was sealed; StateError if the positions cannot be stored.
+        """
         if self.is_leaving:
             await self._heartbeat.write()  # no plan counts this worker from now on
             self._requested |= set(self._owned.shards)

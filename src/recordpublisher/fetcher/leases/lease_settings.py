@@ -1,4 +1,7 @@
-"""LeaseSettings: the times of one worker, by its own lease duration, and positions in a part. What must be equal is in `GroupJob`."""
+"""The settings of one worker in its group: its times, which follow from its lease duration, and the positions in a part.
+
+`GroupJob` has what must be equal for all workers.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,22 @@ from recordpublisher.publishers.properties.properties import Properties
 from .documents.position_part import SHARDS_PER_PART
 
 HANDOVER_SECONDS = 0.2
-"""Between two looks at the group while shards move (E5)."""
+"""Seconds between two reads of the group while shards move (E5)."""
 ANNOUNCE_SECONDS = 5.0
-"""For how long a worker that is to leave reads on, at most, so that the others know of it (E5)."""
+"""How long a leaving worker continues to read at most, so that the other workers notice its announcement (seconds, E5)."""
 HELD_SECONDS = 1.0
-"""Between two heartbeats, and two looks, while a shard waits for the watermark of the group (E8)."""
+"""Seconds between two heartbeats, and two reads of the group, while a shard waits for the group's watermark (E8)."""
 RETRY_SECONDS = 0.5
-"""Between two heartbeats while none is confirmed (E4)."""
+"""Seconds between two heartbeats while none is confirmed (E4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """`duration`: a worker whose heartbeat stands for this time (seconds) is sealed. `shards_per_part`: positions in a part (E2).
+    """The times of one worker in seconds, and the size of its position parts.
 
-    `tracker_timeout`: for how long a sealed worker may hold the watermark of the group (E8).
+    - `duration`: a worker whose heartbeat does not change for this time is sealed.
+    - `tracker_timeout`: how long a sealed worker may hold the watermark of the group (E8).
+    - `shards_per_part`: number of positions in a part (E2).
     """
 
     duration: float = of_property(LEASE_DURATION, 1000)
@@ -35,9 +40,11 @@ class LeaseSettings:
 
     @classmethod
     def of(cls, properties: Properties, shards_per_part: int) -> LeaseSettings:
-        """From the job's properties. Raises: ConfigurationError.
+        """Read the settings from the job's properties.
 
-        A sealed worker holds the watermark until its shards are taken: the tracker timeout must be longer than that (E8).
+        A sealed worker holds the watermark until its shards are taken, so the tracker timeout must be longer than that (E8).
+
+        Raises: ConfigurationError if the tracker timeout is less than twice the lease duration.
         """
         duration_ms, timeout_ms = properties.value(LEASE_DURATION), properties.value(TRACKER_TIMEOUT)
         if TRACKER_TIMEOUT.key not in properties:
@@ -49,20 +56,26 @@ class LeaseSettings:
 
     @property
     def interval(self) -> float:
-        """Between two heartbeats, and between two looks at the group."""
+        """Seconds between two heartbeats, and between two reads of the group."""
         return self.duration / 4
 
     @property
     def announce_seconds(self) -> float:
-        """From the announcement of a worker that it will leave until it gives its shards up: others look once in an interval."""
+        """Seconds from a worker's announcement that it will leave until it releases its shards.
+
+        Other workers read the group once in an interval.
+        """
         return min(self.interval, ANNOUNCE_SECONDS)
 
     @property
     def patience(self) -> float:
-        """For how long (seconds) a free shard is left to the worker of the plan: one that died is sealed meanwhile, and replaced (E6)."""
+        """How long a free shard is left to the worker that the plan names (seconds).
+
+        If that worker has died, it is sealed and replaced in the plan within this time (E6).
+        """
         return self.duration * 2
 
     @property
     def write_seconds(self) -> float:
-        """For how long after a heartbeat was sent the sink may be written to (E4)."""
+        """How long the process may write to its sink after a heartbeat was sent (seconds, E4)."""
         return self.duration * 2 / 3

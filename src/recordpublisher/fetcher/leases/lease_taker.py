@@ -1,6 +1,6 @@
-"""LeaseTaker: takes free shards for this worker: prepares their positions, then writes the table (E3, E5).
+"""Takes free shards for this worker: prepares their positions, then writes the table (E3, E5).
 
-Which ones is decided in `planning/group_view.py`.
+`planning/group_view.py` decides which shards.
 """
 
 from collections.abc import Collection, Mapping
@@ -49,15 +49,17 @@ class LeaseTaker:
 
     @property
     def free_seconds(self) -> dict[str, float]:
-        """For how long each shard has been seen free."""
+        """How long each free shard has been seen free (seconds)."""
         now = self._clock.monotonic()
         return {key.shard: now - since for key, since in self._free_since.items()}
 
     async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
-        """Take the free shards that this worker should take. Returns whether the lease table may have changed.
+        """Take the free shards that this worker should take. Return whether the lease table may have changed.
 
-        An unknown outcome is settled by the same take at the same version: what is prepared is dropped only when a later version than the
-        one that the take replaces says otherwise. Raises: FencedError, StateError.
+        If the outcome of a take is unknown, the same take is repeated at the same version. A prepared position is dropped only when a
+        version later than the one that the take replaces shows that the take failed.
+
+        Raises: FencedError if this worker was sealed; StateError if a stored position is missing or cannot be read.
         """
         again = self._owned.prepared_at(view.table.version)
         self._observe_free(view)
@@ -72,14 +74,17 @@ class LeaseTaker:
             return True
         if self._owned.prepared_at(table.version):
             await self._commits.store_prepared()
-            await self._heartbeat.write()  # it counts these shards before their givers may forget them (E8)
+            await (
+                self._heartbeat.write()
+            )  # this record counts the shards before the workers that release them may stop counting them (E8)
         await self._write(table, ended)
         return True
 
     async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the table. Others may be faster: then this take follows theirs with those leases that are as they were.
+        """Write the table. If another worker was faster, repeat the take on its version, for those leases that have not changed.
 
-        Only a worker that is not sealed may follow: what a sealed one left is deleted once the table has moved on (E12).
+        Only a worker that is not sealed may repeat the take, because what a sealed worker left is deleted once the table has a later
+        version (E12).
         """
         taken: Mapping[str, int] = self._owned.prepared_at(before.version)
         for _ in range(MAX_ATTEMPTS):
@@ -99,7 +104,10 @@ class LeaseTaker:
         self._free_since = {key: self._free_since.get(key, now) for key in free}
 
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
-        """Prepare the shards that go on; returns those that were read to their end (E7). None: the table has changed meanwhile."""
+        """Prepare the shards that can still be read, and return those that were read to their end (E7).
+
+        Return None if the table has changed in the meantime.
+        """
         ended: dict[str, ShardEnd] = {}
         by_owner: dict[str | None, list[str]] = {}
         for shard in sorted(shards):
@@ -123,7 +131,12 @@ class LeaseTaker:
         return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
 
     async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
-        """A position is missing: its owner has seen a later table in which it does not own the shard, or somebody deleted it."""
+        """Check, because a position is missing, whether the table has changed.
+
+        The owner may have seen a later table in which it does not own the shard. Otherwise the position was deleted.
+
+        Raises: StateError if the table has not changed.
+        """
         table = await self._cache.read()
         if table is None or table.version == before.version:
             lease = before.leases[shard]

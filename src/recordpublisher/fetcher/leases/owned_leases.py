@@ -1,4 +1,4 @@
-"""OwnedLeases: what one life of a worker does with each of its shards, and which positions it must store for them."""
+"""Keeps what one life of a worker does with each of its shards, and which positions it must store for them."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -13,12 +13,12 @@ from .shard_readers import ReadPositions
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
-"""Shards that one line of the log names."""
+"""One line of the log names at most this many shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScope:
-    """What a checkpoint is about: the leases and stopped shards at its beginning. Both may change while the sink is flushed."""
+    """The scope of a checkpoint: the leases and stopped shards at its beginning. Both may change while the sink is flushed."""
 
     epochs: Mapping[str, int]
     stopped: Collection[str]
@@ -26,9 +26,11 @@ class CheckpointScope:
 
 @dataclass(frozen=True, slots=True)
 class LeaseChanges:
-    """What a new version of the lease table means for this worker: shards that begin, and shards that it has no more.
+    """What a new version of the lease table means for this worker.
 
-    `taken_over`: those that begin and that another worker has had.
+    - `begun`: shards that the worker begins to read, with their positions.
+    - `lost`: shards that the worker no longer holds.
+    - `taken_over`: shards in `begun` that another worker has held.
     """
 
     begun: Mapping[str, StoredPosition]
@@ -37,7 +39,7 @@ class LeaseChanges:
 
 
 def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
-    """One line for what one version of the lease table moves."""
+    """Log one line about the shards that one version of the lease table moves."""
     if shards:
         named = ", ".join(sorted(shards)[:MAX_NAMED])
         more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
@@ -47,8 +49,8 @@ def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
 class OwnedLeases:
     """Owns the epoch of each lease of this worker, which shards it has stopped reading, and what it has prepared.
 
-    A shard may be released and prepared at the same time: the worker takes back what it gave up. So positions are kept by shard and epoch,
-    beside each other and never instead of each other (E5).
+    A shard may be released and prepared at the same time, if the worker takes back what it released. So positions are kept by shard and
+    epoch, next to each other and never in place of each other (E5).
     """
 
     def __init__(self, worker: str) -> None:
@@ -66,17 +68,17 @@ class OwnedLeases:
 
     @property
     def shards(self) -> Collection[str]:
-        """Every shard whose lease it has, also those that it has stopped or that ended."""
+        """Every shard whose lease this worker holds, including shards that it has stopped or that ended."""
         return self._epochs.keys()
 
     @property
     def reading(self) -> set[str]:
-        """The shards that it has neither stopped nor read to their end, for certain."""
+        """The shards that the worker has neither stopped nor, for certain, read to their end."""
         return {shard for shard in self._epochs if shard not in self._stopped and not self._has_ended(shard)}
 
     @property
     def released(self) -> dict[str, int]:
-        """The epoch of each stopped shard whose last position is stored, with its rows published."""
+        """The epoch of each stopped shard whose last position is stored and whose rows are published."""
         keys = {shard: PositionKey(shard, self._epochs[shard]) for shard in self._stopped}
         stored = self._published
         return {
@@ -87,12 +89,12 @@ class OwnedLeases:
 
     @property
     def unfinished(self) -> set[str]:
-        """The stopped shards of which the sink had more to do at the last checkpoint."""
+        """The stopped shards of which the sink had unfinished records at the last checkpoint."""
         return self._unfinished & self._stopped.keys()
 
     @property
     def ends(self) -> dict[str, ShardEnd]:
-        """The shards whose end is stored, with their rows published."""
+        """The shards whose end is stored and whose rows are published."""
         found = {shard: self._published.get(PositionKey(shard, epoch)) for shard, epoch in self._epochs.items()}
         return {
             shard: ShardEnd(stored.state.watermark, stored.children, stored.state.seen_ms)
@@ -103,11 +105,14 @@ class OwnedLeases:
     # --- positions -----------------------------------------------------------------------------------------------------------
 
     def checkpoint_scope(self) -> CheckpointScope:
-        """To be called before the positions of a checkpoint are read."""
+        """Return the scope of a checkpoint. Call this before its positions are read."""
         return CheckpointScope(dict(self._epochs), set(self._stopped))
 
     def positions(self, scope: CheckpointScope, current: ReadPositions) -> Positions:
-        """What a checkpoint stores: the current positions of the leases in its scope, what is stored of others, and what is prepared."""
+        """Return the positions that a checkpoint stores.
+
+        They are the current positions of the leases in its scope, the stored positions of other leases, and the prepared positions.
+        """
         found = self.positions_with_prepared()
         self._unfinished = self.covered(scope, current.unfinished) & set(scope.stopped)
         for shard in self.covered(scope, current.stored):
@@ -117,19 +122,24 @@ class OwnedLeases:
         return found
 
     def covered(self, scope: CheckpointScope, current: Collection[str]) -> set[str]:
-        """The shards that the checkpoint is about: their leases are those of its beginning."""
+        """Return the shards in `current` whose lease has not changed since the checkpoint began."""
         return {shard for shard, epoch in self._epochs.items() if shard in current and scope.epochs.get(shard) == epoch}
 
     def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
-        """What may be stored already, and what is prepared: a commit that adds nothing of the shards that are read.
+        """Return the positions that may already be stored, and the prepared ones.
 
-        A commit whose outcome is unknown may have taken effect: nothing older is stored after it.
+        A commit of them adds nothing of the shards that are read.
+
+        A commit whose outcome is unknown may have taken effect, so nothing older may be stored after it.
         """
         keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
         return {**self._prepared, **{key: stored for key, stored in self._latest.items() if key in keys}}
 
     def positions_besides(self, read: Collection[str]) -> list[StoredPosition]:
-        """Of shards that are prepared, or owned and not read: those whose take landed while the worker was leaving."""
+        """Return the positions of shards that are prepared, or that are owned and not in `read`.
+
+        An owned shard is not read if its take took effect while the worker was leaving.
+        """
         return [
             stored
             for key, stored in self.positions_with_prepared().items()
@@ -137,24 +147,25 @@ class OwnedLeases:
         ]
 
     def on_commit(self, positions: Positions) -> None:
-        """These positions are being stored."""
+        """Note that these positions are being stored."""
         self._latest = positions
 
     def on_published(self, positions: Positions) -> None:
         """Note that these positions of a checkpoint are stored, and that all rows before them are visible.
 
-        Only then a shard is released, or its end written: a commit that is taken back has rows of shards of its own worker only.
+        A shard is released, or its end written, only after that. So if a commit is taken back, its rows belong to shards of its own worker
+        only.
         """
         self._published = positions
 
     # --- changes -------------------------------------------------------------------------------------------------------------
 
     def leases_of(self, shards: Collection[str]) -> dict[str, int]:
-        """The epoch of each of these shards that it has."""
+        """Return the epoch of each of these shards that this worker holds."""
         return {shard: self._epochs[shard] for shard in shards if shard in self._epochs}
 
     def stop(self, leases: Mapping[str, int]) -> None:
-        """Under these leases the shards are not read any more: the next checkpoint has their last positions.
+        """Note that the shards are no longer read under these leases. The next checkpoint has their last positions.
 
         Leases that were lost while the readers stopped are left out.
         """
@@ -162,7 +173,10 @@ class OwnedLeases:
             self._stopped.setdefault(shard, None)
 
     def prepare(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
-        """The shard is about to be taken, by a write that replaces this version of the table. `had_owner`: from another worker."""
+        """Prepare to take the shard, with a write that replaces this version of the table.
+
+        `had_owner`: whether another worker has held the shard.
+        """
         key = PositionKey(shard, version + 1)
         if had_owner:
             self._taken_over.add(key)
@@ -170,16 +184,19 @@ class OwnedLeases:
         self._sent_at[key] = version
 
     def prepared_at(self, version: int) -> dict[str, int]:
-        """The shards whose take replaces this version of the table, and the epoch of each."""
+        """Return the epoch of each shard whose take replaces this version of the table."""
         return {key.shard: key.epoch for key, sent_at in self._sent_at.items() if sent_at == version}
 
     def on_take(self, taken: Mapping[str, int], version: int) -> None:
-        """The take of these shards is sent, to replace this version of the table."""
+        """Note that the take of these shards is sent, and replaces this version of the table."""
         for shard, epoch in taken.items():
             self._sent_at[PositionKey(shard, epoch)] = version
 
     def apply(self, table: LeaseTable) -> LeaseChanges:
-        """What the table says is so, whatever an answer said or did not say (E9). Raises: ImpossibleStateError."""
+        """Adopt what the table says, whatever the answers to earlier writes said (E9).
+
+        Raises: ImpossibleStateError if the table gives this worker a shard that it did not prepare.
+        """
         lost = {shard for shard, epoch in self._epochs.items() if not table.is_owned(shard, self._worker, epoch)}
         for shard in lost:
             del self._epochs[shard]

@@ -1,4 +1,4 @@
-"""PositionCommits: stores the positions of a worker's shards: one checkpoint at a time, and what is prepared for a take."""
+"""Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for a take."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from .shard_readers import ShardReaders
 
 
 class PositionCommits:
-    """Owns the order of commits. A prepared take does not wait for a sink that is flushed."""
+    """Owns the order of commits. A prepared take does not wait for a sink that is being flushed."""
 
     def __init__(
         self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
@@ -26,20 +26,23 @@ class PositionCommits:
         self._has_ended = False
 
     def end(self) -> None:
-        """Store no further positions. A commit that was sent before may still take effect: it names its rows."""
+        """Store no further positions. A commit that was sent before may still take effect, because it contains its rows."""
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was emitted (S6), or is done with.
+        """Flush the sink, then store how far each shard was emitted (S6), or finished by the sink.
 
-        Raises: FencedError if the worker was replaced or has ended, also while the sink was flushed; StateError.
+        Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
+        stored.
         """
         async with self._checkpoint:
             with self._times.measured():
                 scope = self._owned.checkpoint_scope()
                 async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
                     if current.is_before_commit:
-                        scope = self._owned.checkpoint_scope()  # while nothing is written: that of what will be staged
+                        scope = (
+                            self._owned.checkpoint_scope()
+                        )  # no write runs here, so this is the scope of what will be staged
                     async with self._commit:
                         await self._positions.settle()
                     await self._positions.stage()
@@ -51,7 +54,10 @@ class PositionCommits:
                 self._owned.on_published(positions)
 
     async def store_prepared(self) -> None:
-        """Store what is prepared beside what is stored already (E5). Raises: FencedError, StateError."""
+        """Store the prepared positions in addition to those already stored (E5).
+
+        Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
+        """
         async with self._commit:
             await self._positions.settle()
             await self._store(self._owned.positions_with_prepared())

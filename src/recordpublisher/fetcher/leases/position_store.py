@@ -1,4 +1,4 @@
-"""PositionStore: where the workers of a group keep their positions: in parts (here), or in a sink together with its rows."""
+"""Stores the positions of a group's workers, in parts (here) or in a sink together with its rows."""
 
 from __future__ import annotations
 
@@ -16,54 +16,61 @@ from .documents.worker_record import WorkerRecord
 
 
 class PositionStore(ABC):
-    """The positions of this worker, and how it reads those of others.
+    """Stores the positions of this worker, and reads those of other workers.
 
-    Every write is conditional: it fails for a worker that was sealed or deleted (E1). What was sealed never changes, but when a commit is
+    Every write is conditional: it fails if the worker was sealed or deleted (E1). A sealed part never changes, except when a commit is
     taken back.
     """
 
     @property
     def parts(self) -> int:
-        """How many parts the worker's record must name."""
+        """Number of parts that the worker's record must name."""
         return 0
 
     async def join(self) -> None:  # noqa: B027 - optional on purpose
         """Prepare for the first commit."""
 
     async def settle(self) -> None:  # noqa: B027 - optional on purpose
-        """Decide what became of a commit without an answer, before the next one is made. Raises: FencedError, StateError."""
+        """Find out the outcome of a commit without an answer, before the next commit.
+
+        Raises: FencedError if another process has sealed or replaced the positions; StateError if the outcome cannot be found.
+        """
 
     async def stage(self) -> None:  # noqa: B027 - optional on purpose
-        """Stage what the sink was given, for the next checkpoint. Raises: StateError, errors of the sink."""
+        """Let the sink stage its records for the next checkpoint. Raises: StateError if they cannot be staged; the errors of the sink."""
 
     @abstractmethod
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
-        """Store all positions of this worker. When it returns they are found by whoever seals it.
+        """Store all positions of this worker. When this returns, any process that seals the worker finds them.
 
-        `is_checkpoint`: they cover what was staged, and commit it. Raises: FencedError, StateError.
+        `is_checkpoint`: whether the positions cover what was staged, and commit it. Raises: FencedError if the worker was sealed;
+        StateError if the positions cannot be stored.
         """
 
     async def publish(self) -> None:  # noqa: B027 - optional on purpose
-        """Make visible what is committed. Raises: StateError."""
+        """Make visible what is committed. Raises: StateError if that is not possible."""
 
     @abstractmethod
     async def read(self, record: WorkerRecord) -> Positions:
-        """The positions of a worker, read consistently."""
+        """Return the positions of a worker, read consistently."""
 
     @abstractmethod
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal the positions of a worker whose record is sealed, then read them."""
+        """Seal the positions of a worker whose record is sealed, then return them."""
 
     async def delete(self, worker: str) -> bool:
-        """Delete the positions of a sealed worker that the lease table does not name; parts may go with the worker's record.
+        """Delete the positions of a sealed worker that the lease table does not name.
 
-        Return whether the record can go, too; False: this is called again. Raises: StoreUnavailableError, StateError.
+        Parts may be deleted with the worker's record instead.
+
+        Return whether the record can be deleted as well. If False, this is called again. Raises: StoreUnavailableError if the store cannot
+        be reached now; StateError if waiting does not help.
         """
         return True
 
 
 class PartPositionStore(PositionStore):
-    """Positions in parts of a few shards each (E2): only parts that changed are written.
+    """Stores positions in parts of a few shards each (E2), and writes only the parts that changed.
 
     Owns in which part each position is, and what each part contains. `name_parts` writes the worker's record.
     """
@@ -80,7 +87,7 @@ class PartPositionStore(PositionStore):
 
     @property
     def parts(self) -> int:
-        """The parts that exist for certain."""
+        """Number of parts that certainly exist."""
         return sum(part.stored is not None for part in self._parts)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
@@ -98,11 +105,11 @@ class PartPositionStore(PositionStore):
         return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal every part that the record names; a part that changes meanwhile is sealed as it is then."""
+        """Seal every part that the record names. If a part changes in the meantime, its newest version is sealed."""
         return await seal_parts(self._group, record)
 
     def _place(self, positions: Positions) -> None:
-        """Keep each position in its part, so that a part changes only with its own positions."""
+        """Assign each position to a part, so that a part changes only with its own positions."""
         for part in self._parts:
             part.keys.intersection_update(positions)
         placed = {key for part in self._parts for key in part.keys}
@@ -118,7 +125,7 @@ class PartPositionStore(PositionStore):
 
 
 async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """The positions in every part that a record names, read consistently."""
+    """Return the positions in every part that a record names, read consistently."""
     found: dict[PositionKey, StoredPosition] = {}
     for number in range(record.parts):
         part = await group.read_part(record.worker, number)
@@ -127,13 +134,13 @@ async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
 
 
 async def read_positions(group: GroupStore, entries: GroupStore | None, record: WorkerRecord) -> Positions:
-    """The positions of a worker, in its parts, and in the one that commits for a sink where that has its own entries."""
+    """Return the positions of a worker, from its parts, and from the part next to the sink's entries if there is one."""
     own = None if entries is None else await entries.read_part(record.worker, 0)
     return {**await read_parts(group, record), **({} if own is None else own.document.positions)}
 
 
 async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """Seal every part that a record names, then read them."""
+    """Seal every part that a record names, and return the positions."""
     found: dict[PositionKey, StoredPosition] = {}
     for number in range(record.parts):
         part = await seal_part(group, record.worker, number)
@@ -142,7 +149,10 @@ async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
 
 
 async def seal_part(group: GroupStore, worker: str, number: int) -> PositionPart | None:
-    """Seal one part, and return it; None: there is none."""
+    """Seal one part and return it, or return None if there is no such part.
+
+    Raises: StoreUnavailableError if the part changes again and again.
+    """
     for _ in range(MAX_ATTEMPTS):
         part = await group.read_part(worker, number)
         if part is None or part.document.is_sealed:
@@ -155,7 +165,10 @@ async def seal_part(group: GroupStore, worker: str, number: int) -> PositionPart
 
 
 class _OwnPart:
-    """Owns the positions of one part: which ones it has, and which are stored for certain (None: it may not exist)."""
+    """Owns the positions of one part: which positions it has, and which of them are certainly stored.
+
+    `stored` is None if the part may not exist.
+    """
 
     def __init__(self, group: GroupStore, worker: str, number: int) -> None:
         self.keys: set[PositionKey] = set()

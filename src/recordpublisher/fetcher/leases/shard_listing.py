@@ -1,4 +1,4 @@
-"""ShardListing: which listed shards the lease table does not have, and which parents have expired (E7, S2, S3)."""
+"""Finds listed shards that the lease table does not have, and parents that have expired (E7, S2, S3)."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -15,10 +15,13 @@ from .documents.lease_table import Lease, LeaseTable, ShardEnd
 
 @dataclass(frozen=True, slots=True)
 class ListedChanges:
-    """Leases to add to the table, unknown parents that nobody needs to wait for, and children of shards whose end did not name them.
+    """The changes of the lease table that follow from a listing.
 
-    `expired` has ended shards of which no child is known, too: they can go. `deleted`: leases of streams that do not exist, which nobody
-    reads, so that no reader finds out. Shards of a later stream of that name would be taken for them.
+    - `found`: leases to add.
+    - `expired`: unknown parents that no shard needs to wait for, and ended shards without known children, which can be removed.
+    - `children`: children of shards whose end did not name them.
+    - `deleted`: leases of streams that do not exist. No worker reads them, so no reader notices the deletion. Shards of a later stream of
+      the same name would be mistaken for them.
     """
 
     found: Mapping[str, Lease] = field(default_factory=dict)
@@ -31,10 +34,14 @@ class ListedChanges:
 
 
 class ShardListing:
-    """Lists the shards of all streams, at most once in `interval` seconds. `start` is where the group begins (LATEST is pinned: P3);
-    `is_latest`: it stands for LATEST.
+    """Lists the shards of all streams, at most once in `interval` seconds.
 
-    Nothing is found out about the leases of streams that are not listed: they keep their owners and positions (E12).
+    The leases of streams that are not listed keep their owners and positions, because a listing shows nothing about them (E12).
+
+    - `start`: where the group begins (LATEST is pinned: P3).
+    - `is_latest`: whether `start` replaced LATEST.
+    - `deleted`: the streams that this process has found deleted.
+    - `not_found`: the streams that the last listing did not find.
     """
 
     def __init__(
@@ -49,7 +56,6 @@ class ShardListing:
         deleted: set[str] | None = None,
         not_found: Collection[str] = (),
     ) -> None:
-        """`deleted`: the streams that this process has found deleted. `not_found`: those that the last listing did not find."""
         self._not_found = not_found
         self.deleted = set() if deleted is None else deleted
         self._list_shards = list_shards
@@ -65,13 +71,16 @@ class ShardListing:
         self._listed_at = None
 
     async def first_table(self, writer: str) -> LeaseTable:
-        """The first table of a group."""
+        """Return the first table of a group."""
         empty = LeaseTable(0, writer, self._start, is_latest=self._is_latest)
         changes = await self._changes(empty)
         return empty.after(writer, found=changes.found)
 
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
-        """Return the ends, with the listed children of those that name none: they count from now on, before the parent goes (W5)."""
+        """Return the ends, and add the listed children to those that name none.
+
+        The children count from now on, before their parent is removed (W5).
+        """
         if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
             return ends
         known = Children(await self._list_shards())
@@ -79,7 +88,7 @@ class ShardListing:
         return {**ends, **{shard: replace(ends[shard], children=children) for shard, children in found.items()}}
 
     async def changes(self, table: LeaseTable) -> ListedChanges:
-        """What a listing changes in this table; nothing while the last listing is young."""
+        """Return what a listing changes in this table, or no changes while the last listing is recent."""
         now = self._clock.monotonic()
         if self._listed_at is not None and now - self._listed_at < self._interval:
             return ListedChanges()
@@ -96,8 +105,8 @@ class ShardListing:
         await self._missing.check(unlisted, {stream_of(key) for key in unlisted | listed.keys()})
         expired = {key for key in unlisted if self._missing.is_expired(key)}
         unknown = (expired & waited_for) - table.leases.keys()
-        # An old listing may show a shard that was read and left the table, and lack the shards between it and those in the table: only
-        # they tell that it was read. Nothing is found out about such a stream before the next listing.
+        # An old listing may show a shard that was read and removed from the table, but lack the shards between it and those in the table,
+        # which would prove that it was read. Such a stream is left unchanged until the next listing.
         if old := {stream_of(key) for key in (leases.keys() | parents) - listed.keys() - expired}:
             self.list_soon()
             listed = {key: shard for key, shard in listed.items() if shard.stream not in old}
@@ -109,7 +118,10 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """A later shard that no lease precedes was there at this listing: its parents were read, and nothing else says when (S5)."""
+        """Note that a later shard without a preceding lease existed at this listing.
+
+        Its parents were read, and nothing else shows when it began (S5).
+        """
         is_known = lease.is_first or lease.parents or lease.seen_ms is not None
         return lease if is_known else replace(lease, seen_ms=self._clock.now_ms())
 
@@ -122,9 +134,9 @@ class ShardListing:
 def _unknown_leases(
     table: LeaseTable, listed: Mapping[str, Shard], expired: Set[str], gone: Iterable[str]
 ) -> dict[str, Lease]:
-    """The leases of listed shards that the table does not have, nor had until they were finished: none comes back as a new shard.
+    """Return leases for listed shards that the table neither has nor had until they were finished. No finished shard becomes a new one.
 
-    `gone`: shards that ended, and whose children came and went unread. A listed descendant begins after them and shows the gap (S5).
+    `gone`: ended shards whose children came and went unread. A listed descendant begins after them and shows the gap (S5).
     """
     seen: dict[str, int | None] = {}
     for key in gone:
@@ -150,7 +162,7 @@ def _unknown_leases(
 
 
 def _children_of(parents: Collection[str], listed: Mapping[str, Shard]) -> dict[str, tuple[str, ...]]:
-    """The listed children of these shards, where there are any."""
+    """Return the listed children of these shards, without shards that have none."""
     known = Children(listed.values() if parents else ())
     children = {parent: tuple(sorted(child.key for child in known.of(parent))) for parent in parents}
     return {parent: found for parent, found in children.items() if found}

@@ -1,4 +1,4 @@
-"""SilenceObserver: for how long each worker's heartbeat has stood, as seen by this process (E3)."""
+"""Measures for how long each worker's heartbeat has not changed, as seen by this process (E3)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class _Heartbeat:
     stood: float = 0.0
 
     def count_until(self, now: float, *, is_gap: bool) -> None:
-        """It stands; after a gap the time before it does not count."""
+        """Count the time in which the heartbeat has not changed. After a gap, the time before it does not count."""
         if not is_gap and now > self.counted_until:
             self.stood += now - self.counted_until
         if is_gap or now > self.counted_until:
@@ -19,10 +19,10 @@ class _Heartbeat:
 
 
 class SilenceObserver:
-    """Owns the observed time of each heartbeat. No wall clock decides, and neither does the clock of another machine.
+    """Owns how long each heartbeat was observed unchanged. It uses neither a wall clock nor the clock of another machine.
 
     Only time between two answered reads counts, and only if they are at most `max_gap` seconds apart. During a longer gap this process was
-    suspended or the store did not answer: it counts nothing and resets nothing.
+    suspended or the store did not answer. A gap counts as no time, and resets nothing.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -31,7 +31,7 @@ class SilenceObserver:
         self._heartbeats: dict[str, _Heartbeat] = {}
 
     def observe(self, beats: Mapping[str, int], sent: float, answered: float) -> None:
-        """The heartbeat numbers of every worker, as one read returned them, and when it was sent and answered."""
+        """Register the heartbeat numbers of every worker, as one read returned them, and when that read was sent and answered."""
         is_gap = self._answered is None or sent - self._answered > self._max_gap
         self._answered = answered
         known = self._heartbeats
@@ -43,5 +43,5 @@ class SilenceObserver:
             heartbeat.count_until(answered if is_gap else sent, is_gap=is_gap)
 
     def silent_for(self, leases: Mapping[str, float]) -> set[str]:
-        """The workers whose heartbeat has stood for at least their lease (seconds)."""
+        """Return the workers whose heartbeat has not changed for at least their lease (seconds)."""
         return {worker for worker, heartbeat in self._heartbeats.items() if heartbeat.stood >= leases[worker]}

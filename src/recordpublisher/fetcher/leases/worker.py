@@ -1,4 +1,4 @@
-"""Worker: one life in a group. It joins, sends heartbeats, looks at the others, and takes and gives shards until it leaves or is sealed."""
+"""One life in a group: joins, sends heartbeats, reads the group, and takes and releases shards until it leaves or is sealed."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,11 @@ HOST = socket.gethostname()[:255]
 
 
 class Worker:
-    """Owns the parts of one life, and what it does when. `name` is random and never used again."""
+    """Owns the parts of one life, and decides what it does when. `name` is random and never used again.
+
+    - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
+    - `job`: the job of this process. None is compatible with every job (E10).
+    """
 
     def __init__(
         self,
@@ -59,7 +63,6 @@ class Worker:
         job: GroupJob | None = None,
         times: CheckpointAge | None = None,
     ) -> None:
-        """`on_drain` is called when somebody has asked this worker to leave; without it, it leaves. `job`: None is like any (E10)."""
         self.name = name
         self._counts = counts or LeaseCounts()
         self._on_drain = on_drain or self.leave
@@ -91,9 +94,9 @@ class Worker:
         self._upkeep = GroupUpkeep(name, group, self._cache, self._positions, listing)
         self._watermark = WorkerWatermark(2 * settings.interval)
         self.group_watermark: int | None = None
-        """The highest value of the group that this worker knows (E8)."""
+        """The highest watermark of the group that this worker knows (E8)."""
         self.group_maximum: int | None = None
-        """The highest watermark of a shard of the group (W12)."""
+        """The highest watermark of any shard of the group (W12)."""
         self._giver = LeaseGiver(
             self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
         )
@@ -101,9 +104,10 @@ class Worker:
         self._has_joined = False
 
     async def run(self) -> None:
-        """Take part in the group. Returns after `leave`.
+        """Take part in the group. Return after `leave`.
 
-        Raises: FencedError when others have sealed this worker; LateJoinError when they may have before it had joined; StateError.
+        Raises: FencedError if other workers have sealed this one; LateJoinError if they may have done so before it joined; StateError if
+        stored documents cannot be used.
         """
         first = functools.partial(self._retry, self._join)
         await join_group(first, self._heartbeat, self._clock, self._settings.duration)
@@ -120,13 +124,13 @@ class Worker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        with contextlib.suppress(FencedError):  # others were faster, or an earlier attempt took effect
+        with contextlib.suppress(FencedError):  # another worker was faster, or an earlier attempt took effect
             await self._retry(self._heartbeat.seal)
 
     async def announce(self) -> bool:
-        """Say that this worker will leave: from now on no plan counts it, and the others look often. It reads on until `leave`.
+        """Announce that this worker will leave. Return whether there are other workers that can take its shards.
 
-        Returns whether there are others that can take its shards.
+        From now on no plan counts this worker, and the others read the group often. It continues to read its shards until `leave`.
         """
         if not self._owned.shards or not self.has_others:
             return False
@@ -139,25 +143,25 @@ class Worker:
 
     @property
     def has_others(self) -> bool:
-        """Whether, at the last look, the group had other workers that stay. Before the first look it may have."""
+        """Whether the group had other workers that stay, at the last read. Before the first read it may have."""
         return bool(self._observer.members - {self.name}) or not self._observer.has_looked
 
     def leave(self) -> None:
-        """Store all positions, then let `run` return: the others take the shards without waiting for a lease to expire (E5)."""
+        """Store all positions, then let `run` return. Other workers take the shards without waiting for a lease to expire (E5)."""
         self._giver.leave()
 
     def end(self) -> None:
-        """End this life: it stores no further positions, then the sink drops what was not stored (E1).
+        """End this life: it stores no further positions, and then the sink drops what was not stored (E1).
 
-        Both happen in one step. A checkpoint that has read the positions would otherwise store them without their rows.
+        Both happen in one step. Otherwise a checkpoint that has read the positions would store them without their rows.
         """
         self._commits.end()
         self._readers.drop_all()
 
     async def seal(self) -> None:
-        """After `run` was cancelled: let the others take the shards from the last checkpoint, without waiting for the leases to expire.
+        """Seal the record after `run` was cancelled, so that other workers take the shards from the last checkpoint at once.
 
-        One attempt, and only while heartbeats are confirmed: without it the leases expire.
+        There is one attempt, and only while heartbeats are confirmed. Without it the leases expire.
         """
         if self.permission.is_given:
             with contextlib.suppress(FencedError, StoreUnavailableError):
@@ -165,10 +169,11 @@ class Worker:
                 log.info("worker %s has left its group", self.name)
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
-        """Store how far each shard was emitted; or, if it may be partial, how far the sink is done with it. Nothing before it has joined.
+        """Store how far each shard was emitted or, if `may_be_partial`, finished by the sink. Do nothing before the worker has joined.
 
-        Raises: FencedError, StoreUnavailableError, StateError, errors of the sink. While no heartbeat is confirmed each error is a
-        StoreUnavailableError: others may have replaced this worker, and deleted what the sink writes to.
+        Raises: FencedError if this worker was sealed; StoreUnavailableError if the store does not answer; StateError if the positions
+        cannot be stored; the errors of the sink. While no heartbeat is confirmed each error is a StoreUnavailableError, because other
+        workers may have replaced this one, and deleted what the sink writes to.
         """
         if not self._has_joined:
             return
@@ -209,8 +214,10 @@ class Worker:
                 self._look_now.clear()
 
     async def _judged(self, work: Awaitable[T]) -> T:
-        """Return what the work returns. While no heartbeat is confirmed an error of it is a StoreUnavailableError: others may have replaced
-        this worker, and deleted what it works on. If they have, the next heartbeat says so; if not, the work is repeated, and fails again.
+        """Return what `work` returns. While no heartbeat is confirmed, an error of it becomes a StoreUnavailableError.
+
+        The reason for the error may be that other workers have replaced this one, and deleted what it works on. If they have, the next
+        heartbeat shows it. If not, the work is repeated and fails again.
         """
         try:
             return await work
@@ -224,7 +231,7 @@ class Worker:
     # --- one look ------------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> bool:
-        """Look at the group, and do what there is to do. Returns whether to look again soon: shards are moving."""
+        """Read the group, and do what follows. Return whether to read it again soon, because shards are moving."""
         view = await self._observer.look()
         if view is None:
             return await self._upkeep.create_if_missing()
@@ -255,7 +262,7 @@ class Worker:
         return self._giver.is_busy or self._expects(plan) or view.has_handover
 
     def _apply_table(self) -> None:
-        """Begin and drop shards as the newest known table says."""
+        """Begin and drop shards according to the newest known table."""
         if (table := self._cache.table) is None:
             return
         watermarks = self._readers.watermarks()
@@ -277,7 +284,7 @@ class Worker:
                 self._on_drain()
 
     async def _end_shards(self) -> bool:
-        """Write the ends of shards, together with their children, into the table (E7)."""
+        """Write the ends of shards, together with their children, into the table (E7). Return whether there were any."""
         table, ended = self._cache.table, self._owned.ends
         if table is None or not ended:
             return False
@@ -286,12 +293,12 @@ class Worker:
         return True
 
     def _expects(self, plan: Mapping[str, str]) -> bool:
-        """Whether others are about to give shards to this worker."""
+        """Return whether other workers are about to release shards for this one."""
         theirs = {shard for shard, worker in plan.items() if worker == self.name} - set(self._owned.shards)
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat until the store answers."""
+        """Repeat the work until the store answers."""
         while True:
             try:
                 await work()

@@ -1,4 +1,7 @@
-"""The first positions of a group of workers (ELASTIC). A worker that is sealed from the start has them: whoever joins takes its shards."""
+"""Stores the first positions of a group of workers (ELASTIC).
+
+They belong to a worker that is sealed from the start, so any worker that joins can take its shards.
+"""
 
 import secrets
 from collections.abc import Mapping
@@ -20,11 +23,12 @@ FIRST_VERSION = 1
 async def store_as_group(
     store: ConditionalStore, states: Mapping[str, ShardState], over: Stored[LeaseTable] | None = None
 ) -> None:
-    """Store states by `Shard.key` as those of a new group without a living worker; or over those of a group in which nobody is, whose
-    lease table is `over`.
+    """Store states by `Shard.key` as the positions of a new group, or of an existing group that no process is in.
 
-    The lease table is written last: before that nobody uses the states. Raises: StateError when there is another group, or a fixed number
-    of subtasks keeps its positions here (E10).
+    `over` is the lease table of the existing group; None creates a new group. The lease table is written last, because no process uses the
+    states before that.
+
+    Raises: StateError if there is another group, or if a fixed number of subtasks keeps its positions here (E10).
     """
     group, worker = GroupStore(store), f"import-{secrets.token_hex(8)}"
     exists = StateError(f"{store.place} has a group of workers already: use {ANOTHER_PLACE}")
@@ -52,14 +56,14 @@ async def store_as_group(
         await group.delete_worker(worker)
         raise exists from error
     except StoreUnavailableError:
-        raise  # the table may be there, and name this worker
+        raise  # the table may be stored, and name this worker
     except StateError:
         await group.delete_worker(worker)
         raise
 
 
 def _is_begun(state: ShardState) -> bool:
-    """Whether a worker may read the shard at once: it neither ended nor waits for its parents."""
+    """Return whether a worker may read the shard at once: it has neither ended nor waits for its parents."""
     return not state.ended and not state.waiting
 
 

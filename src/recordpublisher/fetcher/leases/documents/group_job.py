@@ -1,4 +1,4 @@
-"""GroupJob: what all processes of a group have in common (E10). Pure."""
+"""What all processes of a group have in common (E10). Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a process reads and where it writes. The lease table names it, so that two jobs never share shards by mistake.
+    """What a process reads and where it writes. The lease table contains it, so that two jobs never share shards by mistake.
 
-    - `sink`: where it writes to, without secrets: `Sink.destination`.
-    - `streams`: by name, sorted; None: a list that may change while the job runs (S10).
-    - `keeps_positions`: the positions are in the sink, with its rows, and not in the store of the group.
-    - `name`: `flink.job.name`; None when it is not set, which contradicts no name.
+    - `sink`: the destination without secrets (`Sink.destination`).
+    - `streams`: names of the streams, sorted; None if the list may change while the job runs (S10).
+    - `keeps_positions`: whether the positions are stored in the sink with its rows, and not in the group's store.
+    - `name`: `flink.job.name`, or None if it is not set. None is compatible with every name.
     """
 
     sink: str
@@ -20,7 +20,10 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     name: str | None = None
 
     def contradiction(self, of_group: GroupJob | None) -> str | None:
-        """How the group's job differs from that of this process, in words. None: they are the same, or the table does not say."""
+        """Return how the group's job differs from the job of this process, in words.
+
+        Return None if they are the same, or if the table names no job.
+        """
         if of_group is None:
             return None
         differences = [

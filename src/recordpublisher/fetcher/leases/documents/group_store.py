@@ -1,4 +1,4 @@
-"""GroupStore: the documents of a group in a conditional store. OwnDocument: one of which this worker is the only writer."""
+"""Reads and writes the documents of a group in a conditional store."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from .worker_record import WorkerRecord
 WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
-"""For a call that no lease waits for. The first one to a store takes longest: it connects."""
+"""Timeout of a call that no lease waits for (seconds). The first call to a store takes longest, because it connects."""
 T = TypeVar("T")
 
 
 class SealableDocument(Protocol):
-    """A document that others may seal."""
+    """A document that other workers may seal."""
 
     @property
     def is_sealed(self) -> bool:
-        """Whether it will never be written again."""
+        """Whether the document will never be written again."""
 
     def to_bytes(self) -> bytes:
-        """As it is stored."""
+        """Return the document as it is stored."""
 
 
 D = TypeVar("D", bound=SealableDocument)
 
 
 class GroupStore:
-    """Reads and writes a group's documents. Each call takes `timeout` seconds at most; a worker's take an interval.
+    """Reads and writes a group's documents. Each call takes at most `timeout` seconds; for a worker that is one interval.
 
-    Raises: StoreUnavailableError when the store does not answer; then a write may or may not have taken effect, now or later. StateError
-    when waiting does not help. ConflictError from writes.
+    Raises: StoreUnavailableError if the store does not answer, and a write may then take effect now, later, or never; StateError if waiting
+    does not help; ConflictError, from writes, if another version is stored.
     """
 
     def __init__(self, store: ConditionalStore, timeout: float = CALL_SECONDS) -> None:
@@ -62,67 +62,70 @@ class GroupStore:
 
     @property
     def place(self) -> str:
-        """The store's location, as messages name it."""
+        """The store's location, as messages show it."""
         return self._store.place
 
     async def read_table(self) -> Stored[LeaseTable] | None:
-        """The lease table, read consistently; None: there is no group here."""
+        """Return the lease table, read consistently, or None if there is no group here."""
         found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
 
     async def write_table(self, table: LeaseTable, expected: str | None) -> Stored[LeaseTable]:
-        """Replace the version that was read, or create the table (None)."""
+        """Replace the version `expected`, or create the table if `expected` is None."""
         return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
 
     async def delete_table(self) -> None:
-        """Delete the lease table: then there is no group."""
+        """Delete the lease table. There is no group after that."""
         await self._call(self._store.delete(LEASE_TABLE))
 
     async def has_subtasks(self) -> bool:
-        """Whether a fixed number of subtasks keeps its positions here (E10)."""
+        """Return whether a fixed number of subtasks keeps its positions here (E10)."""
         return bool(await self._call(self._store.list_names(SUBTASK_PREFIX)))
 
     async def refuse_subtasks(self) -> None:
-        """Raises: StateError when a fixed number of subtasks keeps its positions here (E10)."""
+        """Raise StateError if a fixed number of subtasks keeps its positions here (E10)."""
         if await self.has_subtasks():
             refuse_assignment(self.place, "STATIC", "ELASTIC")
 
     def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
-        """The lease table that a value contains."""
+        """Return the lease table that a value contains."""
         return Stored(table_from_bytes(value.value, self._place(LEASE_TABLE)), value.version)
 
     async def read_records(self, *, consistent: bool = False) -> dict[str, Stored[WorkerRecord]]:
-        """The record of each worker. Without `consistent` each may be slightly old, or older than at the read before."""
+        """Return the record of each worker.
+
+        Without `consistent` a record may be slightly old, or even older than at the previous read.
+        """
         found = await self._call(self._store.list(WORKERS, consistent=consistent))
         records = (self._record_of(name, value) for name, value in found.items())
         return {record.document.worker: record for record in records}
 
     async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
-        """Seal a worker if its record is still the one that was read; returns the sealed record."""
+        """Seal a worker if its record is still the one that was read, and return the sealed record."""
         sealed = msgspec.structs.replace(record.document, is_sealed=True)
         await self.write(f"{WORKERS}{sealed.worker}", sealed.to_bytes(), record.version)
         return sealed
 
     def own_record(self, worker: str) -> OwnDocument[WorkerRecord]:
-        """The record of this worker."""
+        """Return the record of this worker, for writing."""
         return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
 
     async def read_part(self, worker: str, number: int) -> Stored[PositionPart] | None:
-        """A part of a worker's positions, read consistently."""
+        """Return a part of a worker's positions, read consistently, or None if there is no such part."""
         name = part_name(worker, number)
         found = await self._call(self._store.get(name))
         return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Seal a part if it is still the one that was read."""
+        """Replace a part by its sealed version, if it is still the one that was read."""
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
-        """A part of this worker's positions."""
+        """Return a part of this worker's positions, for writing."""
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
-        """Delete a sealed worker's record and parts. The record goes last: without it nobody looks for the parts."""
+        """Delete a sealed worker's parts, and then its record, because without the record no process looks for the parts."""
         await self.delete_parts(worker)
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
@@ -132,7 +135,7 @@ class GroupStore:
         await self._call(self._store.delete(*parts))
 
     async def write(self, name: str, content: bytes, expected: str | None) -> str:
-        """Write a document; returns its new version."""
+        """Write a document, and return its new version."""
         return await self._call(write_value(self._store, name, content, expected))
 
     def _record_of(self, name: str, value: VersionedValue) -> Stored[WorkerRecord]:
@@ -157,7 +160,7 @@ class GroupStore:
 
 
 class OwnDocument(Generic[D]):
-    """Owns the stored version of a document that only this worker writes, until somebody seals it."""
+    """Owns the stored version of a document that only this worker writes, until another process seals it."""
 
     def __init__(self, group: GroupStore, name: str, parse: Callable[[bytes, str], D]) -> None:
         self._group = group
@@ -166,10 +169,12 @@ class OwnDocument(Generic[D]):
         self._version: str | None = None
 
     async def write(self, document: D) -> None:
-        """Write it under the version before; the first write creates it.
+        """Replace the last version of the document; the first write creates it.
 
-        A refused write means that an earlier one of ours took effect after all: this one itself, else this one follows it. Raises:
-        FencedError when the document was sealed or deleted.
+        A refused write means that an earlier write of this worker took effect after all. If that was this write, it is done; else it is
+        repeated on the stored version.
+
+        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the write was refused too often.
         """
         content = document.to_bytes()
         for _ in range(MAX_ATTEMPTS):
@@ -188,10 +193,13 @@ class OwnDocument(Generic[D]):
 
 
 async def write_first_table(group: GroupStore, table: LeaseTable) -> Stored[LeaseTable]:
-    """Write the first lease table. Raises: ConflictError when there is one; StateError for positions of subtasks (E10).
+    """Write the first lease table, and then check that no subtasks have positions here.
 
-    The look for subtasks comes after the write: a subtask that starts later sees the table, and one that has not seen it is seen here.
-    Without an answer to that look the table stays, since others may use it already: whoever reads it first looks again (TableCache).
+    The check comes after the write. A subtask that starts later sees the table, and a subtask that has not seen the table is found by the
+    check. If the check gets no answer, the table stays, because other workers may already use it. The worker that reads it first checks
+    again (`TableCache`).
+
+    Raises: ConflictError if there is a table; StateError if a fixed number of subtasks has positions here (E10).
     """
     created = await group.write_table(table, None)
     if await group.has_subtasks():
@@ -201,5 +209,5 @@ async def write_first_table(group: GroupStore, table: LeaseTable) -> Stored[Leas
 
 
 def part_name(worker: str, number: int) -> str:
-    """The name of a part."""
+    """Return the name of a part."""
     return f"{PARTS}{worker}/{number}"

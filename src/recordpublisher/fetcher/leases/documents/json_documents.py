@@ -1,4 +1,4 @@
-"""JSON of the group's documents: the format number, and short names for shards."""
+"""The JSON format of a group's documents: the format number, and short names for shards."""
 
 import json
 import re
@@ -16,15 +16,16 @@ ByStream = dict[str, dict[str, Count]]
 
 
 def to_bytes(content: Mapping[str, Any]) -> bytes:
-    """Compact JSON, for `read_document`; a document is a DynamoDB item, which is billed by its size.
+    """Return compact JSON for `read_document`. Documents are compact because DynamoDB bills an item by its size.
 
-    Raises: TypeError for what is no plain JSON, as a sink may name it: msgspec would write a time as text, and read no time again.
+    Raises: TypeError if `content` is not plain JSON, which a sink could return. msgspec would write a time as text, and could not read it
+    back as a time.
     """
     return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
 
 
 def short_id(shard_id: str) -> str:
-    """`shardId-000000000012` as `12`, other ids unchanged. No other id is a short number: see `long_id`."""
+    """Return `shardId-000000000012` as `12`, and other ids unchanged. No other id is a short number: see `long_id`."""
     match = _NUMBERED.fullmatch(shard_id)
     if match is None:
         return f"={shard_id}" if _NUMBER.fullmatch(shard_id) or shard_id.startswith("=") else shard_id
@@ -32,14 +33,14 @@ def short_id(shard_id: str) -> str:
 
 
 def long_id(short: str) -> str:
-    """The inverse of `short_id`."""
+    """Return the shard id of a short id, as the inverse of `short_id`."""
     if short.startswith("="):
         return short[1:]
     return f"shardId-{int(short):012d}" if _SHORT.fullmatch(short) else short
 
 
 def by_stream(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
-    """Values by `Shard.key` as values by stream and short id."""
+    """Return values by `Shard.key` as values by stream and short id."""
     found: dict[str, dict[str, T]] = {}
     for key, value in values.items():
         stream, _, shard_id = key.rpartition("/")
@@ -48,24 +49,24 @@ def by_stream(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
 
 
 def by_key(values: Mapping[str, Mapping[str, T]]) -> Iterator[tuple[str, T]]:
-    """The inverse of `by_stream`."""
+    """Return values by `Shard.key`, as the inverse of `by_stream`."""
     for stream, shards in values.items():
         for short, value in shards.items():
             yield f"{stream}/{long_id(short)}", value
 
 
 def number_of(key: str, numbers: ByStream) -> int | None:
-    """The number of one shard, by its `Shard.key`."""
+    """Return the number of one shard, by its `Shard.key`, or None if it has none."""
     stream, _, shard_id = key.rpartition("/")
     of_stream = numbers.get(stream)
     return None if of_stream is None else of_stream.get(short_id(shard_id))
 
 
 def short_keys(keys: Iterable[str], stream: str) -> tuple[str, ...]:
-    """Keys of one stream as short ids."""
+    """Return the keys of one stream as short ids."""
     return tuple(short_id(key.removeprefix(f"{stream}/")) for key in keys)
 
 
 def long_keys(shorts: Iterable[str], stream: str) -> tuple[str, ...]:
-    """The inverse of `short_keys`."""
+    """Return the keys of short ids of one stream, as the inverse of `short_keys`."""
     return tuple(f"{stream}/{long_id(short)}" for short in shorts)

@@ -1,4 +1,4 @@
-"""LeaseTable: who owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7). Pure."""
+"""Which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7). Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from .group_job import GroupJob
 class Lease:
     """The lease of one shard.
 
-    - `owner`: the worker that has it; None: nobody had it yet, or it ended.
-    - `epoch`: the table's version for which the owner prepared its take, or an earlier one if others were faster; 0: nobody took it. Each
-      owner has a later epoch than the one before.
-    - `ended`: a checkpoint with the shard's end is confirmed. Then `watermark` is its last one, `children` are the shards that follow,
-      if they are known yet.
-    - `seen_ms`: of a shard that ended: until when it was open, for certain (epoch ms). Of one that nobody had yet: as in `ShardState`.
+    - `owner`: the worker that holds it. None if no worker has held it yet, or if the shard has ended.
+    - `epoch`: the version of the table for which the owner prepared its take, or an earlier one if other workers were faster. 0 if no
+      worker has taken the shard. Each owner has a later epoch than the previous owner.
+    - `ended`: whether a checkpoint with the shard's end is confirmed. If so, `watermark` is the shard's last watermark, and `children` are
+      the shards that follow, if they are known yet.
+    - `seen_ms`: the time (epoch ms) until which a shard that ended certainly was open. If no worker has held the shard yet, it has the
+      meaning described in `ShardState`.
     - `parents`: before the first take, the shards that must have ended.
-    - `is_first`: the shard was there when its stream was first listed, so it begins at the group's start. Others begin at TRIM_HORIZON.
+    - `is_first`: the shard existed when its stream was first listed, so it begins at the group's start. Other shards begin at TRIM_HORIZON.
     """
 
     owner: str | None = None
@@ -39,12 +40,12 @@ class Lease:
 
     @property
     def was_owned(self) -> bool:
-        """Whether it had an owner at any time."""
+        """Whether the lease had an owner at any time."""
         return self.epoch > 0
 
     @property
     def is_end_unnamed(self) -> bool:
-        """Whether it ended and no child of it is known."""
+        """Whether the shard has ended and none of its children is known."""
         return self.ended and not self.children
 
 
@@ -52,7 +53,7 @@ class Lease:
 class ShardEnd:
     """The end of a shard: its last watermark, and the parents of each of its children (`Shard.key`).
 
-    `children` is empty where the end of a shard does not name them: then they are found by listing. `seen_ms` as in `Lease`.
+    `children` is empty if the end of the shard does not name them; a listing finds them then. `seen_ms` is described in `Lease`.
     """
 
     watermark: int | None
@@ -62,11 +63,13 @@ class ShardEnd:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTable:
-    """The leases of a group by `Shard.key`. It is replaced as a whole, and only by a process that has read the version before.
+    """The leases of a group by `Shard.key`. A process replaces the table as a whole, and only if it has read the current version.
 
-    `version` grows by one with each replacement. `writer` and `version` together make each stored value unique. `start` is where the first
-    shards begin (LATEST is pinned: P3); `is_latest`: it is the time that LATEST stood for. `drained` are the workers that somebody has
-    asked to leave (E11). `job` is what all processes of the group have in common (E10); None: no worker has written yet.
+    - `version`: grows by one with each replacement. `writer` and `version` together make each stored value unique.
+    - `start`: where the first shards begin (LATEST is pinned: P3).
+    - `is_latest`: whether `start` is the time that replaced LATEST.
+    - `drained`: the workers that a person has asked to leave (E11).
+    - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
     """
 
     version: int = 1
@@ -79,23 +82,27 @@ class LeaseTable:
 
     @property
     def owners(self) -> set[str]:
-        """Every worker that it names."""
+        """Every worker that holds a lease."""
         return {lease.owner for lease in self.leases.values() if lease.owner is not None}
 
     def is_owned(self, shard: str, worker: str, epoch: int) -> bool:
-        """Whether the worker has the shard in this epoch."""
+        """Return whether the worker holds the shard in this epoch."""
         lease = self.leases.get(shard)
         return lease is not None and (lease.owner, lease.epoch) == (worker, epoch)
 
     def can_be_read(self, shard: str) -> bool:
-        """Whether the shard has not ended, and all its parents have (S2). An unknown parent has not: it may be listed later."""
+        """Return whether the shard has not ended, and all its parents have (S2).
+
+        An unknown parent has not ended, because a later listing may contain it.
+        """
         lease = self.leases[shard]
         return not lease.ended and parents_ended(lease.parents, self._has_ended)
 
     def initial_state(self, shard: str) -> ShardState:
-        """The state with which a shard begins that nobody had yet: a child inherits the lowest watermark of its parents (W5).
+        """Return the state with which a shard begins that no worker has held: a child inherits its parents' lowest watermark (W5).
 
-        What is known of its beginning goes with it: until when its parents were open, or when a group began that began at LATEST (S5).
+        The state includes what is known of the shard's beginning: until when its parents were open, or when a group began that began at
+        LATEST (S5).
         """
         lease = self.leases[shard]
         start = self.start if lease.is_first else StartingPosition.trim_horizon()
@@ -105,7 +112,7 @@ class LeaseTable:
         return ShardState(start, watermark=self.inherited_watermark(shard), parents=parents, seen_ms=seen_ms)
 
     def inherited_watermark(self, shard: str) -> int | None:
-        """The lowest last watermark of the parents that have ended."""
+        """Return the lowest final watermark of the parents that have ended, or None if none is known."""
         return inherited_watermark(end.watermark for end in self._ends_of_parents(shard))
 
     def after(
@@ -121,18 +128,21 @@ class LeaseTable:
         drained: Collection[str] = (),
         cleaned: Collection[str] = (),
     ) -> LeaseTable:
-        """The next version: one write may do several of these at once.
+        """Return the next version. One write may make several of these changes at once.
 
-        - `taken`: the writer takes these shards; the epoch of each.
-        - `ended`: these shards ended, and their children are added without an owner (E7).
-        - `found`: shards that were listed and that the table does not have.
-        - `expired`: these unknown parents are past retention; nobody waits for them any more. Ended shards of which no child is known, too.
-        - `children`: those of ended shards whose end did not name them, as they are listed.
-        - `deleted`: the streams of these shards were deleted. Shards of later streams with these names get leases of their own.
-        - `drained`: these workers are asked to leave.
-        - `cleaned`: what these workers have left is about to be deleted.
+        - `taken`: shards that the writer takes, with the epoch of each.
+        - `ended`: shards that ended. Their children are added without an owner (E7).
+        - `found`: listed shards that the table does not have.
+        - `expired`: unknown parents that are past retention, for which no shard waits any longer; and ended shards none of whose children
+          is known.
+        - `children`: listed children of ended shards whose end did not name them.
+        - `deleted`: shards of deleted streams. Shards of later streams with these names get leases of their own.
+        - `drained`: workers that are asked to leave.
+        - `cleaned`: workers whose documents are about to be deleted.
 
-        A shard that ended goes when each of its children has had an owner. Raises: ImpossibleStateError.
+        A shard that ended is removed when each of its children has had an owner.
+
+        Raises: ImpossibleStateError if a shard is taken that has ended, or in an epoch that is not between its last one and this version.
         """
         version = self.version + 1
         leases = {shard: lease for shard, lease in {**(found or {}), **self.leases}.items() if shard not in deleted}
@@ -151,7 +161,7 @@ class LeaseTable:
         return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
 
     def begun_anew(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
-        """The next version, with other leases."""
+        """Return the next version with other leases, in which no worker is asked to leave."""
         return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset())
 
     def _ends_of_parents(self, shard: str) -> list[Lease]:
@@ -174,9 +184,10 @@ def _without_parents(lease: Lease, expired: Collection[str], leases: Mapping[str
 
 
 def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
-    """Without the shards that ended and whose children all had an owner. An end without known children stays: it was not read again.
+    """Return the leases without the shards that ended and whose children have all had an owner.
 
-    A listing may have shown one of two children only: the other one is known by its own lease.
+    An ended shard without known children stays, so that it is not read again. A listing may have shown only one of two children; the other
+    one is then known by its own lease.
     """
     waited_for = {parent for lease in leases.values() if not lease.was_owned for parent in lease.parents}
     return {

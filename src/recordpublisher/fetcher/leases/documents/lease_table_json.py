@@ -1,4 +1,7 @@
-"""The lease table as JSON, without defaults: at most 30 bytes for an owned shard (E2): DynamoDB stores 400 KB in an item."""
+"""The lease table as JSON, without defaults.
+
+An owned shard takes at most 30 bytes (E2), because DynamoDB stores at most 400 KB in an item.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,11 +16,11 @@ from .group_job import GroupJob
 from .lease_table import Lease, LeaseTable
 
 _LONGEST_SHARD_ID = 1_000
-"""Characters. Those of Kinesis have 128 at most; a plugin's may have more."""
+"""The most characters of a shard id. Kinesis has ids of at most 128 characters; a plugin's ids may be longer."""
 
 
 def table_to_bytes(table: LeaseTable) -> bytes:
-    """As JSON. An owned shard is `[index of its owner, epoch]`, any other an object."""
+    """Return the table as JSON. An owned shard is `[index of its owner, epoch]`, and any other shard an object."""
     workers = sorted(table.owners)
     numbers = {worker: number for number, worker in enumerate(workers)}
     leases = {shard: _stored_lease(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
@@ -36,7 +39,7 @@ def table_to_bytes(table: LeaseTable) -> bytes:
 
 
 def table_from_bytes(value: bytes, place: str) -> LeaseTable:
-    """The inverse of `table_to_bytes`. Raises: StateError naming the place."""
+    """Read a table that `table_to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
     stored = read_document(value, _StoredTable, place, json_documents.FORMAT)
     if any(isinstance(lease, tuple) and lease[0] >= len(stored.workers) for _, lease in stored.by_shard()):
         raise unreadable(place, "a lease has an owner that is not among its workers")
@@ -71,7 +74,7 @@ class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=j
     latest: bool = False
 
     def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
-        """By `Shard.key`."""
+        """Return each lease with its `Shard.key`."""
         return json_documents.by_key(self.leases)
 
 

@@ -1,4 +1,4 @@
-"""PositionPart: the positions of at most a few shards of one worker, by shard and epoch (E1, E2)."""
+"""The positions of a few shards of one worker, by shard and epoch (E1, E2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from . import json_documents
 
 
 class PositionKey(NamedTuple):
-    """A shard (`Shard.key`) in an epoch. A worker may have two positions of a shard: the one it released, and the one it prepared (E5)."""
+    """A shard (`Shard.key`) in an epoch.
+
+    A worker may have two positions of the same shard: the one that it released, and the one that it prepared for a take (E5).
+    """
 
     shard: str
     epoch: int
@@ -25,28 +28,37 @@ class PositionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """How far a shard was emitted; with its end, the parents of each child (E7). `is_idle` travels with it (E8)."""
+    """How far a shard was emitted. With the shard's end it has the parents of each child (E7).
+
+    `is_idle` is stored too, for the next reader of the shard (E8).
+    """
 
     state: ShardState
     children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_idle: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict, without what has its default."""
+        """Return a plain dict, without values that equal their defaults."""
         children = {"children": self.children} if self.children else {}
         return {**self.state.to_json(), **children, **({"idle": True} if self.is_idle else {})}
 
 
 Positions = Mapping[PositionKey, StoredPosition]
 SHARDS_PER_PART = 16
-"""Where whole items are billed, as DynamoDB does: what did not change should not be in the same one. An item has at most 400 KB there, and
-a position is below 1 KB. Other stores have all positions of a worker in one part."""
+"""Number of shards in a part, for stores such as DynamoDB that bill whole items.
+
+Positions that did not change should not be in the same item as those that did. An item of DynamoDB has at most 400 KB, and a position less
+than 1 KB. Other stores have all positions of a worker in one part.
+"""
 TIP_MS = 300_000
-"""When a shard at rest was last read at its tip changes with each read. It is compared with retentions of a day and more."""
+"""A change of the time of the last read at the tip is stored after this time only (ms).
+
+That time changes with each read of a shard at rest, and is only compared with retentions of a day and more.
+"""
 
 
 def is_stored(positions: Positions, stored: Positions) -> bool:
-    """Whether these positions need no write: they are those that are stored, but for times of reads at the tip (E2)."""
+    """Return whether these positions need no write, because they equal the stored ones except for times of reads at the tip (E2)."""
     if positions == stored:
         return True
     return positions.keys() == stored.keys() and all(
@@ -63,7 +75,7 @@ def _is_same(state: ShardState, stored: ShardState) -> bool:
 
 
 def positions_to_json(positions: Positions) -> list[Any]:
-    """A plain list, sorted by shard and epoch."""
+    """Return the positions as a plain list, sorted by shard and epoch."""
     return [
         [shard, epoch, stored.to_json()]
         for (shard, epoch), stored in sorted(positions.items(), key=lambda each: each[0])
@@ -71,7 +83,7 @@ def positions_to_json(positions: Positions) -> list[Any]:
 
 
 def positions_from_json(content: Any, place: str) -> Positions:
-    """The inverse of `positions_to_json`. Raises: StateError naming the place."""
+    """Read positions that `positions_to_json` wrote. Raises: StateError, with the place, if they cannot be read."""
     return _by_key(check_document(content, list[_Position], place))
 
 
@@ -99,10 +111,13 @@ class _StoredPart(NamesStaged, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PositionPart:
-    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice. A sealed one is never written again,
-    but when a commit is taken back.
+    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice.
 
-    Of a sink that commits by it: `staged`, what it names to be published; `target`, what the rows are in.
+    A sealed part is never written again, except when a commit is taken back. The part of a worker with a `CommittingSink` has two more
+    fields:
+
+    - `staged`: the staged items that the part commits.
+    - `target`: the target of the sink, where the rows are.
     """
 
     worker: str
@@ -113,16 +128,16 @@ class PositionPart:
     target: str = ""
 
     def before(self, first: CommitNumber, place: str) -> Positions:
-        """Return the positions before a commit that it names. Those of a shard that was taken later are in a later commit.
+        """Return the positions before a commit that the part names.
 
-        Raises: StateError if they cannot be read.
+        A shard that was taken after that commit has its position in a later commit. Raises: StateError if the positions cannot be read.
         """
         since = [each for each in self.staged if each.number >= first]
         known = [*(positions_from_json(each.before, place) for each in since), self.positions]
         return {key: next(each[key] for each in known if key in each) for key in self.positions}
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Return the part as JSON."""
         positions = positions_to_json(self.positions)
         sealed = {"sealed": True} if self.is_sealed else {}
         named = staged_to_json(self.staged, self.target)
@@ -131,7 +146,7 @@ class PositionPart:
 
     @classmethod
     def from_bytes(cls, value: bytes, place: str) -> PositionPart:
-        """The inverse of `to_bytes`. Raises: StateError naming the place."""
+        """Read a part that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
         stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
         staged = tuple(each.staged for each in stored.staged)
         return cls(stored.worker, stored.write, stored.sealed, _by_key(stored.positions), staged, stored.target)

@@ -1,4 +1,4 @@
-"""TableCache: the newest version of the lease table that this worker has seen; it is read only when there is a reason (E2)."""
+"""Keeps the newest version of the lease table that this worker has seen, and reads the table only if there is a reason (E2)."""
 
 import math
 from dataclasses import replace
@@ -15,11 +15,12 @@ MAX_AGE_SECONDS = 60.0
 
 
 class TableCache:
-    """Owns the last table that was read or written, and when it was read.
+    """Owns the last table that was read or written, and the time at which it was read.
 
-    `job` is that of this process. A table that names none gets it with the next write. Every call raises StateError when it finds the table
-    of another job: others have begun it while this process was not in the group (E10). So does the first one that finds, or creates, a
-    table where a fixed number of subtasks has begun meanwhile.
+    `job` is the job of this process. A table that names no job gets it with the next write.
+
+    Every call raises StateError if it finds the table of another job: other processes have begun that job while this process was not in the
+    group (E10). The first call that finds or creates a table also raises it if a fixed number of subtasks has begun in the meantime.
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
@@ -31,20 +32,20 @@ class TableCache:
 
     @property
     def table(self) -> LeaseTable | None:
-        """The newest known table; None: none was read."""
+        """The newest known table, or None if none was read."""
         return None if self._stored is None else self._stored.document
 
     @property
     def version(self) -> int:
-        """Of the newest known table."""
+        """Version of the newest known table; 0 if none was read."""
         return 0 if self._stored is None else self._stored.document.version
 
     def is_older_than(self, version: int) -> bool:
-        """Whether to read it again: another worker knows a later version, or a minute has passed."""
+        """Return whether to read the table again: another worker knows a later version, or a minute has passed."""
         return self.version < version or self._clock.monotonic() - self._read_at > MAX_AGE_SECONDS
 
     async def read(self) -> LeaseTable | None:
-        """Read the table consistently."""
+        """Read the table consistently, and return the newest known one."""
         now = self._clock.monotonic()
         found = await self._group.read_table()
         if found is not None and self._stored is None:
@@ -54,9 +55,9 @@ class TableCache:
         return self.table
 
     async def replace(self, table: LeaseTable) -> bool:
-        """Write the next version. Returns whether this write took effect; otherwise the table that did is known now.
+        """Write the next version, and return whether this write took effect. If another write was faster, its table is known now.
 
-        Raises: StoreUnavailableError when it is unknown; then the table is read again at the next chance.
+        Raises: StoreUnavailableError if the outcome is unknown; the table is then read again at the next opportunity.
         """
         if table.version != self.version + 1:
             return False

@@ -1,4 +1,4 @@
-"""WorkerRecord: what a worker says of itself with each heartbeat (E2, E3)."""
+"""What a worker reports about itself with each heartbeat (E2, E3)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, 
 from . import json_documents
 
 MAX_PARTS = 10_000
-"""Of a few shards each: far more than a worker can read."""
+"""The most parts that a record may name. With a few shards each, that is far more than a worker can read."""
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
-    """The record of one life of a worker. Whoever seals it ends that life: it is never written again.
+    """The record of one life of a worker. A process that seals it ends that life: the record is never written again.
 
-    - `beat`: the number of the heartbeat; it makes each stored value unique.
-    - `is_leaving`: it releases everything and takes nothing.
-    - `parts`: how many position parts it has. A part is created before the record names it.
-    - `table_version`: the newest version of the lease table that it knows.
-    - `released`: the epoch of each shard that it has given up, with its last position stored.
-    - `watermark`: the lowest one of its shards; None: one had no record yet. `is_active`: one of them counts.
-    - `max_watermark`: the highest one of its shards (W12).
-    - `group_watermark`: the highest value of the group that it knows (E8).
-    - `loads`: the load level of each shard (`shard_loads.py`); absent: the lowest.
-    - `checkpoint_ms`: when it stored its last checkpoint, by its clock (epoch ms); for people, nothing is decided by it.
-    - `lease_ms`: its lease duration: it may write to its sink for two thirds of it after this heartbeat (E4).
-    - `host`, `pid`: where its process runs. `sent_ms`: when it has sent this heartbeat, by its clock (epoch ms). Both are for people.
+    - `beat`: the number of the heartbeat, which makes each stored value unique.
+    - `is_leaving`: the worker releases all shards and takes none.
+    - `parts`: number of its position parts. A part is created before the record names it.
+    - `table_version`: the newest version of the lease table that the worker knows.
+    - `released`: the epoch of each shard that the worker has released, with its last position stored.
+    - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
+    - `is_active`: whether at least one of its shards counts.
+    - `max_watermark`: the highest watermark of its shards (W12).
+    - `group_watermark`: the highest watermark of the group that the worker knows (E8).
+    - `loads`: the load level of each shard (`shard_loads.py`); a missing shard has the lowest level.
+    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
+      it.
+    - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
+    - `host`, `pid`: where the worker's process runs, for people.
+    - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
     """
 
     worker: WorkerName
@@ -50,18 +53,18 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     sent_ms: Millis | None = msgspec.field(name="sent", default=None)
 
     def has_released(self, shard: str, epoch: int) -> bool:
-        """Whether it gave the shard up that it has had since this epoch."""
+        """Return whether the worker has released the shard that it held since this epoch."""
         return json_documents.number_of(shard, self.released) == epoch
 
     def load_level(self, shard: str) -> int:
-        """The load level that it states for a shard of its own."""
+        """Return the load level that the worker states for one of its shards."""
         return json_documents.number_of(shard, self.loads) or 0
 
     def to_bytes(self) -> bytes:
-        """As JSON, without what has its default: at most 1 KB for a worker at rest (E2)."""
+        """Return the record as JSON, without defaults: at most 1 KB for a worker at rest (E2)."""
         return msgspec.json.encode(self)
 
     @classmethod
     def from_bytes(cls, value: bytes, place: str) -> WorkerRecord:
-        """The inverse of `to_bytes`. Raises: StateError naming the place."""
+        """Read a record that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
         return read_document(value, cls, place, json_documents.FORMAT)

@@ -1,1 +1,4 @@
-"""What follows from a group's documents: who should have each shard, and the watermark of the group. Pure; start at `group_view.py`."""
+"""Decides what follows from a group's documents: which worker should have each shard, and the watermark of the group.
+
+All code here is pure. Start at `group_view.py`.
+"""

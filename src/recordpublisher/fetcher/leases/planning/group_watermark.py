@@ -1,4 +1,4 @@
-"""The watermark of a group: what one worker states for its shards, and the lowest of all (E8)."""
+"""Computes the watermark that one worker states for its shards, and the lowest of all workers (E8)."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -12,28 +12,31 @@ from .group_view import GroupView
 
 
 class ShardWatermark(NamedTuple):
-    """With what a shard counts: its watermark (None: it had no record yet, and holds the others), or not at all while it is idle."""
+    """The watermark with which a shard counts. An idle shard does not count.
+
+    `value` is None before the shard's first record; the shard then holds back the others.
+    """
 
     value: int | None
     is_idle: bool = False
 
 
 def lowest_watermark(shards: Iterable[ShardWatermark]) -> ShardWatermark:
-    """The lowest of those that are not idle; idle if all are, or there are none."""
+    """Return the lowest watermark of the shards that are not idle. The result is idle if no shard counts."""
     status, value = lowest_active(shard.value for shard in shards if not shard.is_idle)
     return ShardWatermark(value, status is SubtaskStatus.IDLE)
 
 
 def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
-    """Return the highest of those that are not idle; None if none has a value."""
+    """Return the highest watermark of the shards that are not idle, or None if none has a value."""
     return max((shard.value for shard in shards if not shard.is_idle and shard.value is not None), default=None)
 
 
 class WorkerWatermark:
-    """Owns the shards that this worker has given away lately.
+    """Owns the shards that this worker has recently released.
 
-    It counts a shard from its preparation on, and until the lease table names another worker and a while longer: others may still use
-    an older reading of the table. So each shard is counted by somebody at any time.
+    The worker counts a shard from its preparation until some time after the lease table names another worker, because other workers may
+    still use an older version of the table. So at any time at least one worker counts each shard.
     """
 
     def __init__(self, linger_seconds: float) -> None:
@@ -41,13 +44,13 @@ class WorkerWatermark:
         self._lingering: dict[str, tuple[ShardWatermark, float]] = {}
 
     def keep(self, shard: str, watermark: ShardWatermark, now: float) -> None:
-        """The shard was lost: another worker has it, or its children follow."""
+        """Continue to count a lost shard for a while: another worker holds it, or its children follow."""
         self._lingering[shard] = watermark, now + self._linger_seconds
 
     def lowest(
         self, read: Mapping[str, ShardWatermark], stored: Iterable[StoredPosition], now: float
     ) -> ShardWatermark:
-        """The lowest watermark of the shards that are read, of stored positions of others, and of lingering shards."""
+        """Return the lowest watermark of the shards that are read, of the stored positions of other shards, and of recently lost shards."""
         self._lingering = {shard: entry for shard, entry in self._lingering.items() if entry[1] > now}
         lingering = (watermark for watermark, _ in self._lingering.values())
         others = (ShardWatermark(each.state.watermark, each.is_idle) for each in stored)
@@ -55,9 +58,9 @@ class WorkerWatermark:
 
 
 def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
-    """The watermark of the group: it never falls below `known`, nor below what any worker knows.
+    """Return the watermark of the group. It never falls below `known`, nor below a value that any worker knows.
 
-    Workers that are sealed count as long as the lease table names them, except those `excluded` (the tracker timeout). A shard without an
+    Sealed workers count while the lease table names them, except those in `excluded` (because of the tracker timeout). A shard without an
     owner counts with the lowest watermark of its parents.
     """
     counted: list[ShardWatermark] = []

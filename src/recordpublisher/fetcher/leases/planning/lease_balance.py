@@ -1,20 +1,20 @@
-"""Which worker should have each shard (E6). Pure: the same documents give all workers the same plan."""
+"""Decides which worker should have each shard (E6). Pure: the same documents give all workers the same plan."""
 
 import heapq
 from collections.abc import Collection, Mapping
 
 MIN_DIFFERENCE = 0.1
-"""No shard moves between two workers whose shares differ by less: a part of the larger share."""
+"""No shard moves between two workers whose shares differ by less than this part of the larger share."""
 
 
 def balanced_owners(
     owners: Mapping[str, str | None], weights: Mapping[str, int], workers: Collection[str]
 ) -> dict[str, str]:
-    """The owner of each shard: the present one, or the worker that it should move to.
+    """Return the worker that should have each shard: its present owner, or the worker that it should move to.
 
-    `owners` has every shard that can be read; None: free. First each free shard goes to the worker with the smallest share, heaviest
-    shard first. Then shards move from the worker with the largest share to the one with the smallest, one at a time, as long as it is
-    worth it: see `_Plan.best_move`. Every step makes the sum of the squared shares smaller, so it ends; and a plan for its own result
+    `owners` has every shard that can be read; a free shard has None. First, each free shard goes to the worker with the smallest share,
+    heaviest shard first. Then shards move from the worker with the largest share to the one with the smallest, one at a time, while that is
+    worthwhile (`_Plan.best_move`). Every step reduces the sum of the squared shares, so the procedure ends. Applied to its own result, it
     moves nothing.
     """
     if not workers:
@@ -33,7 +33,7 @@ def balanced_owners(
 
 
 class _Plan:
-    """Owns who has which shards while a plan is made, by their weight, and the sum of the weights."""
+    """Owns the shards of each worker by weight, and the sum of their weights, while a plan is made."""
 
     def __init__(self, workers: Collection[str]) -> None:
         self._shards: dict[str, dict[int, list[str]]] = {worker: {} for worker in sorted(workers)}
@@ -69,10 +69,10 @@ class _Plan:
         return shard
 
     def best_move(self) -> tuple[int, str, str] | None:
-        """The weight of a shard to move, its giver and its receiver; None: nothing is worth moving.
+        """Return the weight of a shard to move, its giver and its receiver, or None if no move is worthwhile.
 
-        The receiver is the worker with the smallest share. The giver is the one with the largest share that has a shard worth moving: the
-        larger of the two shares must fall by more than half of that shard, and they must differ by more than `MIN_DIFFERENCE`.
+        The receiver is the worker with the smallest share. The giver is the worker with the largest share that has a shard worth moving:
+        the larger of the two shares must fall by more than half of that shard, and they must differ by more than `MIN_DIFFERENCE`.
         """
         receiver = self.smallest
         for giver in sorted(self._shares, key=lambda worker: (-self._shares[worker], worker)):
