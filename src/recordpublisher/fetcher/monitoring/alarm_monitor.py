@@ -1,4 +1,4 @@
-"""AlarmMonitor: looks for unread and withheld shards, a watermark that stalls, a sink that hangs and an unreachable tracker (A2)."""
+"""Looks for unread and withheld shards, a stalled watermark, a hanging sink and an unreachable tracker (A2)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .unread_records_check import Monitored, UnreadRecordsCheck
 log = logging.getLogger("recordpublisher.alarm")
 
 CHECKS_PER_INTERVAL = 10
-"""Checks in one alarm interval."""
+"""Number of checks in one alarm interval."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 30.0
-"""Between two checks."""
+"""The shortest and the longest pause between two checks (seconds)."""
 
 
 class AlarmMonitor:
-    """Owns when the checks run. `UnreadRecordsCheck` finds unread shards, `stall_detector.py` a global watermark that does not rise."""
+    """Owns when the checks run. `UnreadRecordsCheck` finds unread shards, and `stall_detector.py` a global watermark that does not rise."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class AlarmMonitor:
 
     @property
     def watermark_stalled_ms(self) -> int:
-        """For how long the global watermark did not rise while records were emitted or held back."""
+        """How long the global watermark has not risen while records were emitted or held back (ms)."""
         return round(self._stall_detector.seconds * 1000)
 
     def start_at(self, starts: Starts) -> None:
-        """The job was opened: shards without a state begin here."""
+        """Set where shards without a state begin. Called when the job was opened."""
         self._observer.start_at(starts)
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class AlarmMonitor:
         self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms(), *self._tracker_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
-        """A stalled global watermark, if anything depends on it: alignment, or a sink with a `watermark` method."""
+        """Return an alarm for a stalled global watermark, if anything depends on it: alignment, or a sink with a `watermark` method."""
         dependencies = self._dependencies
         entries = list(self._table)
         value, now = self._alignment.global_watermark, dependencies.clock.monotonic()
@@ -93,7 +93,10 @@ class AlarmMonitor:
         return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
 
     def _sink_alarms(self, now: float) -> list[Alarm]:
-        """A call of user code that does not return: the sink takes other records meanwhile, so its shard seems to make progress."""
+        """Return an alarm for a call of user code that does not return.
+
+        The sink takes other records in the meantime, so the shard seems to make progress.
+        """
         unfinished = self._dependencies.sink.unfinished()
         if unfinished is None or unfinished.call is None:
             self._sink_call.reset()
@@ -103,7 +106,10 @@ class AlarmMonitor:
         return [Alarm(AlarmKind.HANGING, "sink", lasting_ms, unfinished.reason)] if is_long else []
 
     def _tracker_alarms(self) -> list[Alarm]:
-        """The tracker gave no value and does not respond (W10): raised at once, since records are emitted unaligned."""
+        """Return an alarm if the tracker gave no value and does not respond (W10).
+
+        It is raised at once, because records are emitted without alignment.
+        """
         if not self._alignment.is_without_tracker:
             self._without_tracker.reset()
             return []

@@ -1,4 +1,4 @@
-"""`cancel_if_hung`: the end of a run waits for the sink, and not without end for a call of user code that does not return."""
+"""Ends a run: waits for the sink, but not endlessly for a call of user code that does not return."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -19,10 +19,12 @@ async def cancel_if_hung(
     seconds: float,
     clock: Clock,
 ) -> Unfinished | None:
-    """Await `ending`. When one call (`Unfinished.call`) has gone on for so long meanwhile, cancel it, and return what the sink says.
+    """Await `ending`.
 
-    A checkpoint is not cut off while it may be stored: only one that has run for `FLUSH_MS` waits for the sink. None: it has ended.
-    Raises: what it raises.
+    If one call (`Unfinished.call`) has run for `seconds` in that time, cancel it and return the sink's unfinished records.
+
+    A checkpoint is not interrupted while it may be being stored: only a checkpoint that has run for `FLUSH_MS` is assumed to wait for the
+    sink. Return None if `ending` has finished. Raises: the errors of `ending`.
     """
     task = asyncio.create_task(ending)
     call, since = None, clock.monotonic()

@@ -1,4 +1,4 @@
-"""MetricsExporter: the port through which metrics leave the process; a plugin implements it."""
+"""The port through which metrics leave the process; a plugin implements it."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
@@ -11,8 +11,12 @@ from ..metric_types import SinkMetric
 
 
 class SubtaskMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`: `values` by name, `shards` by `stream/shard-id`,
-    and those that its `sink` has."""
+    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`.
+
+    - `values`: the metrics of the subtask by name.
+    - `shards`: the metrics of each shard by `stream/shard-id`.
+    - `sink`: the metrics of the sink.
+    """
 
     subtask: int
     values: dict[str, Any]
@@ -21,7 +25,7 @@ class SubtaskMetrics(msgspec.Struct, frozen=True):
 
 
 class SubtaskHealth(msgspec.Struct, frozen=True):
-    """Whether a subtask's event loop responds, and why the subtask is not ready; no reason means that it is."""
+    """Whether a subtask's event loop responds, and why the subtask is not ready. It is ready if there is no reason."""
 
     subtask: int
     responds: bool
@@ -29,30 +33,30 @@ class SubtaskHealth(msgspec.Struct, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it responds and has no reason against it."""
+        """Whether the subtask responds and is ready."""
         return self.responds and not self.not_ready
 
 
 class MetricsSource(Protocol):
-    """The subtasks of one machine. It never raises."""
+    """The subtasks of one machine. Its methods never raise."""
 
     async def metrics(self) -> list[SubtaskMetrics]:
-        """The metrics now, without subtasks that do not respond."""
+        """Return the current metrics, without subtasks that do not respond."""
 
     async def health(self) -> list[SubtaskHealth]:
-        """The health of every subtask now."""
+        """Return the current health of every subtask."""
 
 
 class MetricsExporter(AsyncPort, ABC):
     """Takes the metrics of a machine's subtasks out of the process. Selected by `flink.metrics.exporters`, built with the properties.
 
-    It runs in the event loop of the job: whatever blocks belongs into a thread. What fails after `open` is logged.
+    It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged.
     """
 
     @abstractmethod
     async def open(self, source: MetricsSource) -> None:
-        """Start. Raises: ConfigurationError when a setting cannot be used."""
+        """Start the exporter. Raises: ConfigurationError if a setting cannot be used."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop, and send what is left. Called once, also after a failed `open`."""
+        """Stop, and send what has not been sent. Called once, even after a failed `open`."""

@@ -1,4 +1,4 @@
-"""SubtaskProgress: the few figures of a subtask that a progress line shows. They cost a fraction of what all metrics cost (A1)."""
+"""The few figures of a subtask that a progress line shows. They cost a fraction of the cost of all metrics (A1)."""
 
 import msgspec
 
@@ -10,11 +10,11 @@ from .subtask_view import SubtaskView
 class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
     """One subtask's report.
 
-    - `lag_ms`: age of the oldest record that is not finished (ms), of the shard that is furthest behind; None: not known.
-    - `unfinished`: number of records that were read and that the sink has not finished; None: not known.
-    - `unread_ms`: for how long a shard that should be read was not (ms); None: every shard is read.
+    - `lag_ms`: age of the oldest unfinished record (ms), of the shard that is furthest behind. None if it is not known.
+    - `unfinished`: number of records that were read and that the sink has not finished. None if it is not known.
+    - `unread_ms`: the longest time for which a shard that should be read was not read (ms). None if every shard is read.
+    - `read_failure`: the error of that shard's last call. None if the call has not returned.
     - `left`: number of records that the sink has dropped, and that the next start reads again.
-    - `read_failure`: the error of that shard's last call; None: the call has not returned.
     """
 
     subtask: int

@@ -1,4 +1,4 @@
-"""Whether a subtask is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start has fenced it off."""
+"""Decides whether a subtask is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start has fenced it."""
 
 from collections.abc import Iterable
 from math import inf
@@ -9,11 +9,11 @@ from ..pipeline.termination import RunCompletion
 from ..shards.shard_entry import ShardEntry, ShardStage
 
 READ_LIMIT_MS = 60_000
-"""Without a successful read for this long the service cannot be reached; an empty read counts."""
+"""Without a successful read for this time the service counts as unreachable (ms). An empty read is successful."""
 FAILED_READ_LIMIT_MS = 10_000
-"""The same while calls fail: a single failure is tried again within this time."""
+"""The same limit while calls fail (ms). After a single failure the next attempt comes within this time."""
 CHECKPOINT_LIMIT_MS = 60_000
-"""A checkpoint that takes longer is stuck: the store or the sink does not answer."""
+"""A checkpoint that takes longer is stuck, because the store or the sink does not answer (ms)."""
 
 
 def reasons_not_ready(
@@ -24,9 +24,10 @@ def reasons_not_ready(
     now_ms: int,
     undecided: str | None = None,
 ) -> list[str]:
-    """What keeps the subtask from being ready, in plain words; empty: it is ready. `undecided`: the entry of a commit without an answer.
+    """Return why the subtask is not ready, in plain words, or an empty list if it is ready.
 
-    It is judged from what the run has seen, without a call: a fenced process and one whose store refuses a checkpoint end with an error.
+    `undecided` is the entry of a commit without an answer. The reasons come from what the run has seen, without a call to a service. No
+    reason is needed for a fenced process, or for one whose store refuses a checkpoint: it ends with an error.
     """
     if completion.error is not None:
         return [f"the run ended with {type(completion.error).__name__}: {completion.error}"]

@@ -1,4 +1,4 @@
-"""RetentionPeriods: how long each stream keeps its records; requested again as often as by `RetentionCheck`."""
+"""Keeps how long each stream retains its records; requests it as often as `RetentionCheck` does."""
 
 import asyncio
 import logging
@@ -11,27 +11,29 @@ from ..shards.retention_check import CACHE_SECONDS
 log = logging.getLogger("recordpublisher.fetcher")
 
 SPREAD_SECONDS = 0.1
-"""Between the requests of two subtasks: an account has 20 DescribeStreamSummary calls a second."""
+"""Pause between the requests of two subtasks, because an account may make 20 DescribeStreamSummary calls per second (seconds)."""
 
 
 class RetentionPeriods:
-    """Owns the retention of each stream; None where it is not known."""
+    """Owns the retention period of each stream. It is None while it is not known.
+
+    `retention_ms` requests the period of a stream; it is None if the source does not report periods.
+    """
 
     def __init__(
         self, retention_ms: Callable[[str], Awaitable[int | None]] | None, streams: Collection[str], subtask: int = 0
     ) -> None:
-        """`retention_ms` requests that of a stream; None: the source does not tell."""
         self._retention_ms = retention_ms
         self._streams = streams
         self._subtask = subtask
         self._known: dict[str, int | None] = {}
 
     def of(self, stream: str) -> int | None:
-        """The retention of a stream, ms; None while it is not known."""
+        """Return the retention period of a stream (ms), or None while it is not known."""
         return self._known.get(stream)
 
     async def run(self) -> None:
-        """Request it now and then every five minutes, since it can be changed."""
+        """Request every period at once, and again every five minutes, because it can be changed."""
         if self._retention_ms is None:
             return
         await asyncio.sleep(self._subtask * SPREAD_SECONDS)
@@ -41,7 +43,7 @@ class RetentionPeriods:
             await asyncio.sleep(CACHE_SECONDS)
 
     async def request_missing(self) -> None:
-        """Request that of streams which came later."""
+        """Request the periods of streams that were added later."""
         for stream in self._streams:
             if stream not in self._known:
                 await self._request(stream)

@@ -1,4 +1,4 @@
-"""ShardView: the metrics of one shard (A1). Gauges of a shard keep growing while nothing is read or emitted."""
+"""The metrics of one shard (A1). Its gauges of time keep growing while nothing is read or emitted."""
 
 from dataclasses import fields
 
@@ -13,14 +13,14 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..sink import UnfinishedShard
 
 STALE_READ_MS = 15_000
-"""A read at the tip is valid for this long: three times the five seconds between two events of a silent subscription."""
+"""A read at the tip is valid for this time: three times the five seconds between two events of a silent subscription (ms)."""
 
 
 def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
-    """Return how far the reads of a shard are behind its tip (ms), -1 before the first read.
+    """Return how far the reads of a shard are behind its tip (ms), or -1 before the first read.
 
-    The time since the last read is added if that read left records, is old, or was followed by a failed call. Without it the gauge of a
-    shard that is held back, or whose service is away, would keep its last value and hide an outage.
+    The time since the last read is added if that read left records, is old, or was followed by a failed call. Otherwise the gauge of a
+    shard that is held back, or whose service is unavailable, would keep its last value and hide an outage.
     """
     last = entry.metrics.millis_behind_latest
     if last < 0 or entry.reading.last_read_ms is None:
@@ -31,10 +31,10 @@ def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
 
 
 def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -> int | None:
-    """Return the age of the oldest record of a shard that is not finished (ms): the one definition of lag (A1).
+    """Return the age of the oldest unfinished record of a shard (ms). This is the only definition of lag (A1).
 
-    Such a record was written and the sink has not finished it, was read and not written, or was not read. 0 means that there is none.
-    None means that the shard was not read yet, so that it is not known. `unfinished` is what the sink has of the shard.
+    An unfinished record was written but is not finished by the sink, was read but not written, or was not read. The result is 0 if there is
+    none, and None if the lag is not known because the shard was not read yet. `unfinished` is what the sink has of the shard.
     """
     ages, unwritten_ms, reads = [], entry.oldest_unwritten_ms, millis_behind_latest(entry, now_ms)
     if unfinished is not None:
@@ -47,7 +47,10 @@ def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -
 
 
 def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
-    """Return for how long a shard that should be read was not (ms). None: it is read, or its reads wait for the job itself."""
+    """Return how long a shard that should be read was not read (ms).
+
+    Return None if it is read, or if its reads wait for the job itself.
+    """
     if entry.stage is not ShardStage.READING or entry.reading.queue or entry.reading.needs_no_more:
         return None
     since_ms = entry.owned_since_ms if entry.reading.last_read_ms is None else entry.reading.last_read_ms
@@ -56,9 +59,12 @@ def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
 
 
 class ShardView(msgspec.Struct, frozen=True):
-    """One shard at one moment: `now_ms` epoch ms, `now` monotonic seconds, `retention_ms` of its stream if known.
+    """One shard at one moment.
 
-    `blocked`: why its next read waits. `unfinished`: the records that the sink has not finished.
+    - `now_ms`: the time in epoch ms; `now`: the same moment in monotonic seconds.
+    - `retention_ms`: the retention period of its stream, if it is known.
+    - `blocked`: why its next read waits.
+    - `unfinished`: the records that the sink has not finished.
     """
 
     entry: ShardEntry
@@ -71,39 +77,43 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def lag_ms(self) -> int | None:
-        """Age of the oldest record that is not finished: not read, not written, or not handled by the sink; 0: none is left; null: the
-        shard was not read yet."""
+        """Age of the oldest record that is not finished: not read, not written, or not handled by the sink.
+
+        It is 0 if none is left, and null if the shard was not read yet.
+        """
         return lag_ms(self.entry, self.unfinished, self.now_ms)
 
     @metric(GAUGE, "ms")
     def millis_behind_latest(self) -> int:
-        """How far the reads are behind the shard's tip, whatever the sink does; it grows while records are left or the shard is not read;
-        -1 before the first read."""
+        """How far the reads are behind the shard's tip, whatever the sink does.
+
+        It grows while records are left or the shard is not read; -1 before the first read.
+        """
         return millis_behind_latest(self.entry, self.now_ms)
 
     @metric(COUNTER, "records")
     def records(self) -> int:
-        """Written to the sink."""
+        """Records written to the sink."""
         return self.entry.emission.records
 
     @metric(COUNTER, "bytes")
     def bytes(self) -> int:
-        """Payload written to the sink."""
+        """Payload bytes written to the sink."""
         return self.entry.emission.payload_bytes
 
     @metric(TEXT)
     def stage(self) -> str:
-        """WAITING for its parents, READING, DRAINING its queue after its end, ENDED."""
+        """WAITING for its parents, READING, DRAINING its queue after its end, or ENDED."""
         return self.entry.stage.name
 
     @metric(TEXT)
     def parents(self) -> str | None:
-        """The shards that were split or merged into it, with spaces between; null: none."""
+        """The parents of the shard, which were split or merged into it, separated by spaces; null if there are none."""
         return " ".join(self.entry.shard.parents) or None
 
     @metric(GAUGE, "epoch ms")
     def watermark(self) -> int | None:
-        """The shard watermark after the last record written."""
+        """The shard's watermark after the last record written."""
         return self.entry.state.watermark
 
     @metric(GAUGE, "epoch ms")
@@ -113,63 +123,63 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "records")
     def queued_records(self) -> int:
-        """Read and not yet written."""
+        """Records read and not yet written."""
         return self.entry.reading.queue.records
 
     @metric(GAUGE, "bytes")
     def queued_bytes(self) -> int:
-        """The same, as held in memory."""
+        """Bytes held in memory by records that were read and not yet written."""
         return self.entry.reading.queue.bytes
 
     @metric(GAUGE, "records")
     def unfinished_records(self) -> int:
-        """Written to a sink that works on them later, and not finished there, including those left for the next start."""
+        """Records written to a sink that handles them later, and not finished there, including those left for the next start."""
         return 0 if self.unfinished is None else self.unfinished.records
 
     @metric(FLAG)
     def idle(self) -> bool:
-        """Open, and observed silent for the idle interval."""
+        """Whether the shard is open, and was observed silent for the idle interval."""
         return self.entry.reading.is_idle and self.entry.is_open
 
     @metric(GAUGE, "ms")
     def silent_ms(self) -> int:
-        """For how long the shard was observed silent."""
+        """How long the shard was observed silent."""
         return self.entry.reading.idleness.observed_ms
 
     @metric(FLAG)
     def excluded(self) -> bool:
-        """So far behind that watermarks do not wait for it."""
+        """Whether the shard is so far behind that watermarks do not wait for it."""
         return self.entry.status.is_straggler
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Below the global watermark when written, although not late in their shard."""
+        """Records below the global watermark when written, although not late in their shard."""
         return self.entry.emission.late_after_idle
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """ELASTIC: the same, of a shard whose worker was sealed before it had stored its position."""
+        """ELASTIC: records below the global watermark when written, because the shard's worker was sealed before storing its position."""
         return self.entry.emission.late_after_takeover
 
     @metric(FLAG)
     def held(self) -> bool:
-        """Held back by alignment now."""
+        """Whether alignment holds back the shard now."""
         return self.entry.status.is_held
 
     @metric(TEXT)
     def read_blocked_by(self) -> str | None:
-        """Why its next read waits: `PARENTS`, `ALIGNMENT`, `FULL_QUEUE` or `MEMORY` (of the subtask); null: it does not wait."""
+        """Why the shard's next read waits: `PARENTS`, `ALIGNMENT`, `FULL_QUEUE` or `MEMORY` (of the subtask); null if it does not wait."""
         return None if self.blocked is None else self.blocked.name
 
     @metric(COUNTER, "ms")
     def held_ms(self) -> int:
-        """Held back by alignment so far."""
+        """How long alignment has held back the shard so far."""
         since = self.entry.status.held_since
         return round((self.entry.status.held_seconds + (0.0 if since is None else self.now - since)) * 1000)
 
     @metric(GAUGE, "ms")
     def last_emit_age_ms(self) -> int | None:
-        """Since the shard's last record was written, or the subtask owns it."""
+        """Time since the shard's last record was written; before the first one, since the subtask owns the shard."""
         since = (
             self.entry.emission.last_emit_ms
             if self.entry.emission.last_emit_ms is not None
@@ -179,7 +189,10 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def time_to_retention_loss_ms(self) -> int | None:
-        """Until an unfinished record may be past retention, at the tip the whole retention; negative: it may be lost."""
+        """Time until an unfinished record may be past retention.
+
+        At the tip it is the whole retention. If it is negative, the record may be lost.
+        """
         left_ms = time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
         if left_ms is None or self.retention_ms is None or self.unfinished is None:
             return left_ms
@@ -187,12 +200,12 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(FLAG)
     def alarm(self) -> bool:
-        """Has unread records and wrote none for the alarm interval."""
+        """Whether the shard has unread records and wrote none for the alarm interval."""
         return self.has_alarm
 
 
 def _of_reads() -> tuple[Metric[ShardView], ...]:
-    """Those that publisher and consumer of a shard count."""
+    """Return the metrics that the publisher and the consumer of a shard count."""
     return tuple(
         Metric(
             each.name,
@@ -207,4 +220,4 @@ def _of_reads() -> tuple[Metric[ShardView], ...]:
 
 
 SHARD_METRICS: tuple[Metric[ShardView], ...] = (*metrics_of(ShardView), *_of_reads())
-"""The reference page is generated from them, and exporters follow."""
+"""All metrics of a shard. The reference page is generated from them, and exporters export them."""

@@ -1,4 +1,4 @@
-"""WatermarkStallDetector: for how long the global watermark did not rise although there was something to emit (A2, W10)."""
+"""Measures how long the global watermark has not risen although there was something to emit (A2, W10)."""
 
 from collections.abc import Iterable
 
@@ -8,8 +8,8 @@ from ..shards.shard_entry import ShardEntry
 class WatermarkStallDetector:
     """Owns the last global watermark that a check saw.
 
-    A stream without records is no stall. A check counts only if it finds records held back, or if records above the watermark were
-    emitted since the check before.
+    A stream without records does not stall the watermark. So a check counts only if it finds records held back, or if records above the
+    watermark were emitted since the previous check.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -18,13 +18,13 @@ class WatermarkStallDetector:
 
     @property
     def seconds(self) -> float:
-        """For how long the global watermark has been stalled."""
+        """How long the global watermark has been stalled (seconds)."""
         return self._unchanged.seconds
 
     def update(self, value: int | None, entries: Iterable[ShardEntry], records: int, now: float) -> float:
-        """Check the global watermark `value`. Returns for how many seconds it has been stalled.
+        """Check the global watermark `value`, and return how long it has been stalled (seconds).
 
-        `records` is the number of records emitted so far, `now` is in monotonic seconds.
+        `records` is the number of records emitted so far, and `now` the time in monotonic seconds.
         """
         has_emitted, self._records = records > self._records, records
         shards = [entry for entry in entries if entry.is_open]
@@ -41,8 +41,8 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
 class UnchangedTimer:
     """Adds up the time between checks that observed the same value.
 
-    The time between two checks counts up to `max_gap` seconds: a process that was suspended or starved did not check meanwhile, and must
-    not resume with alarms about others.
+    The time between two checks counts up to `max_gap` seconds. A process that was suspended or starved made no checks in that time, and
+    must not resume with alarms about others.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -52,7 +52,7 @@ class UnchangedTimer:
         self.seconds = 0.0
 
     def observe(self, value: object, now: float) -> float:
-        """A check observed `value`. Returns for how many seconds it has been unchanged."""
+        """Register that a check observed `value`, and return how long it has been unchanged (seconds)."""
         if self._checked_at is None or value != self._value:
             self.seconds = 0.0
         else:
@@ -61,7 +61,7 @@ class UnchangedTimer:
         return self.seconds
 
     def skip(self, value: object, now: float) -> float:
-        """A check was inconclusive: the time since the last one does not count. Another value starts from zero."""
+        """Register an inconclusive check: the time since the last check does not count. Another value starts from zero."""
         if self._checked_at is not None and value == self._value:
             self._checked_at = now
             return self.seconds

@@ -1,4 +1,4 @@
-"""StatusLogger: logs the status of a subtask once a minute, and warns when alignment stalls, naming what it waits for (A1, W10, W12)."""
+"""Logs the status of a subtask once a minute, and warns when alignment stalls, naming what it waits for (A1, W10, W12)."""
 
 import logging
 
@@ -16,13 +16,13 @@ from .shard_view import unread_ms
 log = logging.getLogger("recordpublisher.fetcher")
 
 UNREAD_MS = 2_000
-"""After how long a shard whose calls fail is logged. A single failure is no news."""
+"""A shard whose calls fail is logged after this time (ms). A single failure is not worth a line."""
 MINUTE = 60.0
-"""Between two status lines, and how long alignment may stall before a warning; seconds."""
+"""Seconds between two status lines, and how long alignment may stall before a warning."""
 
 
 class StatusLogger:
-    """Owns when the last line was logged, and since when the global watermark is stalled. Checked at each heartbeat."""
+    """Owns when the last line was logged, and since when the global watermark has been stalled. Checked at each heartbeat."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class StatusLogger:
         self._stalled_since = self._slow_since = clock.monotonic()
         self._others: tuple[str | None, int] = (None, 0)
         self._unread_logged_at: float | None = None
-        """When shards that cannot be read were last logged; None: every shard is read."""
+        """When shards that cannot be read were last logged; None if every shard is read."""
 
     def check(self) -> None:
-        """Log what is due. Raises: ConfigurationError when expected subtasks have not joined by the start-up timeout (W6)."""
+        """Log what is due. Raises: ConfigurationError if expected subtasks have not joined by the start-up timeout (W6)."""
         self._fail_on_missing_subtasks()
         self._log_timed_out_subtasks()
         self._log_tracker_reachability()
@@ -70,7 +70,10 @@ class StatusLogger:
             self._warn_slow(held, now - self._slow_since)
 
     def _log_unread(self, now: float) -> None:
-        """Log that calls for shards fail, with the reason: one line for all shards, each minute, and one when they are read again."""
+        """Log that calls for shards fail, with the reason.
+
+        There is one line a minute for all shards, and one when all shards are read again.
+        """
         now_ms = self._clock.now_ms()
         failing = [
             (age_ms, entry)
@@ -94,28 +97,31 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Since when only the shard with the lowest watermark was written, while others are held back (W12)."""
+        """Update since when only the shard with the lowest watermark was written while others are held back (W12)."""
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:
             self._others, self._slow_since = others, now
 
     def _fail_on_missing_subtasks(self) -> None:
-        """Subtasks of other processes can never join a tracker inside this process: fail instead of waiting for ever."""
+        """Fail if subtasks can never join, because they run in other processes than the tracker.
+
+        Raises: ConfigurationError if they have not joined by the start-up timeout.
+        """
         missing = self._tracker.missing_subtasks()
         if missing and self._alignment.is_startup_timeout_over:
             reason = f"subtasks {missing} have not joined within {STARTUP_TIMEOUT.key}"
             raise ConfigurationError(TRACKER.key, "IN_PROCESS", "a tracker that all subtasks reach", reason=reason)
 
     def _log_timed_out_subtasks(self) -> None:
-        """The global watermark no longer waits for them: their records may be late when they come back (W6)."""
+        """Log subtasks for which the global watermark no longer waits. Their records may be late when they return (W6)."""
         before, self._timed_out = self._timed_out, self._tracker.timed_out_subtasks()
         if set(self._timed_out) - set(before):
             named = ", ".join(map(str, self._timed_out))
             log.warning("subtasks %s timed out: the global watermark no longer waits for them", named)
 
     def _log_tracker_reachability(self) -> None:
-        """Log when the subtask starts and stops using its own watermark for lack of a tracker (W10)."""
+        """Log when the subtask starts and stops using its own watermark because it has no tracker (W10)."""
         if self._alignment.is_without_tracker != self._was_without_tracker:
             self._was_without_tracker = not self._was_without_tracker
             if self._was_without_tracker:
@@ -165,7 +171,7 @@ class StatusLogger:
 
 
 def last_response(tracker: WatermarkTracker) -> str:
-    """When a tracker that does not respond was last reached."""
+    """Return, in words, when a tracker that does not respond was last reached."""
     age_ms = tracker.response_age_ms
     return (
         "the tracker was never reached" if age_ms is None else f"the tracker last responded {age_ms / 1000:.0f} s ago"
@@ -173,7 +179,7 @@ def last_response(tracker: WatermarkTracker) -> str:
 
 
 def blocked_by(tracker: WatermarkTracker, blocking_shard: str | None, subtask: int) -> str:
-    """What the global watermark waits for: subtasks that have not joined, else another subtask, else this subtask's lowest shard."""
+    """Return what the global watermark waits for: subtasks that have not joined, else another subtask, else this subtask's lowest shard."""
     lowest, missing = tracker.lowest_subtask(), tracker.missing_subtasks()
     if missing:
         return f"subtasks that have not joined: {missing}"

@@ -1,4 +1,4 @@
-"""StuckShardDetector: which shards have unread records and emit nothing (A2); WithheldShards: which workers keep theirs (E5)."""
+"""Detects shards that have unread records and emit nothing (A2), and workers that do not release shards (E5)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class UnreadCheck(msgspec.Struct, frozen=True):
     """What one check observed of one shard.
 
     - `progress`: changes whenever something of the shard was emitted.
-    - `unread`: whether the shard has records that were not emitted; None: this check did not find out.
-    - `reason`: who should read the shard, or why nothing is emitted.
+    - `unread`: whether the shard has records that were not emitted. None if this check did not find out.
+    - `reason`: which subtask should read the shard, or why nothing is emitted.
     """
 
     key: str
@@ -32,7 +32,7 @@ class UnreadCheck(msgspec.Struct, frozen=True):
 
 
 class StuckShardDetector:
-    """Owns for how long each shard had unread records and emitted nothing."""
+    """Owns how long each shard has had unread records and emitted nothing."""
 
     def __init__(self, interval_ms: int, max_gap: float) -> None:
         self._interval_ms = interval_ms
@@ -40,7 +40,7 @@ class StuckShardDetector:
         self._timers: dict[str, UnchangedTimer] = {}
 
     def update(self, observations: Iterable[UnreadCheck], now: float) -> list[Alarm]:
-        """Returns an alarm for each shard that was unread for the alarm interval; `now` in monotonic seconds.
+        """Return an alarm for each shard that was unread for the alarm interval. `now` is in monotonic seconds.
 
         A shard without an observation is dropped.
         """
@@ -63,7 +63,7 @@ class StuckShardDetector:
 
 
 class LineageProgress:
-    """What was emitted of shards and of the ancestors that they wait for, at one look at `states`: each shard is visited once.
+    """What was emitted of shards and of the ancestors that they wait for, in one set of `states`. Each shard is visited once.
 
     After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so no path is followed twice.
     """
@@ -73,16 +73,16 @@ class LineageProgress:
         self._waited_for: dict[str, frozenset[object]] = {}
 
     def of(self, shard: Shard) -> object:
-        """A value that changes when something of the shard, or of an ancestor that it waits for, is emitted.
+        """Return a value that changes when something of the shard, or of an ancestor that it waits for, is emitted.
 
-        A child that waits while its parent is read makes progress in this sense (S2).
+        So a child that waits while its parent is read makes progress (S2).
         """
         own = self._states.get(shard.key)
         progress = None if own is None else (own.position, own.continuation, own.ended)
         return progress, self._of_parents(parent_keys(shard))
 
     def _of_parents(self, parents: Iterable[str]) -> frozenset[object]:
-        """The progress of the oldest unfinished ancestors: no other can be read now."""
+        """Return the progress of the oldest unfinished ancestors. No other ancestor can be read now."""
         to_visit = list(parents)
         while to_visit:
             key = to_visit[-1]
@@ -90,7 +90,9 @@ class LineageProgress:
             if key in self._waited_for or not unvisited:
                 self._waited_for[to_visit.pop()] = self._progress(key)
             else:
-                self._waited_for[key] = frozenset()  # until its parents are visited; ends a circle in a stored document
+                self._waited_for[key] = (
+                    frozenset()
+                )  # preliminary, until its parents are visited; also ends a cycle in a stored document
                 to_visit += unvisited
         return frozenset().union(*(self._waited_for[parent] for parent in parents))
 
@@ -119,7 +121,7 @@ def observe_own_shard(
 ) -> UnreadCheck:
     """Observe a shard of this subtask, without a call to the service.
 
-    `unread` is None if no read returned for `fresh_ms`. `blocked`: why its next read waits.
+    `unread` is None if no read returned for `fresh_ms`. `blocked` is the reason why its next read waits.
     """
     unread = _is_unread(entry, now_ms, fresh_ms)
     return UnreadCheck(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
@@ -146,9 +148,9 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
 
 
 class WithheldShards:
-    """Alarms for workers that send heartbeats and do not give up what others should read (E5).
+    """Raises alarms for workers that send heartbeats and do not release shards that other workers should read (E5).
 
-    Owns for how long each worker has withheld the same shards. One that gives some of them up makes progress.
+    Owns how long each worker has withheld the same shards. A worker that releases some of them makes progress.
     """
 
     def __init__(self, leases: LeaseCounts, interval_ms: int, max_gap: float) -> None:
@@ -158,7 +160,7 @@ class WithheldShards:
         self._timers: dict[str, UnchangedTimer] = {}
 
     def alarms(self, now: float) -> list[Alarm]:
-        """An alarm for each worker that has withheld its shards for the alarm interval; `now` in monotonic seconds."""
+        """Return an alarm for each worker that has withheld its shards for the alarm interval. `now` is in monotonic seconds."""
         withheld = self._leases.withheld
         self._timers = {worker: self._timers.get(worker) or UnchangedTimer(self._max_gap) for worker in withheld}
         lasting = {

@@ -1,4 +1,4 @@
-"""SubtaskView: the metrics of one subtask, and of its shards (A1)."""
+"""The metrics of one subtask, and of its shards (A1)."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from .workers_wanted import WorkersWanted
 
 
 class SubtaskView(msgspec.Struct, frozen=True):
-    """The parts of a fetcher that these metrics are read from. Without a group (STATIC assignment) those of leases are 0 or not known."""
+    """The parts of a fetcher that these metrics are read from. Without a group (STATIC), the lease metrics are 0 or not known."""
 
     table: ShardTable
     tracker: WatermarkTracker
@@ -46,7 +46,7 @@ class SubtaskView(msgspec.Struct, frozen=True):
         return list(self.table)
 
     def collect(self, clock: Clock, unfinished: Unfinished | None) -> dict[str, Any]:
-        """Return `{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; needs no call to the service."""
+        """Return `{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`. Makes no call to the service."""
         now_ms, now, alarms = clock.now_ms(), clock.monotonic(), self.alarm_monitor.active_alarms
         shards: dict[str, Any] = {}
         of_shards = {} if unfinished is None else unfinished.shards
@@ -60,11 +60,11 @@ class SubtaskView(msgspec.Struct, frozen=True):
         return {"subtask": {metric.name: metric.read(self) for metric in SUBTASK_METRICS}, "shards": shards}
 
     def undecided_commit(self) -> str | None:
-        """The entry of a commit without an answer."""
+        """Return the entry of a commit without an answer, or None."""
         return None if self.commits is None else self.commits.undecided
 
     def observe_load(self, now_ms: int, unfinished: Unfinished | None) -> None:
-        """Observe now and then, in a group, how far its shards are behind, and what it has written."""
+        """Observe, in a group, how far the shards of this process are behind, and how many records it has written."""
         if self.tracker.worker is None:
             return
         of_shards = {} if unfinished is None else unfinished.shards
@@ -83,27 +83,27 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(TEXT)
     def blocking_shard(self) -> str | None:
-        """The shard with this subtask's lowest watermark, for which the others wait, as `stream/shard-id`."""
+        """The shard with this subtask's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
         return self.alignment.blocking_shard
 
     @metric(GAUGE, "subtask")
     def blocking_subtask(self) -> int | None:
-        """The subtask for which the others wait, if the tracker knows it."""
+        """The subtask for which the other subtasks wait, if the tracker knows it."""
         return self.tracker.lowest_subtask()
 
     @metric(TEXT)
     def worker(self) -> str | None:
-        """The name of this process in its group (`flink.shard.assignment=ELASTIC`); null: without a group."""
+        """The name of this process in its group (`flink.shard.assignment=ELASTIC`); null without a group."""
         return self.tracker.worker
 
     @metric(GAUGE, "ms")
     def tracker_response_age_ms(self) -> int | None:
-        """Since the tracker's last response; 0 inside one process."""
+        """Time since the tracker's last response; 0 inside one process."""
         return self.tracker.response_age_ms
 
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
-        """How long the global watermark did not rise while records were written or held back."""
+        """How long the global watermark has not risen while records were written or held back."""
         return self.alarm_monitor.watermark_stalled_ms
 
     @metric(GAUGE, "ms")
@@ -113,144 +113,150 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def records(self) -> int:
-        """Written to the sink."""
+        """Records written to the sink."""
         return self.emitter.records
 
     @metric(GAUGE, "ms")
     def checkpoint_age_ms(self) -> int | None:
-        """Since the last checkpoint was stored."""
+        """Time since the last checkpoint was stored."""
         return self.checkpoints.age_ms
 
     @metric(GAUGE, "ms")
     def checkpoint_running_ms(self) -> int:
-        """Since the oldest checkpoint began that is not stored, 0 while there is none."""
+        """Time since the oldest checkpoint that is not stored began; 0 if there is none."""
         return self.checkpoints.running_ms
 
     @metric(GAUGE, "files")
     def committed_files(self) -> int | None:
-        """Files of the last commit that had records (0: rows of a database); null: the sink does not commit."""
+        """Files of the last commit that had records (0 for rows of a database); null if the sink does not commit."""
         return None if self.commits is None else self.commits.files
 
     @metric(GAUGE, "bytes")
     def committed_bytes(self) -> int | None:
-        """Their bytes."""
+        """Bytes of the files of the last commit that had records; null if the sink does not commit."""
         return None if self.commits is None else self.commits.size
 
     @metric(GAUGE, "ms")
     def committed_age_ms(self) -> int | None:
-        """Since that commit was stored; null: this process had none."""
+        """Time since the last commit that had records was stored; null if this process had none."""
         return None if self.commits is None else self.commits.age_ms
 
     @metric(GAUGE, "records")
     def uncommitted_records(self) -> int | None:
-        """Written to a sink that commits, and not committed yet."""
+        """Records written to a sink that commits, and not committed yet."""
         return None if self.commits is None else max(0, self.emitter.records - self.commits.records)
 
     @metric(GAUGE, "bytes")
     def budget_used_bytes(self) -> int:
-        """Queued or reserved, as held in memory."""
+        """Bytes held in memory by queued records, or reserved for reads."""
         return self.intake.used_bytes
 
     @metric(GAUGE, "shards")
     def shards(self) -> int:
-        """Owned, ended ones included."""
+        """Shards that the subtask owns, including ended ones."""
         return len(self.entries)
 
     @metric(GAUGE, "shards")
     def open_shards(self) -> int:
-        """Being read, or read to their end with records still queued."""
+        """Shards that are being read, or were read to their end and have queued records."""
         return sum(entry.is_open for entry in self.entries)
 
     @metric(GAUGE, "shards")
     def idle_shards(self) -> int:
-        """Open and idle."""
+        """Open shards that are idle."""
         return sum(entry.is_open and entry.reading.is_idle for entry in self.entries)
 
     @metric(GAUGE, "shards")
     def held_shards(self) -> int:
-        """Held back by alignment: the next record is above the emit limit."""
+        """Shards held back by alignment, because the next record is above the emit limit."""
         return sum(entry.status.is_held for entry in self.entries)
 
     @metric(GAUGE, "shards")
     def excluded_shards(self) -> int:
-        """So far behind that watermarks do not wait for them (`flink.watermark.alignment.max.lag`)."""
+        """Shards so far behind that watermarks do not wait for them (`flink.watermark.alignment.max.lag`)."""
         return sum(entry.status.is_straggler for entry in self.entries)
 
     @metric(GAUGE, "ms")
     def alignment_lag_ms(self) -> int | None:
-        """How far the highest watermark of a shard is above the global one; much more than the lookahead: one shard blocks the others."""
+        """How far the highest watermark of a shard is above the global watermark.
+
+        If it is much more than the lookahead, one shard blocks the others.
+        """
         return self.alignment.lag_ms
 
     @metric(COUNTER, "records")
     def skipped_records(self) -> int:
-        """Of its shards, also those that it owns no more."""
+        """Records that were skipped, including those of shards that the subtask no longer owns."""
         return self.table.total("skipped_records")
 
     @metric(COUNTER, "records")
     def dead_letters(self) -> int:
-        """The same."""
+        """Records written as dead letters, including those of shards that the subtask no longer owns."""
         return self.table.total("dead_letters")
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
-        """Below the global watermark only because their shard was idle or excluded."""
+        """Records below the global watermark only because their shard was idle or excluded."""
         return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """ELASTIC: below the global watermark because what a sealed worker had not stored is read again."""
+        """ELASTIC: records below the global watermark because what a sealed worker had not stored is read again."""
         return self.table.total("late_after_takeover")
 
     @metric(GAUGE, "alarms")
     def alarms(self) -> int:
-        """Active, including those for shards of other subtasks."""
+        """Active alarms, including those for shards of other subtasks."""
         return len(self.alarm_monitor.active_alarms)
 
     @metric(COUNTER, "shards")
     def leases_taken(self) -> int:
-        """ELASTIC: shards that this process took."""
+        """ELASTIC: shards that this process acquired."""
         return self.leases.taken
 
     @metric(COUNTER, "shards")
     def leases_given(self) -> int:
-        """ELASTIC: shards that went from this process to others before they ended."""
+        """ELASTIC: shards that this process released to others before they ended."""
         return self.leases.given
 
     @metric(COUNTER, "workers")
     def workers_sealed(self) -> int:
-        """ELASTIC: workers that this process found silent for the lease duration."""
+        """ELASTIC: workers that this process found silent for the lease duration, and sealed."""
         return self.leases.sealed
 
     @metric(COUNTER, "times")
     def worker_replaced(self) -> int:
-        """ELASTIC: how often others have replaced the worker of this process."""
+        """ELASTIC: how often other processes have replaced the worker of this process."""
         return self.leases.replaced
 
     @metric(COUNTER, "records")
     def in_flight_when_replaced(self) -> int:
-        """ELASTIC: records being written, and calls of handlers that ran, when its worker was replaced: others may write them too."""
+        """ELASTIC: records being written, and running calls of handlers, when this process's worker was replaced.
+
+        Other processes may write these records too.
+        """
         return self.leases.in_flight
 
     @metric(GAUGE, "shards")
     def withheld_shards(self) -> int:
-        """ELASTIC: shards that a worker that sends heartbeats should have given up; one process counts them."""
+        """ELASTIC: shards that another worker should have released although it sends heartbeats; one process counts them."""
         return sum(map(len, self.leases.withheld.values()))
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """ELASTIC: shards that could be read and that no process reads, when this process last looked."""
+        """ELASTIC: shards that could be read and that no process read, when this process last read the group's documents."""
         return self.leases.unowned
 
     @metric(GAUGE, "ms")
     def unowned_ms(self) -> int:
-        """ELASTIC: how long the longest of them has had no reader."""
+        """ELASTIC: the longest time for which one of the unowned shards has had no reader."""
         return round(self.leases.unowned_seconds * 1000)
 
     @metric(GAUGE, "workers")
     def workers_wanted(self) -> float | None:
-        """ELASTIC: this process's part of the workers that the group should have: add those of all processes up."""
+        """ELASTIC: this process's part of the number of workers that the group should have; the sum over all processes is that number."""
         return None if self.tracker.worker is None else round(self.wanted.part, 2)
 
 
 SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = metrics_of(SubtaskView)
-"""The reference page is generated from them, and exporters follow."""
+"""All metrics of a subtask. The reference page is generated from them, and exporters export them."""

@@ -1,4 +1,4 @@
-"""UnreadRecordsCheck: whether shards of this subtask, and those it monitors for others, have unread records and emit none (A2)."""
+"""Checks whether shards of this subtask, and those it monitors for others, have unread records and emit none (A2)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from .stuck_shard_detector import LineageProgress, UnreadCheck, observe_own_shar
 log = logging.getLogger("recordpublisher.alarm")
 
 MIN_FRESH_SECONDS = 7.0
-"""A read at the tip is valid for at least this long: a healthy subscription sends an event about every 5 s."""
+"""A read at the tip is valid for at least this time: a healthy subscription sends an event about every 5 s (seconds)."""
 PARALLEL_TIP_REQUESTS = 8
 
 Monitored = Callable[[Iterable[Shard]], Mapping[str, tuple[Shard, int]]]
-"""Of the listed shards those that this subtask monitors for others, by key, each with its owner."""
+"""Returns those of the listed shards that this subtask monitors for others, by key, each with the subtask that owns it."""
 Observed = tuple[Shard, ShardState, UnreadCheck]
-"""An observation, with the state from whose position the shard's tip is requested if it is inconclusive."""
+"""An observation, with the shard and its state. If it is inconclusive, the shard's tip is requested from the position of that state."""
 
 
 class UnreadRecordsCheck:
     """Owns what the other subtasks have last stored.
 
-    While own shards are read this costs no call: a tip is requested only for a shard whose reads do not return, and for monitored
-    shards. What others have stored is conclusive only if checkpoints are taken at least twice in an alarm interval.
+    While this subtask's shards are read, the check makes no call: a tip is requested only for a shard whose reads do not return, and for
+    monitored shards. What others have stored is conclusive only if checkpoints are taken at least twice in an alarm interval.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class UnreadRecordsCheck:
         self._starts = dependencies.starts
 
     def start_at(self, starts: Starts) -> None:
-        """Shards without a state begin here: the pinned starts of the job."""
+        """Set where shards without a state begin: the pinned starts of the job."""
         self._starts = starts
 
     async def observe_all(self, blocked_by: str) -> list[UnreadCheck]:
@@ -81,7 +81,7 @@ class UnreadRecordsCheck:
     def _of_others(
         self, shards: Mapping[str, tuple[Shard, int]], states: Mapping[str, ShardState]
     ) -> Iterator[Observed]:
-        """Monitored shards, judged by what the whole job has stored."""
+        """Observe monitored shards, based on what the whole job has stored."""
         tracker, parallelism = self._dependencies.tracker, self._dependencies.parallelism
         missing, timed_out = tracker.missing_subtasks(), tracker.timed_out_subtasks()
         progress_of = LineageProgress(states).of
@@ -93,7 +93,7 @@ class UnreadRecordsCheck:
                 yield shard, state, UnreadCheck(key, progress_of(shard), unread, reason)
 
     def _waits_for_others(self, entry: ShardEntry) -> bool:
-        """Whether a shard waits for parents of another subtask: only the store shows whether those are read."""
+        """Return whether a shard waits for parents of another subtask. Only the store shows whether those parents are read."""
         is_waiting = entry.stage is ShardStage.WAITING
         return is_waiting and any(parent not in self._table for parent in parent_keys(entry.shard))
 
@@ -101,7 +101,10 @@ class UnreadRecordsCheck:
         return state.tip_ms is not None and self._dependencies.clock.now_ms() - state.tip_ms < self._fresh_ms
 
     async def _states(self, with_others: bool) -> Mapping[str, ShardState]:
-        """The own states; on request those of every listed shard, too: as its owner stored it, else where it would begin."""
+        """Return the states of this subtask's shards and, if `with_others`, of every listed shard.
+
+        The state of another subtask's shard is the one that its owner stored, or else the one in which it would begin.
+        """
         own = self._table.states()
         if not with_others:
             return own
@@ -113,7 +116,7 @@ class UnreadRecordsCheck:
         return {**initial_states(self._table.listed_shards().values(), restored, self._starts), **own}
 
     async def _recently_stored(self) -> list[State]:
-        """What the whole job has stored; loaded four times an interval, since it is one read for each subtask."""
+        """Return what the whole job has stored. It is loaded four times in an interval only, because that is one read for each subtask."""
         checkpoints, now = self._dependencies.checkpoints, self._dependencies.clock.monotonic()
         if checkpoints is None or not self._can_judge_others:
             return []
@@ -123,7 +126,7 @@ class UnreadRecordsCheck:
         return self._stored
 
     async def _with_tips(self, observed: Sequence[Observed]) -> list[UnreadCheck]:
-        """Request the shard's tip where an observation is inconclusive."""
+        """Request the shard's tip if an observation is inconclusive."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
         for start in range(0, len(inconclusive), PARALLEL_TIP_REQUESTS):

@@ -1,4 +1,4 @@
-"""WorkersWanted: how many workers a group should have, by what each process sees of its own shards (E11)."""
+"""Computes how many workers a group should have, from what each process sees of its own shards (E11)."""
 
 from collections import deque
 from collections.abc import Mapping, Set
@@ -8,25 +8,34 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 
 WINDOW_SECONDS, MIN_SECONDS = 60.0, 10.0
-"""From how much of the past the speed of reading is known, and how much it takes."""
+"""Seconds over which the reading speed is measured, and the least time that a measurement takes."""
 FULL = 0.8
-"""Of what a worker can write: so much is planned for it, the rest is for peaks."""
+"""The planned share of a worker's capacity; the rest is for peaks."""
 SLOWEST = 0.1
-"""Seconds of the stream a second: a worker that stands still asks for ten times as many, and not for any number."""
+"""Lowest assumed speed, in seconds of the stream per second.
+
+So a worker that makes no progress asks for ten times as many workers, and not for any number.
+"""
 
 
 def workers_wanted(
     shards: int, lag: float, speed: float | None, rate: float, capacity: float | None, catch_up: float
 ) -> float:
-    """A process's part of the number of workers that its group should have: that number is the sum over all processes.
+    """Return a process's part of the number of workers that its group should have. That number is the sum over all processes.
 
-    - `shards`: its open ones. A shard has one reader, so more workers than shards are of no use.
-    - `lag`: seconds behind the tip, the mean of its shards; `speed`: seconds of the stream that it reads a second, None: not known.
-    - `rate`: records a second; `capacity`: the most that it wrote while it was behind, None: it never was.
-    - `catch_up`: in how many seconds the tip should be reached; below a tenth of it a process is not behind.
+    - `shards`: number of its open shards. A shard has one reader, so more workers than shards would be useless.
+    - `lag`: how far its shards are behind the tip on average (seconds).
+    - `speed`: seconds of the stream that it reads per second, or None if that is not known.
+    - `rate`: records per second.
+    - `capacity`: the highest rate at which it wrote while it was behind, or None if it never was.
+    - `catch_up`: the time in which the tip should be reached (seconds). A process that is less than a tenth of it behind does not count as
+      behind.
 
-    There are three cases: 1. It is behind: to reach the tip in time it would have to be faster by a known factor. 2. It is not, and could
-    do more: its load. 3. Neither is known: 1, as many as there are.
+    There are three cases:
+
+    1. The process is behind: to reach the tip in time it would have to be faster by a known factor.
+    2. It is not behind, and its capacity is known: the result is its load.
+    3. Neither is known: the result is 1, as many workers as there are.
     """
     wanted = 1.0
     if lag > catch_up / 10:
@@ -44,7 +53,7 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 class WorkersWanted:
-    """Owns what was observed since the process has its shards, and the most that it wrote while it was behind."""
+    """Owns what was observed since the process has had its current shards, and the highest rate at which it wrote while it was behind."""
 
     def __init__(self, catch_up_seconds: float, clock: Clock) -> None:
         self._catch_up = catch_up_seconds
@@ -53,10 +62,10 @@ class WorkersWanted:
         self._shards: Set[str] = frozenset()
         self._capacity: float | None = None
         self.part = 0.0
-        """See `workers_wanted`."""
+        """The last result of `workers_wanted`."""
 
     def observe(self, lags_ms: Mapping[str, int | None], records: int) -> None:
-        """Observe how far each open shard of this process is behind (None: not known), and how many records were written so far."""
+        """Register how far each open shard of this process is behind (None if not known), and how many records were written so far."""
         now = self._clock.monotonic()
         if lags_ms.keys() != self._shards:
             self._shards = lags_ms.keys()

@@ -1,1 +1,1 @@
-"""Which shards a fetcher reads. Start at `shard_ownership.py`; the other kind, by leases, is in `fetcher/elastic`."""
+"""Decides which shards a fetcher reads. Start at `shard_ownership.py`. Ownership by leases is in `fetcher/elastic`."""

@@ -1,4 +1,4 @@
-"""FixedOwnership: the shards of one subtask of a fixed number (STATIC). Begins and stops whole streams, as their list says (S10)."""
+"""Owns the shards of one subtask of a fixed number (STATIC), and begins and stops whole streams as their list changes (S10)."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -27,8 +27,8 @@ log = logging.getLogger("recordpublisher.discovery")
 class FixedOwnership(ShardOwnership):
     """Owns where new streams start, and why some could not be begun yet.
 
-    A stream that was read before goes on where it stopped. Another one begins as in a job that is restarted with it: at the start of the
-    job, where LATEST is the moment of its first start (P3). So no record is missed that came since.
+    A stream that was read before resumes where it stopped. Another stream begins as in a job that is restarted with it: at the start of the
+    job, where LATEST is the moment of its first start (P3). So no record that arrived since then is missed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class FixedOwnership(ShardOwnership):
         self._owned = owned
         self._starts = job.starts
         self._failures: dict[str, str] = {}
-        """Why each stream could not be begun: logged once."""
+        """Why each stream could not be begun. Each reason is logged once."""
 
     async def open(self, context: SinkContext) -> OpenedJob:
         """Open the sink, restore, and list the shards; then join the other subtasks."""
@@ -65,18 +65,18 @@ class FixedOwnership(ShardOwnership):
         self._shards.complete_without_streams()
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Add those that are ours."""
+        """Add the children that this subtask owns."""
         self._owned.add_new(children)
 
     def monitored(self, listed: Iterable[Shard]) -> Mapping[str, tuple[Shard, int]]:
-        """Those of the subtask that this one monitors."""
+        """Return the shards of the subtask that this one monitors."""
         job, own = self._job, {entry.key for entry in self._table}
         return monitored_shards(listed, own, job.assigner, job.subtask, job.parallelism)
 
     async def on_look(self) -> None:
-        """Stop the streams that left the list, and begin those that came. What fails is tried again after the next look.
+        """Stop the streams that were removed from the list, and begin the added ones. A failure is tried again after the next look.
 
-        Raises: DataLossError when records of a stream that came back are past retention.
+        Raises: DataLossError if records of a stream that was added again are past retention.
         """
         wanted, opened = tuple(self._job.streams), self._job.discovery.opened
         for stream in sorted(opened.difference(wanted)):
@@ -86,13 +86,13 @@ class FixedOwnership(ShardOwnership):
                 await self._begin(stream)
 
     async def _on_listing(self, stream: str, listed: list[Shard]) -> None:
-        if stream in self._job.discovery.opened:  # otherwise it left the list meanwhile
+        if stream in self._job.discovery.opened:  # otherwise it was removed from the list in the meantime
             await self._owned.apply_listing(stream, listed)
             self._shards.on_listing(stream, listed)
 
     async def _stop(self, stream: str) -> None:
-        """What is unread is dropped, positions are kept, and no watermark waits for the stream."""
-        self._job.discovery.opened.discard(stream)  # a listing that is under way is used no more
+        """Stop a stream: its unread records are dropped, its positions are kept, and no watermark waits for it."""
+        self._job.discovery.opened.discard(stream)  # a listing in progress is no longer used
         await self._shards.stop_shards([entry.key for entry in self._table if entry.shard.stream == stream])
         self._owned.remove_stream(stream)
         self._request_checkpoint()
@@ -115,12 +115,12 @@ class FixedOwnership(ShardOwnership):
             return
         await check_for_data_loss(listed, known, (stream,), job, self._missing)
         if stream in job.discovery.deleted:
-            # A stream of this name is there again. Its shards have the same ids, so those of the former one must be written first.
+            # A stream of this name exists again. Its shards have the same ids, so the records of the former stream must be written first.
             if any(entry.shard.stream == stream and entry.is_open for entry in self._table):
                 return
             self._owned.remove_stream(stream)
             if not was_deleted:
-                return  # It was deleted during the listing, which may be that of the former stream.
+                return  # It was deleted during the listing, which may show the former stream.
         self._failures.pop(stream, None)
         job.discovery.opened.add(stream)
         self._owned.add_stream(listed, initial_states(listed, known, self._starts), unlisted_states(listed, known))

@@ -1,1 +1,1 @@
-"""Event time over the shards of a subtask: alignment, stragglers, reshards, the sink's watermark. Start at `alignment.py`."""
+"""Event time over the shards of a subtask: alignment, stragglers, reshards, and the sink's watermark. Start at `alignment.py`."""

@@ -1,6 +1,6 @@
-"""Alignment: which shard emits next, and how many of its queued records are within the emit limit (W8, W9).
+"""Decides which shard emits next, and how many of its queued records are within the emit limit (W8, W9).
 
-It reports the lowest watermark of records to be emitted next, for the global watermark; the sink is given `LocalWatermark`.
+Alignment reports the lowest watermark of the records to be emitted next, for the global watermark. The sink receives `LocalWatermark`.
 """
 
 import itertools
@@ -20,11 +20,11 @@ BEFORE_ALL_WATERMARKS = -math.inf
 
 
 class RunningTime(Protocol):
-    """Measures for how long this process ran."""
+    """Measures how long this process has been running."""
 
     @property
     def running_seconds(self) -> float:
-        """The total time in which it was not suspended."""
+        """Total time in which the process was not suspended (seconds)."""
 
     def check(self) -> None:
         """Detect a suspension now."""
@@ -33,9 +33,9 @@ class RunningTime(Protocol):
 class Alignment:
     """Owns the next watermark of every shard, and what this subtask reports to the tracker.
 
-    A record may be emitted when its watermark <= global watermark + lookahead (W8). A shard with queued records is reported with the
-    watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a lookahead the
-    shards take turns.
+    A record may be emitted if its watermark is at most the global watermark plus the lookahead (W8). A shard with queued records is
+    reported with the watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a
+    lookahead the shards take turns.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Alignment:
         self._running_time = running_time
         self._active = ActiveMinimum()
         self._next_shards = IndexedMinHeap()
-        """The shards that may emit, in the order in which they do: by next watermark, or by turn."""
+        """The shards that may emit, in their order: by next watermark, or by turn."""
         self._stragglers = IndexedMinHeap()
-        """The stragglers among them, by next watermark (W12)."""
+        """The stragglers among the shards that may emit, by next watermark (W12)."""
         self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
         self._until_event_time: int | None = None
@@ -65,14 +65,15 @@ class Alignment:
         self.max_watermark: int | None = None
         """The highest watermark of this subtask's active shards (epoch ms): other subtasks measure their stragglers against it (W12)."""
         self.is_without_tracker = False
-        """Whether the subtask uses its own minimum: no tracker has answered since the start, for the start-up timeout (W10).
+        """Whether the subtask uses its own minimum, because no tracker has answered since the start, for the start-up timeout (W10).
 
-        A tracker that answered once and is silent now is waited for, as in any outage: others are aligned by it.
+        If a tracker has answered once and is silent now, the subtask waits for it, as in any outage, because other subtasks are aligned by
+        it.
         """
 
     @property
     def is_startup_timeout_over(self) -> bool:
-        """Whether this process ran for the start-up timeout since its first report (W6, W10)."""
+        """Whether this process has run for the start-up timeout since its first report (W6, W10)."""
         return self._startup_ends_at is not None and self._running_time.running_seconds >= self._startup_ends_at
 
     @property
@@ -82,27 +83,30 @@ class Alignment:
 
     @property
     def blocking_shard(self) -> str | None:
-        """The shard with this subtask's lowest watermark, for which the others wait (W10)."""
+        """The shard with this subtask's lowest watermark, for which the other shards wait (W10)."""
         return self._active.lowest_key()
 
     @property
     def lag_ms(self) -> int | None:
-        """How far this subtask's highest watermark is above the global one. Much more than the lookahead: one shard blocks all (W12)."""
+        """How far this subtask's highest watermark is above the global watermark (ms).
+
+        If it is much more than the lookahead, one shard blocks all others (W12).
+        """
         value = self.global_watermark
         return None if value is None or self.max_watermark is None else max(0, self.max_watermark - value)
 
     def start_run(self, until_event_time: int | None) -> None:
-        """A run starts; with an event-time bound nothing above it is emitted (epoch ms)."""
+        """Start a run. With an event-time bound (epoch ms), no record above it is emitted."""
         self._until_event_time = until_event_time
 
     def on_max_watermark(self, max_watermark: int | None) -> None:
-        """This is the highest watermark of the subtask's active shards now."""
+        """Set the highest watermark of the subtask's active shards."""
         self.max_watermark = max_watermark
 
     def update(self, entry: ShardEntry, may_emit: bool = True, holds_watermark: bool = True) -> None:
-        """A shard's queue, stage or idleness changed.
+        """Register a change of a shard's queue, stage or idleness.
 
-        `may_emit` is False for a shard that emits no more in this run, `holds_watermark` for one that watermarks do not wait for.
+        `may_emit` is False if the shard emits no more in this run, and `holds_watermark` if watermarks do not wait for it.
         """
         self._entries[entry.key] = entry
         watermark = entry.next_watermark
@@ -116,19 +120,19 @@ class Alignment:
         self._update_held_time(entry, watermark)
 
     def remove(self, key: str) -> None:
-        """A shard was removed."""
+        """Forget a shard that was removed."""
         self._active.forget(key)
         self._next_shards.set(key, None)
         self._stragglers.set(key, None)
         self._entries.pop(key, None)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """A shard has emitted: where the shards take turns, the next `update` puts it last."""
+        """Note that a shard has emitted. If the shards take turns, the next `update` puts it last."""
         self._next_shards.set(entry.key, None)
         self._stragglers.set(entry.key, None)
 
     def report(self) -> int | None:
-        """Report this subtask's status and watermark to the tracker, also while idle (W7). Returns the global watermark."""
+        """Report this subtask's status and watermark to the tracker, even while idle (W7), and return the global watermark."""
         self._running_time.check()  # a suspension must not count as time in which the tracker did not respond (W10)
         if self._startup_ends_at is None:
             self._startup_ends_at = self._running_time.running_seconds + self._startup_timeout_seconds
@@ -139,9 +143,9 @@ class Alignment:
         return value
 
     def report_and_get(self) -> int | None:
-        """Report, and return the global watermark, or the own minimum where there is no tracker (W10).
+        """Report, and return the global watermark, or this subtask's own minimum if it has no tracker (W10).
 
-        A tracker that has answered and gave no value yet is waited for: some shard has not reported (W2).
+        If a tracker has answered without a value, the subtask waits for it, because some shard has not reported (W2).
         """
         value = self.report()
         if value is None and self.is_without_tracker:
@@ -149,9 +153,9 @@ class Alignment:
         return value
 
     def select_next(self) -> tuple[ShardEntry, int] | None:
-        """Select the shard that emits next, and how many records of its first batch. None: all are held back or empty.
+        """Return the shard that emits next, and how many records of its first batch, or None if all shards are held back or empty.
 
-        Reports to the tracker, and requests a notification for the global watermark that the shard waits for (W9a).
+        This reports to the tracker, and requests a notification for the global watermark that the shard waits for (W9a).
         """
         first = self._next_shards.lowest()
         if first is None:
@@ -165,7 +169,7 @@ class Alignment:
         if count:
             return entry, count
         lowest_straggler = self._stragglers.lowest()
-        if lowest_straggler is not None:  # it may be within the limit although it is not first in turn
+        if lowest_straggler is not None:  # a straggler may be within the limit although it does not come first
             watermark = min(watermark, int(lowest_straggler[0]))
             entry = self._entries[lowest_straggler[1]]
             count = entry.reading.queue.count_within(limit)
@@ -176,7 +180,7 @@ class Alignment:
         return None
 
     def emit_limit(self) -> float:
-        """The highest watermark that may be emitted (epoch ms; infinite without alignment). Reports to the tracker."""
+        """Return the highest watermark that may be emitted (epoch ms; infinite without alignment). This reports to the tracker."""
         return self._limit(None if self._lookahead is None else self.report_and_get())
 
     def _limit(self, global_watermark: int | None) -> float:
@@ -188,9 +192,9 @@ class Alignment:
         return self._lookahead is not None or self._until_event_time is not None
 
     def _order(self, entry: ShardEntry, watermark: int | None) -> float:
-        """The shard with the lowest order emits next.
+        """Return the order of a shard. The shard with the lowest order emits next.
 
-        A batch without records comes first. With a limit the order is the next watermark. Without one it is the number of a turn, which
+        A batch without records comes first. With a limit the order is the next watermark. Without a limit it is the number of a turn, which
         a shard keeps until it has emitted.
         """
         if watermark is None:
@@ -201,11 +205,14 @@ class Alignment:
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
     def _order_of_straggler(self, watermark: int) -> float:
-        """A straggler would always be the lowest: instead it takes turns with the lowest shard that counts (P7, W12)."""
+        """Return the order of a straggler, which takes turns with the lowest shard that counts (P7, W12).
+
+        With its own watermark a straggler would always be the lowest.
+        """
         lowest = self._active.status()[1]
         return watermark if lowest is None else max(watermark, lowest + 1)
 
     def _update_held_time(self, entry: ShardEntry, watermark: int | None) -> None:
-        """Measure how long a shard is held back; meanwhile it gets no extra memory (P6)."""
+        """Measure how long a shard is held back. In that time it gets no extra memory (P6)."""
         is_held = self._has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
         entry.status.set_held(is_held, self._clock.monotonic())

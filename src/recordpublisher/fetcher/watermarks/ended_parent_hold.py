@@ -1,4 +1,4 @@
-"""EndedParentHold: after its end a shard holds the watermark until its children have readers (W5)."""
+"""Lets a shard hold the watermark after its end until its children have readers (W5)."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,29 +14,32 @@ from ..shards.shard_table import ShardTable
 from ..watermark_functions import holds_after_end
 
 MAX_LISTINGS_WITHOUT_CHILDREN = 2
-"""The first listing after a shard's end may have begun before it. The second one would show a child."""
+"""After this many listings without a child, an ended shard has none.
+
+The first listing after a shard's end may have begun before it; the second one would show a child.
+"""
 
 
 class _EndedShard(msgspec.Struct):
-    """When a shard ended (monotonic seconds), and how many listings have shown no child since."""
+    """When a shard ended (monotonic seconds), and how many listings have shown no child since then."""
 
     at: float
     listings: int = 0
 
     def count_listing(self, *, is_last: bool) -> None:
-        """A complete listing was applied. `is_last`: no later one can show a child that it lacks."""
+        """Count a complete listing. `is_last`: no later listing can show a child that this one lacks."""
         self.listings += MAX_LISTINGS_WITHOUT_CHILDREN if is_last else 1
 
 
 class EndedParentHold:
     """Owns which ended shards of this subtask still hold the watermark.
 
-    A child may be read by another subtask. Between the parent's last record and the first report of the child's owner no active shard
-    would keep the global watermark at the child: it would rise past the child, whose records would be late. So the parent holds the
+    A child may be read by another subtask. Between the parent's last record and the first report of the child's owner, no active shard
+    would keep the global watermark at the child. It would rise past the child, whose records would be late. So the parent holds the
     watermark until the owner has announced the child.
 
-    After a merge, the parent that ended first does not hold: the other parent is still open and holds it for the child. The first one may
-    also be further ahead than the lookahead (W9).
+    After a merge, the parent that ended first does not hold the watermark, because the other parent is still open and holds it for the
+    child. The first parent may also be further ahead than the lookahead (W9).
     """
 
     def __init__(
@@ -57,18 +60,21 @@ class EndedParentHold:
         self._ended: dict[str, _EndedShard] = {}
 
     def on_readers_started(self, entries: Iterable[ShardEntry]) -> None:
-        """Announce the children among shards that are read from now on, after a report that includes them."""
+        """Announce the child shards among shards that are read from now on, after a report that includes them."""
         children = [entry.key for entry in entries if entry.shard.parents]
         if children:
             self._report()
             self._tracker.announce_started(children)
 
     def on_shard_ended(self, entry: ShardEntry) -> None:
-        """A shard's last record was emitted."""
+        """Register a shard whose last record was emitted."""
         self._ended[entry.key] = _EndedShard(self._clock.monotonic())
 
     def on_listing(self, stream: str, shards: Iterable[Shard]) -> None:
-        """A complete listing of a stream was applied to the table. A finite source lists closed shards with their children."""
+        """Register a complete listing of a stream that was applied to the table.
+
+        A finite source lists closed shards with their children.
+        """
         closed = {shard.key for shard in shards if shard.closed}
         for key, ended in self._ended.items():
             if key in self._table and self._table[key].shard.stream == stream:
@@ -80,7 +86,7 @@ class EndedParentHold:
             self._update(key)
 
     def update_parents_of_children(self, parent: str) -> None:
-        """The same for an ended shard, and for those that have a child in common with it: its end concerns no others."""
+        """Decide again for an ended shard, and for the shards that have a child in common with it. Its end concerns no others."""
         children = self._table.children_of(parent)
         for key in {parent}.union(*map(parent_keys, children)) & self._ended.keys():
             self._update(key)
@@ -101,9 +107,10 @@ class EndedParentHold:
         entry.await_children(holds)
 
     def _is_complete(self, entry: ShardEntry, children: list[Shard], ended: _EndedShard) -> bool:
-        """Whether every child has a reader, or there are no children: a closed shard would have been listed with them.
+        """Return whether every child has a reader, or there are no children.
 
-        An ended shard of Kinesis always has children, also if listings do not show them yet.
+        A closed shard of a finite source would have been listed with its children. An ended shard of Kinesis always has children, even if
+        listings do not show them yet.
         """
         if children or self._is_endless(entry.shard.stream):
             return bool(children) and all(map(self._is_started, children))

@@ -1,6 +1,6 @@
-"""LocalWatermark: the watermark that the sink receives: the lowest emitted one of the active shards, never above the global one (W1).
+"""The watermark that the sink receives: the lowest emitted one of the active shards, never above the global watermark (W1).
 
-The global watermark is made of what `Alignment` reports.
+The global watermark is computed from what `Alignment` reports.
 """
 
 from ..coordination.active_minimum import ActiveMinimum
@@ -22,15 +22,15 @@ class LocalWatermark:
         return self._last
 
     def update(self, entry: ShardEntry, holds_watermark: bool = True) -> None:
-        """A shard emitted, or became idle, active, started or ended."""
+        """Register that a shard emitted, or became idle, active, started or ended."""
         self._emitted.set(entry.key, holds_watermark and entry.is_active, entry.state.watermark)
 
     def remove(self, key: str) -> None:
-        """A shard was removed."""
+        """Forget a shard that was removed."""
         self._emitted.forget(key)
 
     def advance(self, global_watermark: int | None) -> int | None:
-        """Advance to the next watermark and return it. None: it did not rise, or the global one is not known yet."""
+        """Advance to the next watermark and return it. Return None if it did not rise, or if the global watermark is not known yet."""
         status, lowest = self._emitted.status()
         if status is SubtaskStatus.IDLE:
             return None
@@ -44,7 +44,7 @@ class LocalWatermark:
         return candidate
 
     def take_idle_transition(self) -> bool:
-        """True once each time the subtask became idle."""
+        """Return whether the subtask became idle since the last call."""
         is_idle = self._emitted.status()[0] is SubtaskStatus.IDLE
         became_idle = is_idle and not self._was_idle
         self._was_idle = is_idle

@@ -1,4 +1,4 @@
-"""StragglerDetector: which shards are so far behind that watermarks do not wait for them (W12)."""
+"""Detects shards that are so far behind that watermarks do not wait for them (W12)."""
 
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_entry import ShardEntry
@@ -8,9 +8,9 @@ from ..shards.shard_table import ShardTable
 class StragglerDetector:
     """Owns which shards are excluded, and the highest watermark of this subtask. Updated at each heartbeat.
 
-    A shard is excluded while its next record is more than `flink.watermark.alignment.max.lag` below the highest next record of the job.
-    It is read and emitted as before; neither the global watermark nor the sink's waits for it. It counts again once it has caught up.
-    The shard with the highest watermark is never excluded, so that at least one counts.
+    A shard is excluded while its next record is more than `flink.watermark.alignment.max.lag` below the highest next record of the job. It
+    is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again once it has
+    caught up. The shard with the highest watermark is never excluded, so at least one shard counts.
     """
 
     def __init__(
@@ -37,18 +37,18 @@ class StragglerDetector:
 
     @property
     def job_max_watermark(self) -> int | None:
-        """The highest watermark of the job's active shards, as far as it is known here (epoch ms)."""
+        """The highest watermark of the job's active shards, as far as this subtask knows it (epoch ms)."""
         known = [each for each in (self.max_watermark, self._tracker.max_shard_watermark()) if each is not None]
         return max(known, default=None)
 
 
 def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
-    """Whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12). None: not known."""
+    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12). It is not, if either is unknown."""
     return highest is not None and watermark is not None and highest - watermark > max_lag_ms
 
 
 def watermark_of(entry: ShardEntry) -> int | None:
-    """The watermark of a shard's next unwritten record, or else of its last one; None when the shard is idle or not open."""
+    """Return the watermark of a shard's next unwritten record, or else of its last one, or None if the shard is idle or not open."""
     if not entry.is_open or (entry.reading.is_idle and not entry.has_unwritten):
         return None
     return entry.alignment_watermark
