@@ -1,6 +1,6 @@
-"""The embedded Kinesis endpoint: GetRecords, SubscribeToShard, reshards and faults on loopback, data in memory only.
+"""The embedded Kinesis endpoint: GetRecords, SubscribeToShard, reshards and faults on loopback. It keeps data in memory, or in a folder.
 
-Start with `serve_in_thread` in synchronous code, with `LocalKinesis` in asyncio.
+Start with `serve_in_thread` in synchronous code, and with `LocalKinesis` in asyncio.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in ("MemoryTransport", "in_memory"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import in_memory_transport  # brings the client's side, which a server does not need
+    from . import in_memory_transport  # Imported here because it loads the client, which a server does not need.
 
     return getattr(in_memory_transport, name)

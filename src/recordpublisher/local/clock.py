@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the endpoint needs of a clock."""
+    """A clock, as the endpoint needs it."""
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since the epoch."""
@@ -28,9 +28,10 @@ class SteppingClock:
 
 
 class ManualClock:
-    """A clock that changes only by `advance`: for the endpoint, and for everything else that takes a clock, as sinks do.
+    """A clock that changes only by `advance`. It is for the endpoint, and for everything else that takes a clock, such as sinks.
 
-    Owns the time and the listeners. Waiting (of retries, of intervals) goes by the event loop: `run_virtual` makes that short.
+    Owns the time and the listeners. Waiting times of retries and intervals are not affected: they follow the event loop, and `run_virtual`
+    makes them short.
     """
 
     def __init__(self, now_ms: int = 1_600_000_000_000) -> None:
@@ -50,7 +51,7 @@ class ManualClock:
         return self.monotonic()
 
     def cpu_seconds(self) -> float:
-        """Return 0: no time passes while something works."""
+        """Return 0, because no time passes while code runs."""
         return 0.0
 
     def advance(self, ms: int) -> None:

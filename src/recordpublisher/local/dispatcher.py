@@ -1,4 +1,4 @@
-"""RequestDispatcher: carries out one request, and applies planned and random faults to it."""
+"""Carries out one request, and applies planned and random faults to it."""
 
 import asyncio
 
@@ -20,12 +20,12 @@ from .streams.subscriptions import Subscription
 
 THROTTLE_MS = 1_000  # a throttled shard refuses reads for the rest of a second (API reference of GetRecords)
 UNCHANGING = ("Get", "List", "Describe", "PutRecord")
-"""Of operations that change records at most."""
+"""Prefixes of operations that change nothing except records."""
 HTML_PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
 
 
 class HtmlPageError(Exception):
-    """The response is an HTML page, as from a proxy."""
+    """The response is an HTML page, such as a proxy sends."""
 
 
 class _RequestTarget(msgspec.Struct, rename="pascal"):
@@ -43,7 +43,7 @@ _decode_receive = decoder(Receive)
 
 
 class RequestDispatcher:
-    """Carries out requests for any transport. Owns until when which shard refuses reads."""
+    """Carries out requests for any transport. Owns the time until which each throttled shard refuses reads."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -51,7 +51,11 @@ class RequestDispatcher:
         self._throttled_until: dict[str, int] = {}
 
     async def call(self, operation: str, body: bytes) -> bytes:
-        """Carry out an operation; returns the body of the response. Raises: ApiError, HtmlPageError, ConnectionAbortedError."""
+        """Carry out an operation, and return the body of the response.
+
+        Raises: ApiError if the response is an error; HtmlPageError if it is an HTML page; ConnectionAbortedError if the connection must
+        break.
+        """
         drawn = await self._apply_fault_before(operation, body)
         response = OPERATIONS[operation](self._account, body)
         if response == NOTHING_VISIBLE and operation in LONG_POLLS:
@@ -64,10 +68,12 @@ class RequestDispatcher:
         return response[: len(response) // 2] if drawn is not None and drawn.kind is FaultKind.HALF else response
 
     async def _poll(self, operation: str, body: bytes) -> bytes:
-        """Repeat a call whose queue has nothing visible until it has, or until the wait is over."""
+        """Repeat a call until its queue has visible records, or until the wait is over."""
         request, clock, response = _decode_receive(body), self._account.clock, NOTHING_VISIBLE
         until_ms = clock.now_ms() + request.wait_time_seconds * 1000
-        now = asyncio.get_running_loop().time  # the account's clock may stand still (`ManualClock`)
+        now = (
+            asyncio.get_running_loop().time
+        )  # a second limit, because the account's clock may not advance (`ManualClock`)
         until = now() + request.wait_time_seconds
         while response == NOTHING_VISIBLE and clock.now_ms() < until_ms and now() < until:
             await self._account.queues.find(request.queue_arn).wait_for_change(until_ms, clock)
@@ -75,7 +81,7 @@ class RequestDispatcher:
         return response
 
     async def subscribe(self, body: bytes) -> Subscription:
-        """Open a subscription; `write_events` sends its events. Raises: as `call`."""
+        """Open a subscription; `write_events` sends its events. Raises: the errors of `call`."""
         drawn = await self._apply_fault_before("SubscribeToShard", body)
         subscription = subscribe_to_shard(self._account, _decode_subscribe(body))
         try:
@@ -86,7 +92,7 @@ class RequestDispatcher:
         return subscription
 
     async def _apply_fault_before(self, operation: str, body: bytes) -> DrawnFault | None:
-        """Apply the planned or drawn fault that comes before the call is carried out; returns the drawn one."""
+        """Apply the planned or drawn fault that comes before the call is carried out, and return the drawn one."""
         self._faults.before_call(operation)
         self._check_throttled(operation, body)
         drawn = self._faults.for_call(operation, lambda: self._target(body))
@@ -147,7 +153,7 @@ class RequestDispatcher:
                 raise throughput_exceeded("Rate exceeded: reads are refused for the rest of the second.")
 
     def _target(self, body: bytes) -> str:
-        """The shard or the consumer that a request names, "" when it names neither."""
+        """Return the shard or the consumer that a request names, or "" if it names neither."""
         try:
             target = _decode_target(body)
         except UNDECODABLE:

@@ -29,7 +29,7 @@ def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
 
 
 def parse(frame: bytes) -> tuple[dict[str, str], bytes] | None:
-    """Return headers and payload of one whole frame with string headers; None when it is cut or a checksum is wrong."""
+    """Return headers and payload of one whole frame with string headers, or None if it is incomplete or a checksum is wrong."""
     if len(frame) < _OVERHEAD or _PRELUDE.unpack_from(frame)[0] != len(frame):
         return None
     if crc32(frame[:-4]).to_bytes(4, "big") != frame[-4:]:
@@ -56,7 +56,7 @@ def event(kind: str, payload: bytes) -> bytes:
 
 
 def exception(code: str, message: str) -> bytes:
-    """Return an error that travels inside the stream."""
+    """Return an error that is sent inside the stream."""
     return frame(
         msgspec.json.encode({"message": message}),
         (":message-type", "exception"),

@@ -19,7 +19,7 @@ class ResponseStream(Protocol):
         """Send the response's head."""
 
     async def write(self, data: bytes) -> None:
-        """Write bytes and wait until the buffer has room again. Raises: ConnectionError when the client has gone."""
+        """Write bytes and wait until the buffer has room again. Raises: ConnectionError if the client has gone."""
 
     async def end(self) -> None:
         """End the response cleanly."""
@@ -31,7 +31,7 @@ class ResponseStream(Protocol):
 async def write_events(
     subscription: Subscription, stream: ResponseStream, account: Account, encode: Callable[[bytes], bytes] = bytes
 ) -> None:
-    """Write events until the subscription ends or the client goes away. `encode`: a frame in the client's format."""
+    """Write events until the subscription ends or the client goes away. `encode` converts a frame to the client's format."""
     writer = EventWriter(subscription, stream, account, encode)
     try:
         await writer.run()
@@ -86,7 +86,7 @@ class EventWriter:
                 return await self._stream.end()
 
     async def _write(self, frame: bytes) -> None:
-        """Write one frame and wait until the socket has room again: a slow client keeps one frame in memory."""
+        """Write one frame and wait until the socket has room again, so that a slow client keeps only one frame in memory."""
         timeout_ms = self._subscription.expires_ms + self._write_timeout_ms - self._clock.now_ms()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -103,7 +103,7 @@ class EventWriter:
             pass
 
     async def _apply(self, kind: FaultKind, frame: bytes, code: str = "InternalFailureException") -> None:
-        """Apply a fault to this frame: instead of it is written what the client gets; nothing for END."""
+        """Apply a fault to this frame: write what the client receives instead of it. For END write nothing."""
         match kind:
             case FaultKind.CUT:
                 await self._write(frame[: len(frame) // 2])

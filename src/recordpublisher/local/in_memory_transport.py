@@ -1,4 +1,4 @@
-"""MemoryTransport: connects the real client to the endpoint's operations without a socket, also on virtual time."""
+"""Connects the real client to the endpoint's operations without a socket, even on virtual time."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
@@ -22,21 +22,22 @@ from .event_writer import write_events
 from .streams.account import Account, Delays
 
 BUFFER_BYTES = 1 << 16
-"""What a connection buffers between writer and reader, as a socket does."""
+"""Bytes that a connection buffers between writer and reader, as a socket does."""
 
 
 @contextmanager
 def in_memory(
     streams: Mapping[str, int], *, region: str = "us-east-1", clock: Clock | None = None
 ) -> Iterator[Account]:
-    """Have all that is started in the block read and write an account in this process, without a port. For tests of a job, on any loop.
+    """Let everything that is started in the block read and write an account in this process, without a port.
 
-    `account.find("orders").put(b"...", "key")` puts a record, its `split` and `merge` reshard it.
+    This is for tests of a job, on any event loop. `account.find("orders").put(b"...", "key")` puts a record; the `split` and `merge` of the
+    stream reshard it.
 
     Args:
         streams: the number of shards of each stream, by its name.
         region: the region in the ARNs.
-        clock: the account's time, also of arrivals and retention; None: the machine's clock. A `ManualClock` makes records old.
+        clock: the account's time, which arrivals and retention follow; without it, the machine's clock. A `ManualClock` makes records old.
     """
     account = Account(clock or SystemClock(), region, Delays(), None)
     if isinstance(clock, ManualClock):
@@ -62,21 +63,23 @@ class MemoryTransport:
         self._open: set[MemoryResponse] = set()
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call with a deadline."""
+        """Make one call with a deadline."""
         return await self.call_with_body(api, _body(parameters))
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
-        """A call whose body the client has encoded."""
+        """Make a call whose body the client has encoded."""
         with translate_errors(api):
             async with asyncio.timeout(self._deadline):
                 response = await _as_of_a_transport(api, self._dispatcher.call(api, body))
             decoder = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)
-            decoded = decoder(response) if response else {}  # without output, as of DeregisterStreamConsumer
+            decoded = (
+                decoder(response) if response else {}
+            )  # empty for an operation without output, such as DeregisterStreamConsumer
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {**decoded, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call whose response stays open."""
+        """Make one call whose response stays open."""
         with translate_errors(api):
             subscription = await _as_of_a_transport(api, self._dispatcher.subscribe(_body(parameters)))
         response = MemoryResponse()
@@ -93,9 +96,9 @@ class MemoryTransport:
 
 
 class MemoryResponse:
-    """A response that stays open: the endpoint writes to it, the client reads from it. Owns the buffer in between."""
+    """A response that stays open: the endpoint writes to it, and the client reads from it. Owns the buffer in between."""
 
-    connection = None  # nothing is read ahead that could be paused
+    connection = None  # there is no reading ahead that the client could pause
 
     def __init__(self) -> None:
         self.content = SimpleNamespace(readany=self._read)
@@ -116,10 +119,10 @@ class MemoryResponse:
             self._serving.cancel()
 
     async def start(self) -> None:
-        """There is no head to send."""
+        """Do nothing, because there is no head to send."""
 
     async def write(self, data: bytes) -> None:
-        """Buffer bytes; wait while the buffer is full."""
+        """Buffer bytes, and wait while the buffer is full."""
         self._buffer += data
         self._changed.set()
         while len(self._buffer) > BUFFER_BYTES and not self._is_closed:
@@ -128,7 +131,7 @@ class MemoryResponse:
             raise ConnectionResetError
 
     async def end(self) -> None:
-        """End cleanly."""
+        """End the response cleanly."""
         self._has_ended = True
         self._changed.set()
 
@@ -153,7 +156,7 @@ class MemoryResponse:
 
 
 async def _as_of_a_transport(api: str, call: Any) -> Any:
-    """Raise what a transport raises for an error response, an HTML page and a broken connection."""
+    """Raise the errors that a transport raises for an error response, an HTML page and a broken connection."""
     try:
         return await call
     except ApiError as error:
@@ -169,7 +172,7 @@ def _body(parameters: dict[str, Any]) -> bytes:
 
 
 def _to_json_types(value: Any) -> Any:
-    """The value with times as the API sends them: seconds since the epoch."""
+    """Return the value with times in the format of the API: seconds since the epoch."""
     if isinstance(value, dict):
         return {key: _to_json_types(each) for key, each in value.items()}
     return value.timestamp() if isinstance(value, datetime) else value

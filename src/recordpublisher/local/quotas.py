@@ -11,20 +11,20 @@ from .clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Rates per second; None is no limit. `Quotas.service()` has the documented ones."""
+    """Rates per second. None means without limit. `Quotas.service()` returns the documented rates."""
 
     reads: float | None = None
-    """GetRecords calls per shard."""
+    """GetRecords calls of a shard."""
     read_bytes: float | None = None
-    """Bytes that GetRecords returns per shard."""
+    """Bytes that GetRecords returns from a shard."""
     write_records: float | None = None
     write_bytes: float | None = None
     subscribes: float | None = None
-    """SubscribeToShard calls per consumer and shard."""
+    """SubscribeToShard calls for a consumer and shard."""
 
     @classmethod
     def service(cls) -> "Quotas":
-        """The documented ones: `publishers/service_limits.py`."""
+        """Return the rates that the service documents: `publishers/service_limits.py`."""
         return cls(
             reads=limits.GET_RECORDS_CALLS_PER_SECOND,
             read_bytes=limits.READ_BYTES_PER_SECOND,
@@ -49,7 +49,7 @@ class Bucket:
 
 
 class Throttle:
-    """Owns the buckets: one per rate and shard (or consumer and shard), made on first use."""
+    """Owns the buckets: one per rate and shard (or consumer and shard), created on first use."""
 
     def __init__(self, quotas: Quotas, clock: Clock) -> None:
         self._quotas = quotas
@@ -57,19 +57,19 @@ class Throttle:
         self._buckets: dict[Hashable, Bucket] = {}
 
     def before_read(self, shard: Hashable) -> None:
-        """Count a GetRecords call; raises ProvisionedThroughputExceededException."""
+        """Count a GetRecords call. Raises: ProvisionedThroughputExceededException if the shard's rate is used up."""
         read = self._bucket("read_bytes", shard, self._quotas.read_bytes)
         if (read is not None and read.level <= 0) or not self._take_call("reads", shard, self._quotas.reads):
             raise throughput_exceeded(f"Rate exceeded for shard {shard}.")
 
     def after_read(self, shard: Hashable, size: int) -> None:
-        """Charge what was read. A full second's worth or more starts from empty: 10 MiB block a shard for 5 s."""
+        """Charge the bytes that were read. A read of a second's worth or more starts from empty: 10 MiB block a shard for 5 s."""
         bucket = self._bucket("read_bytes", shard, self._quotas.read_bytes)
         if bucket is not None:
             bucket.level = bucket.level - size if size < bucket.rate else -float(size)
 
     def admit_write(self, shard: Hashable, size: int) -> bool:
-        """Take one record of `size` bytes from the shard's write rates; False when it does not fit."""
+        """Take one record of `size` bytes from the shard's write rates, and return whether it fits."""
         records = self._bucket("write_records", shard, self._quotas.write_records)
         data = self._bucket("write_bytes", shard, self._quotas.write_bytes)
         # a record larger than a second's worth (a stream option) is admitted by a full bucket and overdraws it
@@ -81,7 +81,7 @@ class Throttle:
         return fits
 
     def before_subscribe(self, pair: Hashable) -> None:
-        """Count a SubscribeToShard call; raises LimitExceededException."""
+        """Count a SubscribeToShard call. Raises: LimitExceededException if the rate is used up."""
         if not self._take_call("subscribes", pair, self._quotas.subscribes):
             raise limit_exceeded(f"Rate exceeded for consumer and shard {pair}.")
 
@@ -94,7 +94,7 @@ class Throttle:
         return True
 
     def _bucket(self, what: str, key: Hashable, rate: float | None) -> Bucket | None:
-        """Return the bucket, filled up to now; None where there is no limit."""
+        """Return the bucket, filled up to now, or None if there is no limit."""
         if rate is None:
             return None
         now = self._clock.now_ms()

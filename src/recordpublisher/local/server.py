@@ -1,4 +1,4 @@
-"""The embedded Kinesis endpoint: one asyncio server on loopback, its data in memory, and in a folder if one is given."""
+"""The embedded Kinesis endpoint: one asyncio server on loopback. It keeps its data in memory, and in a folder if one is given."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _open_storage(account: Account, folder: Path) -> "AccountStorage":
-    from .storage.account_storage import AccountStorage  # with SQLite, which takes a while to import
+    from .storage.account_storage import AccountStorage  # Imported here because it loads SQLite, which is slow.
 
     return AccountStorage(account, folder)
 
@@ -38,16 +38,19 @@ def _open_storage(account: Account, folder: Path) -> "AccountStorage":
 class LocalKinesis:
     """Owns the listening socket and the account behind it, from `start` to `close` (or as `async with`).
 
-    `streams` maps names to shard counts. `credentials` maps access key ids to secrets: without it every signature is
-    accepted, with it a request must be signed by one of them. `quotas` are off unless given. `clock` is the
-    endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `consumer_limit` is the number of
-    consumers that a stream may have. `faults` are rules, as text or as FaultRule, by which calls and frames fail, drawn
-    with `seed`. `http2` serves HTTP/2 as well; `tls` serves HTTPS, with a certificate that is made here (`certificate_file`).
-    Both need the extra local. `data` is a folder in which streams, records, consumers and tags survive a restart: what it has already
-    comes before `streams`.
+    - `streams`: shard counts by stream name.
+    - `credentials`: secrets by access key id. Without it every signature is accepted; with it a request must be signed by one of them.
+    - `quotas`: rate limits, which are off unless given.
+    - `clock`: the endpoint's only time. Iterators, heartbeats, retention and the Date header follow it.
+    - `consumer_limit`: number of consumers that a stream may have.
+    - `faults`: rules, as text or as FaultRule, by which calls and frames fail, drawn with `seed`.
+    - `http2`: serve HTTP/2 as well. Needs the extra local.
+    - `tls`: serve HTTPS, with a certificate that is created here (`certificate_file`). Needs the extra local.
+    - `data`: a folder in which streams, records, consumers and tags survive a restart. A stream that it already has takes precedence over
+      `streams`.
 
-    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule, HTTP/2 or TLS without the extra, and a
-    folder that cannot be used.
+    Raises: ConfigurationError if other machines can reach the host, a stream or a rule is not valid, HTTP/2 or TLS lacks the extra, or the
+    folder cannot be used.
     """
 
     def __init__(
@@ -92,18 +95,18 @@ class LocalKinesis:
 
     @property
     def url(self) -> str:
-        """What `aws.endpoint` is set to."""
+        """The value for `aws.endpoint`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'http' if self._certificate is None else 'https'}://{host}:{self.port}"
 
     @property
     def certificate_file(self) -> Path | None:
-        """With TLS: the file that clients trust, for example as AWS_CA_BUNDLE. It is deleted by `close`."""
+        """The file that clients must trust, for example as AWS_CA_BUNDLE; None without TLS. `close` deletes it."""
         return None if self._certificate is None else self._certificate.file
 
     @property
     def faults(self) -> Faults:
-        """Where tests plan faults."""
+        """The endpoint's faults, with which tests plan faults."""
         return self.account.faults
 
     def stream(self, name: str) -> Stream:
@@ -111,7 +114,7 @@ class LocalKinesis:
         return self.account.find(name)
 
     def create_stream(self, name: str, shard_count: int = 1) -> Stream:
-        """Add a stream. Raises: ConfigurationError for a name or number that Kinesis does not allow, or a name that is taken."""
+        """Add a stream. Raises: ConfigurationError if Kinesis does not allow the name or number, or if the name is taken."""
         try:
             msgspec.convert({"StreamName": name, "ShardCount": shard_count}, CreateStream)
             stream = self.account.create_stream(name, shard_count)
@@ -132,7 +135,7 @@ class LocalKinesis:
         }
 
     async def start(self) -> Self:
-        """Listen; raises ConfigurationError when the port is not available."""
+        """Start to listen. Raises: ConfigurationError if the port is not available."""
         try:
             self.port = await self._server.start(self.host, self.port)
         except (OSError, OverflowError) as error:

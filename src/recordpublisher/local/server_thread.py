@@ -30,7 +30,7 @@ class LocalKinesisThread:
 
     @property
     def url(self) -> str:
-        """What `aws.endpoint` is set to."""
+        """The value for `aws.endpoint`."""
         return self.endpoint.url
 
     @property
@@ -43,7 +43,7 @@ class LocalKinesisThread:
         return self.endpoint.properties()
 
     def create_stream(self, name: str, shard_count: int = 1) -> LocalStream:
-        """Add a stream. Raises: ConfigurationError for a name or number that Kinesis does not allow, or a name that is taken."""
+        """Add a stream. Raises: ConfigurationError if Kinesis does not allow the name or number, or if the name is taken."""
         self.call(self.endpoint.create_stream, name, shard_count)
         return LocalStream(self, name)
 
@@ -52,7 +52,7 @@ class LocalKinesisThread:
         return LocalStream(self, name)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function on the endpoint's loop: the model, the faults and a ManualClock belong to that thread."""
+        """Run a function on the endpoint's event loop. The data model, the faults and a ManualClock must be used in that thread only."""
 
         async def run() -> T:
             return function(*args, **kwargs)
@@ -61,7 +61,7 @@ class LocalKinesisThread:
 
 
 class LocalStream:
-    """A stream of an endpoint that runs in a thread: puts records without a client of Kinesis."""
+    """A stream of an endpoint that runs in a thread. It puts records without a Kinesis client."""
 
     def __init__(self, served: LocalKinesisThread, name: str) -> None:
         self.name = name
@@ -69,19 +69,19 @@ class LocalStream:
         self._record_count = 0
 
     def put(self, *payloads: object, key: str | None = None) -> None:
-        """Put a record for each payload: bytes as they are, text as UTF-8, anything else as JSON.
+        """Put a record for each payload: bytes unchanged, text as UTF-8, anything else as JSON.
 
-        `key` is the partition key of all of them; without it each record has one of its own, which spreads them over the shards.
+        `key` is the partition key of all records. Without it each record has a key of its own, which spreads the records over the shards.
         """
         encoded = [_encode(payload) for payload in payloads]
         self._served.call(self._put_all, encoded, key)
 
     def split(self, shard_id: str) -> tuple[str, ...]:
-        """`Stream.split`. Raises: ApiError."""
+        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if it is closed."""
         return self._served.call(lambda: self._served.endpoint.stream(self.name).split(shard_id))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """`Stream.merge`. Raises: ApiError."""
+        """Merge a shard and the next one, and return the child's id. Raises: ApiError if they are not adjacent, or if one is closed."""
         return self._served.call(lambda: self._served.endpoint.stream(self.name).merge(shard_id, adjacent_shard_id))
 
     def _put_all(self, payloads: list[bytes], key: str | None) -> None:
@@ -98,7 +98,7 @@ def _encode(payload: object) -> bytes:
 
 
 class ServerOptions(TypedDict, total=False):
-    """The settings of `LocalKinesis` that `serve_in_thread` takes."""
+    """The settings of `LocalKinesis` that `serve_in_thread` accepts."""
 
     clock: Clock | None
     quotas: Quotas | None
@@ -118,7 +118,7 @@ class ServerOptions(TypedDict, total=False):
 def serve_in_thread(
     host: str = "127.0.0.1", port: int = 0, streams: Mapping[str, int] | None = None, **options: Unpack[ServerOptions]
 ) -> Iterator[LocalKinesisThread]:
-    """Serve while the `with` block runs; the options are those of LocalKinesis."""
+    """Serve while the `with` block runs. The options are the settings of `LocalKinesis`."""
     endpoint = LocalKinesis(host, port, streams, **options)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="local-kinesis", daemon=True)

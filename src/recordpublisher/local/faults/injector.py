@@ -1,4 +1,4 @@
-"""Faults: the planned and random faults of an endpoint, consulted for each call, each put record and each event frame."""
+"""The planned and random faults of an endpoint, consulted for each call, each put record and each event frame."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from .random_faults import DrawnFault, RandomFaults
 
 
 class StreamFault(Enum):
-    """A fault of a subscription that is planned: one of these kinds, and then the end, also after CORRUPT."""
+    """A planned fault of a subscription. The subscription ends after it, even after CORRUPT."""
 
     CUT = FaultKind.CUT
     TRUNCATE = FaultKind.TRUNCATE
@@ -23,7 +23,7 @@ class StreamFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStreamFault:
-    """A fault for one subscription; a None matches every shard or consumer."""
+    """A fault for one subscription. None matches every shard or every consumer."""
 
     fault: StreamFault
     shard_id: str | None = None
@@ -31,7 +31,7 @@ class PlannedStreamFault:
     code: str = "InternalFailureException"
 
     def matches(self, consumer: str, shard_id: str) -> bool:
-        """Whether the fault is for this subscription."""
+        """Return whether the fault is for this subscription."""
         return self.consumer in (None, consumer) and self.shard_id in (None, shard_id)
 
 
@@ -65,7 +65,7 @@ class Faults:
         self._calls.setdefault(operation, deque()).extend([None] * count)
 
     def planned(self, operation: str) -> int:
-        """How many of the next calls of the operation fail, or lose their connection."""
+        """Return how many of the next calls of the operation fail, or lose their connection."""
         return len(self._calls.get(operation, ()))
 
     def fail_entries(self, count: int, code: str = "ProvisionedThroughputExceededException") -> None:
@@ -73,7 +73,7 @@ class Faults:
         self._entries.extend([code] * count)
 
     def redeliver_next(self, count: int = 1) -> None:
-        """Let a queue deliver the next `count` records again that are acknowledged."""
+        """Let a queue deliver the next `count` acknowledged records again."""
         self._redeliveries += count
 
     def expire_iterators(self) -> None:
@@ -93,11 +93,14 @@ class Faults:
         self._wake()
 
     def start_random(self, rules: str | Sequence[FaultRule], seed: int = 0) -> None:
-        """Apply random faults by these rules from now on, drawn with `seed`; counts start at 0. Raises: ConfigurationError."""
+        """Apply random faults by these rules from now on, drawn with `seed`. The counts start at 0.
+
+        Raises: ConfigurationError if a rule is not valid.
+        """
         self._random_faults = RandomFaults(parse_rules(rules) if isinstance(rules, str) else rules, seed)
 
     def stop_random(self) -> Counter[FaultKind]:
-        """Stop random faults; returns how many of each kind there were."""
+        """Stop random faults, and return how many of each kind there were."""
         counts, self._random_faults = self._random_faults.counts, RandomFaults()
         return counts
 
@@ -105,7 +108,7 @@ class Faults:
 
     @property
     def counts(self) -> Counter[FaultKind]:
-        """How many faults of each kind were drawn so far."""
+        """Number of faults of each kind drawn so far."""
         return self._random_faults.counts
 
     def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
@@ -117,11 +120,11 @@ class Faults:
         self._random_faults.on_success(operation, target)
 
     def keep(self, drawn: DrawnFault) -> None:
-        """Leave a fault to the operation that is carried out next: it is of that operation's result."""
+        """Keep a fault for the operation that is carried out next, because it changes that operation's result."""
         self._kept[drawn.kind] = drawn
 
     def take(self, kind: FaultKind) -> DrawnFault | None:
-        """The fault of this kind that was left to the operation; it applies once."""
+        """Return the fault of this kind that was kept for the operation, or None. It applies once."""
         return self._kept.pop(kind, None)
 
     def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
@@ -150,7 +153,7 @@ class Faults:
             raise ApiError(code, "injected")
 
     def take_redelivery(self) -> bool:
-        """Whether this record is delivered again although it is acknowledged."""
+        """Return whether this record is delivered again although it is acknowledged."""
         is_planned = self._redeliveries > 0
         self._redeliveries -= is_planned
         return is_planned or self._random_faults.for_entry(FaultKind.REDELIVER, "AcknowledgeQueueRecords")

@@ -1,4 +1,4 @@
-"""FaultKind: every kind of random fault, declared in one place. FaultRule: how often, parsed from text."""
+"""Declares every kind of random fault in one place, and the rules that say how often each occurs."""
 
 import re
 from dataclasses import dataclass
@@ -25,21 +25,21 @@ QUEUE_SETTINGS = frozenset({"CreateQueue", "DeleteQueue", "DescribeQueue", "List
 CALLS = READS | CHANGES | WRITES | QUEUES | QUEUE_SETTINGS
 """Every operation that a fault applies to."""
 ANSWERS = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
-"""Those whose response has a body."""
+"""Operations whose response has a body."""
 LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
 ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
-"""In place of operations: the records of PutRecords and handles of an acknowledgement, and the frames of subscriptions."""
+"""Used instead of operation names: the records of PutRecords and handles of an acknowledgement, and the frames of subscriptions."""
 
 
 class FaultKind(StrEnum):
-    """The name of a kind in a rule; what it does; what it applies to; its longest delay or jump, where a rule has no `seconds`."""
+    """A kind of fault: its name in a rule, what it does, what it applies to, and its longest delay or jump if a rule has no `seconds`."""
 
     description: str
     targets: frozenset[str]
     default_seconds: float
 
     def __new__(cls, name: str, description: str, targets: frozenset[str], default_seconds: float = 0.0) -> "FaultKind":
-        """The name, as text, with what is declared of the kind."""
+        """Make a member from its name, with the declared attributes of the kind."""
         kind = str.__new__(cls, name)
         kind._value_ = name
         kind.description, kind.targets, kind.default_seconds = description, targets, default_seconds
@@ -87,9 +87,11 @@ _RULE = re.compile(
 class FaultRule:
     """One kind of fault and its rate.
 
-    `where` is an operation, a shard id or a consumer's name, None for all. `rate` is the share of calls or frames that fail (0 to 1),
-    `count` the largest number of faults, `seconds` the longest delay or jump (None: the kind's default). Below a rate of 1 nothing fails
-    more than twice in a row, so that the default number of retries is enough.
+    - `where`: an operation, a shard id or a consumer's name. None applies the rule everywhere.
+    - `rate`: the share of calls or frames that fail (0 to 1). With a rate below 1 nothing fails more than twice in a row, so that the
+      default number of retries is enough.
+    - `count`: the largest number of faults.
+    - `seconds`: the longest delay or jump. None selects the default of the kind.
     """
 
     kind: FaultKind
@@ -100,16 +102,16 @@ class FaultRule:
 
     @property
     def max_seconds(self) -> float:
-        """The longest delay or jump."""
+        """The longest delay or jump (seconds)."""
         return self.kind.default_seconds if self.seconds is None else self.seconds
 
     def applies_to(self, *places: str) -> bool:
-        """Whether the rule applies to one of these names."""
+        """Return whether the rule applies to one of these names."""
         return self.where is None or self.where in places
 
 
 def parse_rules(text: str, option: str = "faults") -> tuple[FaultRule, ...]:
-    """Parse rules; `all` stands for every kind. Raises: ConfigurationError that names `option`."""
+    """Parse rules; `all` selects every kind. Raises: ConfigurationError that names `option`, if a rule is not valid."""
     return tuple(rule for part in text.split(",") if part.strip() for rule in _parse_rule(part.strip(), option))
 
 

@@ -1,4 +1,4 @@
-"""RandomFaults: draws faults by rules, with a seed, and counts them."""
+"""Draws faults by rules, with a seed, and counts them."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -8,11 +8,11 @@ from random import Random
 from .kinds import CALLS, ENTRIES, FRAMES, FaultKind, FaultRule
 
 MAX_FAULTS_IN_A_ROW = 2
-"""After so many faults in a row a read succeeds: fewer than every default number of retries."""
+"""A read succeeds after this many faults in a row, which is fewer than every default number of retries."""
 MAX_TAKE_OVERS = 3
-"""In a row, of one shard: more of them would mean another job, which is an error (F10)."""
+"""The most take-overs of one shard in a row. More of them would mean that another job uses the consumer, which is an error (F10)."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""The read that an operation is a step of: its success alone does not end a row of faults."""
+"""The read that an operation is a step of. The success of the operation alone does not end a row of faults."""
 
 _Numbered = list[tuple[int, FaultRule]]
 
@@ -41,7 +41,7 @@ class RandomFaults:
         self._entry_rules = [(number, rule) for number, rule in numbered if rule.kind.targets == ENTRIES]
 
     def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
-        """Draw the fault of this call, if any; `target` returns the shard or consumer that it names."""
+        """Draw the fault of this call, if any. `target` returns the shard or consumer that the call names."""
         rules = self._call_rules.get(operation)
         if not rules:
             return None
@@ -49,7 +49,7 @@ class RandomFaults:
         return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """A call succeeded: this ends a row of faults."""
+        """End a row of faults, because a call succeeded."""
         if operation not in _PART_OF and self._call_rules.get(operation):
             self._in_a_row[operation, target()] = 0
 
@@ -68,7 +68,7 @@ class RandomFaults:
         return drawn
 
     def for_entry(self, kind: FaultKind, operation: str) -> bool:
-        """Whether the fault applies to this record of PutRecords, or this handle of an acknowledgement."""
+        """Return whether the fault applies to this record of PutRecords, or this handle of an acknowledgement."""
         rules = [(number, rule) for number, rule in self._entry_rules if rule.kind is kind]
         return self._draw(rules, operation) is not None
 
@@ -90,7 +90,7 @@ class RandomFaults:
 
 
 def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
-    """The rules of an operation. A rule that names a shard or a consumer applies to every operation of its kind."""
+    """Return the rules of an operation. A rule that names a shard or a consumer applies to every operation of its kind."""
     return [
         (number, rule)
         for number, rule in numbered

@@ -1,4 +1,4 @@
-"""The server for HTTP/1.1: aiohttp."""
+"""The server for HTTP/1.1, based on aiohttp."""
 
 import logging
 
@@ -13,7 +13,7 @@ log = logging.getLogger("recordpublisher.local.http")
 
 
 def _without_traceback(entry: logging.LogRecord) -> bool:
-    """A malformed request, such as one with TLS, is one line: aiohttp logs a traceback for it."""
+    """Log a malformed request, such as one with TLS, as one line. aiohttp would log a traceback."""
     error = entry.exc_info[1] if entry.exc_info else None
     if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
         entry.msg, entry.args, entry.exc_info = "malformed request: %.200s", (" ".join(str(error).split()),), None
@@ -41,7 +41,7 @@ class AiohttpServer:
         )
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises: OSError, OverflowError when it cannot."""
+        """Listen, and return the port. Raises: OSError or OverflowError if that is not possible."""
         await self._runner.setup()
         context = None if self._certificate is None else self._certificate.server_context()
         try:
@@ -99,7 +99,7 @@ class _HttpResponseStream:
 
 
 async def _without_made_up_type(_: web.Request, response: web.StreamResponse) -> None:
-    """Remove the content type that aiohttp gives to a response without one."""
+    """Remove the content type that aiohttp adds to a response without one."""
     if response.headers.get(hdrs.CONTENT_TYPE) == "application/octet-stream":
         del response.headers[hdrs.CONTENT_TYPE]
 

@@ -1,4 +1,4 @@
-"""ApiRequests: answers HTTP requests of the API, whichever server has received them."""
+"""Answers HTTP requests of the API, independent of the server that has received them."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -25,8 +25,11 @@ OpenStream = Callable[[dict[str, str]], ResponseStream]
 
 
 class ApiRequests:
-    """Answers the requests of an account. `secrets` are those of access keys; without them every signature is accepted.
-    `is_remote`: other machines may reach it, by any name."""
+    """Answers the requests of an account.
+
+    - `secrets`: the secrets of access keys. Without them every signature is accepted.
+    - `is_remote`: whether other machines may reach the endpoint, by any name.
+    """
 
     def __init__(self, account: Account, secrets: Mapping[str, str] | None, is_remote: bool = False) -> None:
         self._is_remote = is_remote
@@ -35,9 +38,9 @@ class ApiRequests:
         self._secrets = secrets
 
     async def answer(self, request: Request, open_stream: OpenStream) -> Response | None:
-        """Answer a request: with a response, or with None when `open_stream`'s response was written, whose headers it is given.
+        """Answer a request with a response, or with None if the response was written to the stream that `open_stream` has opened.
 
-        Raises: ConnectionAbortedError when the connection is to break.
+        `open_stream` receives the headers of that response. Raises: ConnectionAbortedError if the connection must break.
         """
         headers = self._headers()
         wire = JSON

@@ -1,4 +1,4 @@
-"""Certificate: a certificate for TLS that the endpoint makes for itself. Clients trust it by its file."""
+"""A TLS certificate that the endpoint creates for itself. Clients trust it by its file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ VALID_DAYS = 365
 
 
 class Certificate:
-    """Owns a folder with the certificate and its key, which only this user can read. It is valid for a year, for `localhost` and the host.
+    """Owns a folder with the certificate and its key, which only this user can read.
 
-    Raises: ConfigurationError without the extra local.
+    The certificate is valid for a year, for `localhost` and the host. Raises: ConfigurationError without the extra local.
     """
 
     def __init__(self, host: str) -> None:
@@ -38,7 +38,7 @@ class Certificate:
         self.key_file.write_bytes(key)
 
     def server_context(self) -> ssl.SSLContext:
-        """What a server listens with."""
+        """Return the TLS context that a server listens with."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(self.file, self.key_file)
         return context
@@ -49,7 +49,7 @@ class Certificate:
 
 
 def _self_signed(host: str) -> tuple[bytes, bytes]:
-    """A certificate for this host that is its own authority, and its key, as PEM."""
+    """Return a certificate for this host that is its own authority, and its key, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,4 @@
-"""The server for HTTP/2 and HTTP/1.1 on one port: hypercorn (extra local). Without TLS clients begin with HTTP/2 at once."""
+"""The server for HTTP/2 and HTTP/1.1 on one port, based on hypercorn (extra local). Without TLS clients begin with HTTP/2 at once."""
 
 import asyncio
 import socket
@@ -21,14 +21,17 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 MAX_STREAMS = 1_000
-"""Requests that one connection may have open; the service's number is not documented."""
+"""Requests that one connection may have open at a time. The service's number is not documented."""
 FOREVER_SECONDS = 1e6
 CLOSE_SECONDS = 0.05
-"""Then open subscriptions are cancelled."""
+"""When the server closes, open subscriptions are cancelled after this time."""
 
 
 class Http2Server:
-    """Owns a listener for HTTP/2 and HTTP/1.1, with TLS if there is a certificate. Raises: ConfigurationError without the extra local."""
+    """Owns a listener for HTTP/2 and HTTP/1.1, with TLS if there is a certificate.
+
+    Raises: ConfigurationError without the extra local.
+    """
 
     def __init__(self, requests: ApiRequests, certificate: Certificate | None = None) -> None:
         try:
@@ -42,7 +45,7 @@ class Http2Server:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises: OSError, OverflowError when it cannot."""
+        """Listen, and return the port. Raises: OSError or OverflowError if that is not possible."""
         from hypercorn.asyncio import serve
         from hypercorn.config import Config
 
@@ -101,7 +104,7 @@ class Http2Server:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """Return the whole body, None when it is too large."""
+    """Return the whole body, or None if it is too large."""
     parts, size, more = [], 0, True
     while more and size <= MAX_BODY_BYTES:
         message = await receive()
@@ -138,7 +141,7 @@ class _AsgiResponseStream:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def abort(self) -> None:
-        """The writer raises ConnectionAbortedError next, which ends the stream."""
+        """Do nothing: the writer raises ConnectionAbortedError next, which ends the stream."""
 
 
 NO_ERROR = 0
@@ -148,8 +151,9 @@ NO_ERROR = 0
 def ignore_goaway_without_error() -> None:
     """Let hypercorn's connections of this process ignore a GOAWAY that reports no error.
 
-    The AWS SDK for JavaScript sends it with each subscription, while responses are under way. h2 takes the first one as the end of the
-    connection, and hypercorn closes it; but in HTTP/2 open streams go on (RFC 9113, 6.8), and the client closes the connection afterwards.
+    The AWS SDK for JavaScript sends it with each subscription, while responses are in progress. h2 treats the first one as the end of the
+    connection, and hypercorn closes it. But in HTTP/2 open streams continue (RFC 9113, 6.8), and the client closes the connection
+    afterwards.
     """
     from hypercorn import protocol
     from hypercorn.protocol.h2 import H2Protocol

@@ -1,6 +1,6 @@
-"""What the service refuses before it looks at an input, in its order and its formats: methods, content types, bodies, targets, signatures.
+"""What the service refuses before it looks at an input: methods, content types, bodies, targets and signatures.
 
-The formats are those of its responses to kinesalite's tests, which were run against it.
+The order of the checks and the formats of the errors are the service's: kinesalite's tests, which were run against it, recorded them.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ MEDIA_TYPES = (JSON.content_type, CBOR.content_type, OLD_JSON)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A received request; the names of `headers` are compared without case."""
+    """A received request. The names of `headers` are compared without case."""
 
     method: str
     headers: Mapping[str, str]
@@ -44,7 +44,7 @@ class Response:
 
 
 class RefusedRequestError(Exception):
-    """A request that is answered in a format of its own."""
+    """Raised for a request that is answered in a format of its own."""
 
     def __init__(self, status: int, content_type: str | None, body: bytes) -> None:
         super().__init__(body)
@@ -54,7 +54,7 @@ class RefusedRequestError(Exception):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on that host."""
+    """Return whether only this machine can reach a listener on that host."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -62,10 +62,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check_names(headers: Mapping[str, str], is_remote: bool) -> None:
-    """Refuse what a web page sends: a page of another site may have a name that leads to this machine (DNS rebinding).
+    """Refuse requests of web pages of other sites, whose names may lead to this machine (DNS rebinding).
 
-    A browser tells in Host by which name it found the endpoint, and in Origin whose page it shows. `is_remote`: the endpoint may have
-    any name; pages of other sites are still refused. Raises: ApiError.
+    A browser sends in Host the name by which it found the endpoint, and in Origin the site whose page it shows. `is_remote`: the endpoint
+    may have any name; pages of other sites are still refused. Raises: ApiError if the request is refused.
     """
     host, origin = headers.get("Host"), headers.get("Origin")
     if host is not None and not is_remote and not _is_address(name := _name_in(f"//{host}")) and not _is_local(name):
@@ -95,9 +95,11 @@ def _is_address(name: str) -> bool:
 
 
 def checked_operation(request: Request, operations: Container[str], secrets: Mapping[str, str] | None) -> str:
-    """Return the name of the requested operation. `secrets` are those of access keys; without them every signature is accepted.
+    """Return the name of the requested operation.
 
-    Raises: ApiError for what is answered in the request's format, RefusedRequestError for anything else.
+    `secrets` are the secrets of access keys; without them every signature is accepted.
+
+    Raises: ApiError for an error in the request's format; RefusedRequestError for an error in another format.
     """
     service, _, operation = request.headers.get("X-Amz-Target", "").partition(".")
     is_known = service == SERVICE and operation in operations
@@ -109,13 +111,13 @@ def checked_operation(request: Request, operations: Container[str], secrets: Map
     error = _error(request, operation, is_known and media_type != OLD_JSON, secrets)
     if error is None:
         return operation
-    if not _is_object(request.body, format_of(media_type)):  # comes before
+    if not _is_object(request.body, format_of(media_type)):  # the service checks this before the other errors
         error = ApiError("SerializationException", "The body is not an object.")
     raise _in_old_json(error) if media_type == OLD_JSON else error
 
 
 def _error(request: Request, operation: str, is_known: bool, secrets: Mapping[str, str] | None) -> ApiError | None:
-    """The error of an unknown operation or a wrong signature."""
+    """Return the error of an unknown operation or a wrong signature, or None if there is none."""
     if not is_known:
         return ApiError("UnknownOperationException", f"No such operation here: {operation}")
     try:
@@ -183,7 +185,7 @@ IN_QUERY = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature", "X-Amz-Sig
 def check_signature(
     headers: Mapping[str, str], query: str, body: bytes, secrets: Mapping[str, str], method: str = "POST"
 ) -> None:
-    """Raise the service's error for a request that none of `secrets` (by access key id) has signed."""
+    """Raise the service's error if none of `secrets` (by access key id) has signed the request."""
     _check_complete(headers, dict(parse_qsl(query, keep_blank_values=True)))
     found = _AUTHORIZATION.fullmatch(headers.get("Authorization", ""))
     if found is None:
@@ -201,7 +203,7 @@ def check_signature(
 
 
 def _check_complete(headers: Mapping[str, str], query: Mapping[str, str]) -> None:
-    """Raise for a request that is not signed, is signed twice, or whose signature lacks parts."""
+    """Raise an error if the request is not signed, is signed twice, or has an incomplete signature."""
     header = headers.get("Authorization")
     if header is not None and IN_QUERY[0] in query:
         raise ApiError(

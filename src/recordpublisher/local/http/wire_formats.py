@@ -1,4 +1,4 @@
-"""The formats of bodies on the wire: JSON, which operations know, and CBOR 1.1, which the AWS SDKs for Java speak by default."""
+"""The formats of bodies on the wire: JSON, which operations use, and CBOR 1.1, which the AWS SDKs for Java send by default."""
 
 from base64 import b64decode
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from ..api_errors import ApiError
 
 CBOR_TYPE = "application/x-amz-cbor-1.1"
 TIMESTAMP_TAG = 1
-"""Of whole milliseconds since the epoch, not of seconds as in RFC 8949 (aws-sdk-java-v2 issue 4661)."""
+"""The tag of a time in whole milliseconds since the epoch; in RFC 8949 the tag is for seconds (aws-sdk-java-v2 issue 4661)."""
 REFUSED_TAGS = (0, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
-"""Those that cbor2 knows beside it: by references to shared values a body of 288 bytes becomes 790 MB."""
+"""The other tags that cbor2 supports. With references to shared values a body of 288 bytes would become 790 MB."""
 TIMESTAMPS = frozenset(
     (
         "ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "FirstReceiveTimestamp", "QueueCreationTimestamp",
@@ -29,12 +29,12 @@ MISSING = f"CBOR needs the extra local: {install_command('local')}. Or turn it o
 
 
 def has_cbor() -> bool:
-    """Whether the extra that CBOR needs is installed."""
+    """Return whether the extra that CBOR needs is installed."""
     return find_spec("cbor2") is not None
 
 
 def _json_of_cbor(body: bytes) -> bytes:
-    """Return a request's body in JSON. Raises: ApiError when it is no CBOR."""
+    """Return a request's body in JSON. Raises: ApiError if it is not CBOR."""
     import cbor2
 
     if not body:
@@ -52,7 +52,7 @@ def _refuse_tag(*_: Any) -> Any:
 
 
 def _cbor_of_json(body: bytes) -> bytes:
-    """Return a response's body in CBOR. One without output stays empty, and one that a fault has cut stays as it is."""
+    """Return a response's body in CBOR. An empty body stays empty, and a body that a fault has cut stays unchanged."""
     import cbor2
 
     try:
@@ -62,7 +62,7 @@ def _cbor_of_json(body: bytes) -> bytes:
 
 
 def _cbor_frame(frame: bytes) -> bytes:
-    """Return a frame with its payload in CBOR. One that a fault has damaged stays as it is."""
+    """Return a frame with its payload in CBOR. A frame that a fault has damaged stays unchanged."""
     parsed = event_stream.parse(frame)
     if parsed is None:
         return frame
@@ -86,7 +86,7 @@ def _with_cbor_types(value: Any, name: str = "") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """How a request's body becomes JSON, and how a response's body and a subscription's frame are made from JSON."""
+    """A format of bodies: how a request's body becomes JSON, and how responses and subscription frames are made from JSON."""
 
     content_type: str
     to_json: Callable[[bytes], bytes]
@@ -103,7 +103,7 @@ CBOR = WireFormat(CBOR_TYPE, _json_of_cbor, _cbor_of_json, _cbor_frame)
 
 
 def format_of(content_type: str) -> WireFormat:
-    """Return the format that a request is in; the response is in the same. Raises: ApiError for CBOR without its extra."""
+    """Return the format of a request; its response has the same format. Raises: ApiError for CBOR without its extra."""
     if content_type.partition(";")[0].strip().lower() != CBOR_TYPE:
         return JSON
     if not has_cbor():

@@ -1,1 +1,1 @@
-"""The API operations of the endpoint. Start reading in table.py: it lists them all."""
+"""The API operations of the endpoint. Start at table.py, which lists them all."""

@@ -1,4 +1,4 @@
-"""Pages of a listing by name, and the tokens with which the next one is asked for."""
+"""Pages of a listing by name, and the tokens that request the next page."""
 
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
@@ -12,7 +12,7 @@ from ..streams.account import Account
 
 
 class Named(Protocol):
-    """What is listed."""
+    """An item of a listing."""
 
     name: str
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Named)
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True, tag="n"):
-    """Of which listing a page is, after which name it begins, and when the one before it was sent."""
+    """The listing that a page belongs to, the name after which the page begins, and when the previous page was sent."""
 
     listing: str
     after: str
@@ -31,7 +31,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True, tag="n"):
 def page_by_name(
     account: Account, listing: str, items: Iterable[T], token: str | None, most: int, after: str = ""
 ) -> tuple[list[T], dict[str, str]]:
-    """Return the items of one page, and the field NextToken if there are more; the first page begins past `after`."""
+    """Return the items of one page, and the field NextToken if there are more. The first page begins past `after`."""
     if token is not None:
         page = account.tokens.open(token, Page)
         if page is None or page.listing != listing:
@@ -46,6 +46,6 @@ def page_by_name(
 
 
 def check_age(account: Account, issued_ms: int) -> None:
-    """Raise ExpiredNextTokenException for a token that is too old."""
+    """Raise ExpiredNextTokenException if a token is too old."""
     if account.clock.now_ms() - issued_ms >= NEXT_TOKEN_SECONDS * 1000:
         raise ApiError("ExpiredNextTokenException", f"NextToken expired: it is older than {NEXT_TOKEN_SECONDS:.0f} s.")

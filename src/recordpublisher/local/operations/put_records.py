@@ -1,4 +1,4 @@
-"""PutRecord and PutRecords: from base64 text straight into the shard logs."""
+"""PutRecord and PutRecords: store base64 text directly in the shard logs."""
 
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
@@ -18,7 +18,7 @@ from ..streams.stream import Stream
 
 @lru_cache(maxsize=16_384)
 def _key_facts(partition_key: str | None) -> tuple[int, str | None, int]:
-    """Return a key's hash, its JSON spelling and its size in bytes. Without a key nothing is stored (AUTO record distribution)."""
+    """Return a key's hash, its JSON text and its size in bytes. A record without a key is stored without one (AUTO record distribution)."""
     if partition_key is None:
         return 0, None, 0
     return hash_of(partition_key), msgspec.json.encode(partition_key).decode(), len(partition_key.encode())
@@ -41,7 +41,7 @@ def put_record(account: Account, request: requests.PutRecord) -> object:
 
 
 def put_records(account: Account, request: requests.PutRecords) -> bytes:
-    """Store up to 500 records; those refused by a quota or a fault get an error entry each."""
+    """Store up to 500 records. Each record that a quota or a fault refuses gets an error entry."""
     data_sizes = [_data_size(entry) for entry in request.records]
     stream = account.find_usable(request.stream_name, request.stream_arn)
     sizes = [
@@ -69,7 +69,7 @@ def put_records(account: Account, request: requests.PutRecords) -> bytes:
 
 
 def _data_size(entry: requests.Entry) -> int:
-    """Return the size of the data; raises SerializationException for data that is not base64."""
+    """Return the size of the data (bytes). Raises: SerializationException if the data is not base64."""
     try:
         data = a2b_base64(entry.data, strict_mode=True)
     except (Base64Error, ValueError) as error:
@@ -81,7 +81,10 @@ def _data_size(entry: requests.Entry) -> int:
 
 
 def _size(entry: requests.Entry, data_size: int, stream: Stream, place: int | None = None) -> int:
-    """Return the record's size; raises for a missing key and a record that is too big. `place` is that in PutRecords, from 1."""
+    """Return the record's size (bytes). `place` is the record's place in PutRecords, from 1.
+
+    Raises: ValidationException if the key is missing or the record is too big.
+    """
     if entry.partition_key is None and stream.distribution != "AUTO":
         raise invalid_input(violation("null", _member("partitionKey", place), "Member must not be null"))
     size = data_size + _key_facts(entry.partition_key)[2]
@@ -97,7 +100,10 @@ def _member(name: str, place: int | None) -> str:
 
 
 def _check_minimum(stream: Stream, number: str | None) -> None:
-    """Raise for a number that is not of this stream. No more is needed: a shard's later records have higher numbers anyway."""
+    """Raise InvalidArgumentException for a number that is not of this stream.
+
+    No other check is needed, because a shard's later records have higher numbers anyway.
+    """
     if number is not None and all(shard.log.numbers.counter(number) is None for shard in stream.shards.values()):
         raise invalid_argument(
             f"ExclusiveMinimumSequenceNumber {number} used in PutRecord on stream {stream.name} under account "
@@ -107,12 +113,14 @@ def _check_minimum(stream: Stream, number: str | None) -> None:
 
 def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str | None]:
     key_hash, key_json, _ = _key_facts(entry.partition_key)
-    explicit = entry.explicit_hash_key if stream.distribution != "AUTO" else None  # ignored there, a wrong one too
+    explicit = (
+        entry.explicit_hash_key if stream.distribution != "AUTO" else None
+    )  # ignored with AUTO, even if it is wrong
     return stream.target_of(key_hash if explicit is None else explicit_hash(explicit)), key_json
 
 
 def _error_entry(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:
-    """Return the error entry of a refused record, None for one to store."""
+    """Return the error entry of a refused record, or None if the record is to be stored."""
     code = account.faults.for_entry("PutRecords")
     if code is None and account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         code = "ProvisionedThroughputExceededException"

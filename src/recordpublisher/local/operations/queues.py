@@ -72,17 +72,20 @@ def delete_queue(account: Account, request: requests.QueueRequest) -> None:
 
 
 def receive_queue_records(account: Account, request: requests.Receive) -> bytes:
-    """Receive what is visible now; the dispatcher repeats the call until the wait is over."""
+    """Receive the records that are visible now. The dispatcher repeats the call until the wait is over."""
     return _receive(account, request, dead=False)
 
 
 def receive_dead_letter_queue_records(account: Account, request: requests.Receive) -> bytes:
-    """The same of dead letters."""
+    """Receive the dead letters that are visible now. The dispatcher repeats the call until the wait is over."""
     return _receive(account, request, dead=True)
 
 
 def acknowledge_queue_records(account: Account, request: requests.OfReceipts) -> object:
-    """Deliver records no more. A fault (`redeliver`) lets a record come back although the response says that it was acknowledged."""
+    """Acknowledge records, which are then no longer delivered.
+
+    A fault (`redeliver`) lets a record return although the response says that it was acknowledged.
+    """
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
         if account.faults.take_redelivery():
@@ -103,7 +106,7 @@ def acknowledge_dead_letter_queue_records(account: Account, request: requests.Of
 
 
 def restore_dead_letter_queue_records(account: Account, request: requests.OfReceipts) -> object:
-    """Let dead letters be received again, as often as at first."""
+    """Let dead letters be received again as records, as often as a new record."""
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
         queue.deliveries.release(delivery, account.clock.now_ms(), 0)
@@ -112,12 +115,12 @@ def restore_dead_letter_queue_records(account: Account, request: requests.OfRece
 
 
 def update_queue_records_visibility(account: Account, request: requests.OfVisibility) -> object:
-    """Let records be in flight for so long from now on; 0 makes them visible."""
+    """Keep records in flight for the given time from now on. 0 makes them visible."""
     return _each("UpdateQueueRecordsVisibility", account, request, partial(_hide, account), dead=False)
 
 
 def update_dead_letter_queue_records_visibility(account: Account, request: requests.OfVisibility) -> object:
-    """The same of dead letters."""
+    """Keep dead letters in flight for the given time from now on. 0 makes them visible."""
     return _each("UpdateDeadLetterQueueRecordsVisibility", account, request, partial(_hide, account), dead=True)
 
 
@@ -134,7 +137,7 @@ def _receive(account: Account, request: requests.Receive, *, dead: bool) -> byte
 
 
 def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes) -> bytes:
-    """A record as a queue delivers it: that of the shard without its sequence number."""
+    """Return a record as a queue delivers it: the shard's record without its sequence number."""
     shard_id, counter = delivery.key
     shown = {
         "ReceiptHandle": account.tokens.seal(queue.handle_of(delivery)),
@@ -149,7 +152,7 @@ def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes)
 def _each(
     operation: str, account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
 ) -> dict[str, object]:
-    """Do something with the record of each handle; one that fails does not keep the others from it."""
+    """Call `act` for the record of each handle. A failure for one handle does not affect the others."""
     queue = account.queues.find(request.queue_arn, refused=("DELETING",))
     successful, failed = [], []
     for entry in request.entries:
@@ -174,7 +177,7 @@ def _changes(attributes: requests.QueueAttributes) -> dict[str, Any]:
 
 
 def _effective(stream: Stream, start: requests.QueueStartingPosition, now_ms: int) -> dict[str, object]:
-    """The position as descriptions show it: with the time that the oldest delivered record can be of."""
+    """Return the position as descriptions show it, with the time of the oldest record that can be delivered."""
     horizon_ms = max(stream.created_ms, now_ms - stream.retention_hours * HOUR_MS)
     wanted_ms = {"LATEST": now_ms, "TRIM_HORIZON": 0}.get(start.type, round((start.timestamp or 0) * 1000))
     return {"Type": start.type, "Timestamp": max(horizon_ms, wanted_ms) / 1000, "Requested": start.timestamp}
@@ -197,7 +200,7 @@ def _summary(account: Account, queue: Queue) -> object:
 
 
 def _identity(account: Account, queue: Queue) -> dict[str, object]:
-    """Return what every description of a queue begins with."""
+    """Return the fields with which every description of a queue begins."""
     return {
         "QueueName": queue.name,
         "QueueARN": queue.arn,
@@ -207,7 +210,10 @@ def _identity(account: Account, queue: Queue) -> dict[str, object]:
 
 
 def _on_demand_stream(account: Account, configurations: list[requests.QueueStreamConfiguration]) -> Stream:
-    """Return the only stream of a request; raises for several, and for one that is provisioned."""
+    """Return the only stream of a request.
+
+    Raises: InvalidArgumentException if the request names several streams, or one that is provisioned.
+    """
     if len(configurations) != 1:
         raise invalid_argument("StreamConfigurationList must have exactly one entry.")
     stream = account.find(arn=configurations[0].stream_arn)

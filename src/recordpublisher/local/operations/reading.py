@@ -50,7 +50,7 @@ def get_records(account: Account, request: GetRecords) -> bytes:
         tail = b'"NextShardIterator":"%b"' % _token(account, stream, shard, found.next_counter).encode()
     behind = millis_behind(found.unread_arrival_ms, now)
     if is_empty and found.unread_arrival_ms is not None:
-        behind = max(behind, 1)  # 0 would say that there are no records
+        behind = max(behind, 1)  # 0 would mean that there are no records
     return b'{"Records":[%b],"MillisBehindLatest":%d,%b}' % (b",".join(found.fragments), behind, tail)
 
 
@@ -71,7 +71,7 @@ def _token(account: Account, stream: Stream, shard: Shard, counter: int) -> str:
 
 
 def subscribe_to_shard(account: Account, request: SubscribeToShard) -> Subscription:
-    """Open a subscription; raises the service's errors before any event."""
+    """Open a subscription. Raises: the service's errors, before any event."""
     stream = account.find_usable(arn=request.consumer_arn)
     consumer = stream.consumers.find(arn=request.consumer_arn)
     now = account.clock.now_ms()

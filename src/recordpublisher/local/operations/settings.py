@@ -1,4 +1,4 @@
-"""What is stored and shown: settings of a stream, tags, resource policies (without effect), limits of the account."""
+"""Operations that only store and show settings: a stream's settings, tags, resource policies (without effect), account limits."""
 
 from typing import get_args
 
@@ -18,7 +18,7 @@ METRICS = tuple(name for name in get_args(requests.ShardMetric) if name != "ALL"
 
 
 def start_stream_encryption(account: Account, request: requests.ChangeEncryption) -> None:
-    """Name the key of a stream; nothing is encrypted in memory."""
+    """Store the key id of a stream; nothing is encrypted in memory."""
     if request.encryption_type != "KMS":
         raise invalid_argument(f"EncryptionType {request.encryption_type} cannot be started: only KMS.")
     stream = _active(account, request)
@@ -32,12 +32,12 @@ def stop_stream_encryption(account: Account, request: requests.ChangeEncryption)
 
 
 def enable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
-    """Add metrics of shards; none are collected here."""
+    """Add shard metrics; none are collected here."""
     return _change_monitoring(account, request, adds=True)
 
 
 def disable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
-    """Remove metrics of shards."""
+    """Remove shard metrics."""
     return _change_monitoring(account, request, adds=False)
 
 
@@ -49,7 +49,7 @@ def update_max_record_size(account: Account, request: requests.UpdateMaxRecordSi
 
 
 def update_stream_mode(account: Account, request: requests.UpdateStreamMode) -> None:
-    """Change the capacity mode: at once, and the shards stay as they are. PROVISIONED ends AUTO record distribution."""
+    """Change the capacity mode at once; the shards stay unchanged. PROVISIONED ends AUTO record distribution."""
     mode = request.stream_mode_details.stream_mode
     stream = account.find(arn=request.stream_arn)
     stream.require_active()
@@ -61,7 +61,7 @@ def update_stream_mode(account: Account, request: requests.UpdateStreamMode) -> 
 
 
 def check_unused(account: Account, stream: Stream) -> None:
-    """Raise ResourceInUseException for a stream that has queues."""
+    """Raise ResourceInUseException if a stream has queues."""
     if queues := account.queues.all(stream):
         raise in_use(f"Stream {stream.name} has queues: {', '.join(each.name for each in queues)}.")
 
@@ -89,7 +89,7 @@ def _change_monitoring(account: Account, request: requests.ChangeMonitoring, *, 
 
 
 def find_resource(account: Account, arn: str) -> Stream | Consumer | Queue:
-    """Return the stream, the consumer or the queue of that ARN; raises ResourceNotFoundException."""
+    """Return the stream, consumer or queue with this ARN. Raises: ResourceNotFoundException if there is none."""
     if ":queue/" in arn:
         return account.queues.find(arn)
     stream = account.find(arn=arn)
@@ -137,7 +137,7 @@ def put_resource_policy(account: Account, request: requests.PutResourcePolicy) -
 
 
 def get_resource_policy(account: Account, request: requests.ResourceRequest) -> object:
-    """Show the policy of a stream or consumer; an empty one when there is none (recorded from AWS by LocalStack's tests, August 2025)."""
+    """Show the policy of a stream or consumer, or an empty one (recorded from AWS by LocalStack's tests, August 2025)."""
     return {"Policy": find_resource(account, request.resource_arn).policy or "{}"}
 
 
@@ -150,12 +150,12 @@ def delete_resource_policy(account: Account, request: requests.ResourceRequest) 
 
 
 SHARD_LIMIT = 20_000
-"""Shards of provisioned streams in the large regions ("Quotas and limits", July 2025). It is shown and not enforced."""
+"""Shards of provisioned streams in the large regions ("Quotas and limits", July 2025). The limit is shown and not enforced."""
 ON_DEMAND_STREAM_LIMIT = 50
 
 
 def describe_limits(account: Account, request: Request) -> object:
-    """Show how many shards there are and could be."""
+    """Show how many shards and on-demand streams there are, and their limits."""
     streams = account.streams().values()
     return {
         "ShardLimit": SHARD_LIMIT,

@@ -21,7 +21,7 @@ MAX_SHARDS_PER_PAGE = 1000
 
 
 class ShardPage(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """The request of a paged ListShards and where its next page begins."""
+    """The request of a paged ListShards, and where its next page begins."""
 
     stream: str
     stream_created_ms: int
@@ -51,13 +51,13 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
 
 
 def _as_of(account: Account) -> float:
-    """The time that the listing shows, epoch ms: infinity, unless a fault makes it an old one."""
+    """Return the time that the listing shows (epoch ms): infinity, or an old time if a fault wants it."""
     stale = account.faults.take(FaultKind.STALE)
     return inf if stale is None else account.clock.now_ms() - stale.seconds * 1000
 
 
 def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
-    """All of the shards, unless a fault makes the listing lack some."""
+    """Return the shards of the listing: all of them, unless a fault makes the listing incomplete."""
     if account.faults.take(FaultKind.INCOMPLETE) is None:
         return shards
     number = account.faults.counts[FaultKind.INCOMPLETE] - 1
@@ -70,7 +70,7 @@ def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
 
 
 def _page(account: Account, request: requests.ListShards) -> ShardPage:
-    """Return the request's own page, or the one that its token continues."""
+    """Return the page of the request itself, or the page that its token continues."""
     if request.next_token is None:
         stream = account.find_usable(request.stream_name, request.stream_arn)
         after = request.exclusive_start_shard_id or ""
@@ -97,14 +97,14 @@ def split_shard(account: Account, request: requests.SplitShard) -> None:
 
 
 def merge_shards(account: Account, request: requests.MergeShards) -> None:
-    """Merge two neighbours."""
+    """Merge two adjacent shards."""
     stream = _find_active(account, request)
     merge(stream, _named(stream, request.shard_to_merge), _named(stream, request.adjacent_shard_to_merge))
     stream.set_busy("UPDATING", account.delays.reshard)
 
 
 def update_shard_count(account: Account, request: requests.UpdateShardCount) -> object:
-    """Change the number of shards, uniformly."""
+    """Change the number of shards, with uniform hash ranges."""
     stream = _find_active(account, request)
     before = len(stream.open_shards)
     change_shard_count(stream, request.target_shard_count)
@@ -114,7 +114,7 @@ def update_shard_count(account: Account, request: requests.UpdateShardCount) -> 
 
 
 def _named(stream: Stream, shard_id: str) -> Shard:
-    """Return the shard; the service says of a missing one something else here than where it is read."""
+    """Return the shard. The service's message for a missing shard differs here from the one when reading."""
     try:
         return stream.shard(shard_id)
     except ApiError as error:

@@ -28,7 +28,7 @@ def create_stream(account: Account, request: requests.CreateStream) -> None:
 
 
 def delete_stream(account: Account, request: requests.DeleteStream) -> None:
-    """Delete a stream; with consumers only when that is enforced."""
+    """Delete a stream. A stream with consumers is deleted only if EnforceConsumerDeletion is set."""
     stream = account.find(request.stream_name, request.stream_arn)
     check_unused(account, stream)
     if stream.consumers.all() and not request.enforce_consumer_deletion:
@@ -71,17 +71,17 @@ def list_streams(account: Account, request: requests.ListStreams) -> object:
 
 
 def increase_stream_retention_period(account: Account, request: requests.ChangeRetention) -> None:
-    """Keep records longer, from now on."""
+    """Keep records longer from now on."""
     stream, hours = _for_retention(account, request)
     if hours < stream.retention_hours:
         raise _wrong_way(stream, hours, "shorter", "DecreaseRetentionPeriod")
     stream.require_active()
-    stream.apply_retention()  # what is gone by the shorter period does not come back
+    stream.apply_retention()  # records that are past the shorter period do not come back
     stream.retention_hours = hours
 
 
 def decrease_stream_retention_period(account: Account, request: requests.ChangeRetention) -> None:
-    """Keep records for a shorter time: older ones are gone at once."""
+    """Keep records for a shorter time. Older records are removed at once."""
     stream, hours = _for_retention(account, request)
     if hours > stream.retention_hours:
         raise _wrong_way(stream, hours, "longer", "IncreaseRetentionPeriod")
@@ -93,7 +93,10 @@ def decrease_stream_retention_period(account: Account, request: requests.ChangeR
 def update_stream_record_distribution_strategy(
     account: Account, request: requests.UpdateStreamRecordDistributionStrategy
 ) -> None:
-    """Let keys decide the shard of new records, or not (AUTO): at once, and without a state of its own."""
+    """Let partition keys decide the shard of new records, or not (AUTO).
+
+    The change takes effect at once; the stream's status stays ACTIVE.
+    """
     stream = account.find(None, request.stream_arn)
     _check_distribution(stream.name, stream.mode, request.record_distribution_strategy)
     stream.require_active()
@@ -106,7 +109,7 @@ def _check_distribution(stream: str, mode: str, wanted: str | None) -> None:
 
 
 def _for_retention(account: Account, request: requests.ChangeRetention) -> tuple[Stream, int]:
-    """Return the stream and the wanted hours, which are within the service's limits."""
+    """Return the stream and the requested hours, after checking the service's limits."""
     stream, hours = account.find(request.stream_name, request.stream_arn), request.retention_period_hours
     wanted = f"Requested retention period ({hours} hours) is too"
     if hours < DEFAULT_RETENTION_HOURS:

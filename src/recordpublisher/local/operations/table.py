@@ -1,4 +1,4 @@
-"""The table of operations: each is carried out by the function of its name, whose `request` is its input."""
+"""The table of operations. The function with an operation's name carries it out; its `request` is the input."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Opera
 
 
 def decoder(kind: type[R]) -> Callable[[bytes], R]:
-    """Return a function from a body to the input; it raises ValidationException or SerializationException."""
+    """Return a function that decodes a body into the input. It raises ValidationException or SerializationException."""
     decode = msgspec.json.Decoder(kind).decode
 
     def checked(body: bytes) -> R:

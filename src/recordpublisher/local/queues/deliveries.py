@@ -1,4 +1,4 @@
-"""Deliveries: which records of a stream a queue has not delivered, has in flight, delivers again, and has as dead letters."""
+"""Which records of a stream a queue has not delivered, has in flight, delivers again, or has as dead letters."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,35 +13,35 @@ from ..streams.shard import Shard
 from ..streams.stream import Stream
 
 Key = tuple[str, int]
-"""A record by its shard and its counter there."""
+"""A record, by its shard and its counter in that shard."""
 
 
 class Delivery(msgspec.Struct, array_like=True):
-    """A record that was received and not acknowledged; stored as it is."""
+    """A record that was received and not acknowledged. It is stored in this form."""
 
     key: Key
     first_ms: int
     visible_ms: int
-    """Until then it is in flight."""
+    """The record is in flight until this time."""
     receive_count: int = 0
     receipts: int = 0
-    """Handles that were issued: only the newest one is valid."""
+    """Number of handles that were issued. Only the newest one is valid."""
     is_dead: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Deliveries:
-    """Owns what a queue knows of each record. Records stay in the logs of the shards: they are found there by their keys.
+    """Owns what a queue knows of each record. The records themselves stay in the logs of the shards, which find them by key.
 
-    `cursors` has the counter that delivery goes on at, by shard: one that is missing is delivered from its first record.
-    `unacknowledged` has every record that was received and not acknowledged.
+    - `cursors`: the counter at which delivery continues, by shard. A missing shard is delivered from its first record.
+    - `unacknowledged`: every record that was received and not acknowledged.
     """
 
     stream: Stream
     cursors: dict[str, int] = field(default_factory=dict)
     unacknowledged: dict[Key, Delivery] = field(default_factory=dict)
     _timeouts: list[tuple[int, Key]] = field(default_factory=list)
-    """A heap: when which record becomes visible. An entry whose time is not that of its delivery is an old one."""
+    """A heap of the times at which records become visible. An entry is outdated if its time differs from the time of its delivery."""
     _visible: tuple[dict[Key, None], dict[Key, None]] = field(default_factory=lambda: ({}, {}))
     """Records to deliver again, and dead letters, in the order in which they became visible."""
     _is_turn_of_new: bool = True
@@ -57,9 +57,9 @@ class Deliveries:
     def receive(
         self, limit: int, visible_ms: int, now_ms: int, max_receives: int | None, *, dead: bool
     ) -> list[tuple[Delivery, bytes]]:
-        """Put visible records, or dead letters, in flight until `visible_ms`; returns each with its fragment of the log.
+        """Put visible records, or dead letters, in flight until `visible_ms`, and return each with its fragment of the log.
 
-        New records and those that became visible again take turns in being the first, so that neither keep the others waiting.
+        New records and records that became visible again take turns to come first, so that neither kind makes the other wait.
         """
         self._end_timeouts(now_ms, max_receives)
         self.stream.apply_retention()
@@ -78,14 +78,14 @@ class Deliveries:
         return answer.records
 
     def hide(self, delivery: Delivery, visible_ms: int) -> None:
-        """Let a record be in flight until then."""
+        """Keep a record in flight until `visible_ms`."""
         for visible in self._visible:
             visible.pop(delivery.key, None)
         delivery.visible_ms = visible_ms
         heappush(self._timeouts, (visible_ms, delivery.key))
 
     def release(self, delivery: Delivery, now_ms: int, receive_count: int) -> None:
-        """Make a record visible at once that counts as received so often, also one that was a dead letter."""
+        """Make a record visible at once, even if it was a dead letter. It counts as received `receive_count` times."""
         delivery.is_dead, delivery.receive_count = False, receive_count
         self.hide(delivery, now_ms)
 
@@ -97,24 +97,24 @@ class Deliveries:
         return delivery if is_there else None
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """Deliver a record no more."""
+        """Stop delivering a record."""
         for visible in self._visible:
             visible.pop(delivery.key, None)
         del self.unacknowledged[delivery.key]
 
     def next_timeout_ms(self) -> int | None:
-        """When a record becomes visible at the earliest, None if none is in flight."""
+        """Return when the next record becomes visible, or None if no record is in flight."""
         while self._timeouts and self._is_old(*self._timeouts[0]):
             heappop(self._timeouts)
         return self._timeouts[0][0] if self._timeouts else None
 
     def _is_old(self, visible_ms: int, key: Key) -> bool:
-        """Whether a record was acknowledged, or has another timeout now."""
+        """Return whether a record was acknowledged, or has another timeout now."""
         delivery = self.unacknowledged.get(key)
         return delivery is None or delivery.visible_ms != visible_ms
 
     def _end_timeouts(self, now_ms: int, max_receives: int | None) -> None:
-        """Make visible again what is in flight no more; what was received too often becomes a dead letter."""
+        """Make records visible again whose time in flight is over. A record that was received too often becomes a dead letter."""
         while self._timeouts and self._timeouts[0][0] <= now_ms:
             visible_ms, key = heappop(self._timeouts)
             if self._is_old(visible_ms, key):
@@ -149,14 +149,14 @@ class Deliveries:
                 self.unacknowledged[delivery.key] = delivery
 
     def _fragment(self, key: Key) -> bytes | None:
-        """The record in the log of its shard, None past retention."""
+        """Return the record in the log of its shard, or None if it is past retention."""
         shard = self.stream.shards.get(key[0])
         found = None if shard is None else shard.log.read(key[1], 1, GET_RECORDS_BYTES)
         return found.fragments[0] if found and found.fragments and found.last_counter == key[1] else None
 
 
 class _Answer:
-    """Owns the records of one response, at most 10 MiB of them or a single one."""
+    """Owns the records of one response: at most 10 MiB, or a single record."""
 
     def __init__(self, limit: int) -> None:
         self.records: list[tuple[Delivery, bytes]] = []
@@ -165,7 +165,7 @@ class _Answer:
         self._bytes = 0
 
     def add(self, delivery: Delivery, fragment: bytes) -> bool:
-        """Add a record; returns whether there was room."""
+        """Add a record, and return whether there was room."""
         self._bytes += len(fragment)
         self.is_full = bool(self.records) and self._bytes > GET_RECORDS_BYTES
         if self.is_full:
@@ -176,6 +176,6 @@ class _Answer:
 
 
 def record_id(shard: Shard, counter: int) -> str:
-    """Return the same id in every queue and at each delivery; it tells nothing of shard and order."""
+    """Return the record's id, which is the same in every queue and at each delivery. It does not reveal the shard or the order."""
     number = shard.log.numbers.text(counter)
     return hashlib.md5(number.encode(), usedforsecurity=False).hexdigest()

@@ -1,4 +1,4 @@
-"""Queue: delivers the records of a stream one by one, each until it is acknowledged. QueueTable: the queues of the account."""
+"""A queue, which delivers the records of a stream one by one, each until it is acknowledged; and the queues of the account."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -22,7 +22,7 @@ DEFAULT_SETTINGS = {
 
 
 class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """What a handle says: a record, and which of its receipts it is of."""
+    """The content of a handle: a record, and the number of its receipt."""
 
     queue: str
     key: Key
@@ -31,9 +31,9 @@ class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Queue:
-    """Owns the deliveries of a queue, and who waits for records.
+    """Owns the deliveries of a queue, and the callers that wait for records.
 
-    `settings` are as its description shows them; the status follows the clock.
+    `settings` are in the form in which the queue's description shows them. The status follows the clock.
     """
 
     name: str
@@ -54,47 +54,48 @@ class Queue:
 
     @property
     def id(self) -> str:
-        """The generated end of the ARN."""
+        """The generated last part of the ARN."""
         return self.arn.rpartition("/")[2]
 
     def status(self, now_ms: int) -> str:
-        """CREATING, UPDATING, DELETING or ACTIVE at that time."""
+        """Return CREATING, UPDATING, DELETING or ACTIVE at that time."""
         return self.busy_status if now_ms < self.busy_until_ms or self.busy_status == "DELETING" else "ACTIVE"
 
     def is_gone(self, now_ms: int) -> bool:
-        """Whether a deletion is complete."""
+        """Return whether a deletion is complete."""
         return self.busy_status == "DELETING" and now_ms >= self.busy_until_ms
 
     def require_active(self, now_ms: int) -> None:
-        """Raise ResourceInUseException unless it can be changed now."""
+        """Raise ResourceInUseException unless the queue can be changed now."""
         if self.status(now_ms) != "ACTIVE":
             raise in_use(f"{self.arn} not ACTIVE, instead in state {self.status(now_ms)}.")
 
     def set_busy(self, status: str, until_ms: int) -> None:
-        """Show `status` until then."""
+        """Show `status` until `until_ms`."""
         self.busy_status, self.busy_until_ms = status, until_ms
 
     @property
     def visibility_seconds(self) -> int:
-        """How long a record is in flight, unless a call says otherwise."""
+        """How long a record is in flight, unless a call sets another time (seconds)."""
         seconds: int = self.settings["VisibilityTimeoutSeconds"]
         return seconds
 
     @property
     def max_receives(self) -> int | None:
-        """How often a record is received before it becomes a dead letter, None for ever."""
+        """How often a record is received before it becomes a dead letter. None means without limit."""
         dead_letters = self.settings["DeadLetterConfiguration"]
         return dead_letters["MaxReceiveCount"] if dead_letters["TargetType"] == "BUILT_IN" else None
 
     def handle_of(self, delivery: Delivery) -> ReceiptHandle:
-        """The handle of the newest receipt."""
+        """Return the handle of the newest receipt."""
         return ReceiptHandle(self.id, delivery.key, delivery.receipts)
 
     def find(self, handle: ReceiptHandle | None, now_ms: int, *, dead: bool) -> Delivery:
-        """Return what a handle is of.
+        """Return the delivery of a handle.
 
-        Raises: ApiError for a handle of another queue or of an earlier receipt (InvalidArgumentException), and for a record that is not
-        there: acknowledged, past retention, or a dead letter now (ResourceNotFoundException). The model does not say which is which.
+        Raises: ApiError: InvalidArgumentException for a handle of another queue or of an earlier receipt; ResourceNotFoundException for a
+        record that was acknowledged, is past retention, or was moved to or from the dead letters. The API model does not say which error
+        belongs to which case.
         """
         if handle is None or handle.queue != self.id:
             raise invalid_argument("The ReceiptHandle is not one of this queue.")
@@ -108,12 +109,12 @@ class Queue:
         return delivery
 
     def notify(self) -> None:
-        """Let those who wait look again."""
+        """Let waiting callers check again."""
         for wake in tuple(self._waiting):
             wake()
 
     async def wait_for_change(self, until_ms: int, clock: Clock) -> None:
-        """Wait until then, or until records may have become visible."""
+        """Wait until `until_ms`, or until records may have become visible."""
         changed = asyncio.Event()
         timeout_ms = self.deliveries.next_timeout_ms()
         until_ms = until_ms if timeout_ms is None else min(until_ms, timeout_ms)
@@ -144,7 +145,10 @@ class QueueTable:
         return sorted((e for e in self._by_arn.values() if stream in (None, e.stream)), key=lambda each: each.name)
 
     def create(self, name: str, stream: Stream, settings: dict[str, Any], tags: dict[str, str], delay_ms: int) -> Queue:
-        """Add one, which is CREATING for `delay_ms`; raises ResourceInUseException for a taken name, and as `TagSet.add`."""
+        """Add a queue, which is CREATING for `delay_ms`.
+
+        Raises: ResourceInUseException if the name is taken; the errors of `TagSet.add`.
+        """
         if any(each.name == name for each in self.all()):
             raise in_use(f"The queue {name} already exists.")
         now = self._clock.now_ms()
@@ -162,12 +166,15 @@ class QueueTable:
         return self.add(queue)
 
     def add(self, made: Queue) -> Queue:
-        """Add one that was made before."""
+        """Add a queue that already exists."""
         self._by_arn[made.arn] = made
         return made
 
     def find(self, arn: str, refused: Collection[str] = ()) -> Queue:
-        """Return the one with that ARN; raises ResourceNotFoundException, also in one of the `refused` states."""
+        """Return the queue with this ARN.
+
+        Raises: ResourceNotFoundException if there is none, or if it is in one of the `refused` states.
+        """
         self.all()
         found = self._by_arn.get(arn)
         if found is None:

@@ -1,6 +1,6 @@
-"""What the inputs of the operations are made of, as the service's API model declares it.
+"""The field types of the operations' inputs, as the service's API model declares them.
 
-A pattern stands between `^(?:` and `)\\Z`: errors show it without.
+A pattern is enclosed in `^(?:` and `)\\Z`; errors show it without them.
 """
 
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from recordpublisher.publishers.service_limits import (
 
 
 def text(most: int, pattern: str) -> Meta:
-    """Of a text with one character at least."""
+    """Return the constraints of a text that has at least one character."""
     return Meta(min_length=1, max_length=most, pattern=rf"^(?:{pattern})\Z")
 
 
@@ -36,7 +36,7 @@ StartType = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON
 
 
 def _api_name(field: str) -> str:
-    """`stream_arn` as the API has it: `StreamARN`."""
+    """Return the API's name of a field: `StreamARN` for `stream_arn`."""
     return "".join("ARN" if word == "arn" else word.capitalize() for word in field.split("_"))
 
 

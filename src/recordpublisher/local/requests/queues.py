@@ -51,7 +51,7 @@ class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
 
 
 class StreamFilter(Request, frozen=True):
-    """A stream; the time of its creation, in seconds, tells it from an earlier one of the same name."""
+    """A stream. The time of its creation, in seconds, distinguishes it from an earlier stream of the same name."""
 
     stream_arn: Arn
     stream_creation_timestamp: float | None = None

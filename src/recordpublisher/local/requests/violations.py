@@ -1,4 +1,4 @@
-"""What is wrong with an input, in the service's words: every violated constraint of the API model, not only the first."""
+"""Finds what is wrong with an input, in the service's words: every violated constraint of the API model, not only the first."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,11 +12,14 @@ from msgspec import inspect
 from ..api_errors import ApiError
 
 MOST = 10
-"""Violations that the service names in one message."""
+"""The most violations that the service names in one message."""
 ENUM_ORDER = ("AFTER_SEQUENCE_NUMBER", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "TRIM_HORIZON")
-"""The order in which the service shows the values of ShardIteratorType; others are shown by name."""
+"""The order in which the service shows the values of ShardIteratorType. Other values are shown by name."""
 ENTRY = "com.amazonaws.kinesis.v20131202.PutRecordsRequestEntry"
-"""How the service shows a record, with a hash after it. Structures of other lists are shown so too: how the service does is not known."""
+"""How the service shows a record, followed by a hash.
+
+Structures in other lists are shown in the same way, because the service's way is not known.
+"""
 TYPES: tuple[tuple[type, type], ...] = (
     (inspect.StrType, str),
     (inspect.LiteralType, str),
@@ -28,7 +31,7 @@ TYPES: tuple[tuple[type, type], ...] = (
 
 
 def violations(kind: type[msgspec.Struct], body: bytes) -> str | None:
-    """Return the service's message for an input that is not valid; None when no constraint of the model is violated."""
+    """Return the service's message for an input that is not valid, or None if it violates no constraint of the model."""
     found = list(_of_fields(kind, msgspec.json.decode(body or b"{}"), ""))[:MOST]
     if not found:
         return None
@@ -36,7 +39,7 @@ def violations(kind: type[msgspec.Struct], body: bytes) -> str | None:
 
 
 def violation(value: str, path: str, constraint: str) -> str:
-    """Return one violation as the service writes it."""
+    """Return one violation in the service's words."""
     return f"Value {value} at '{path}' failed to satisfy constraint: {constraint}"
 
 
@@ -70,14 +73,17 @@ def _of_value(kind: inspect.Type, value: Any, path: str) -> Iterator[str]:
 
 
 def _check_type(kind: inspect.Type, value: Any, path: str) -> None:
-    """Raise SerializationException: wrong types come before violated constraints, wherever in the input they are."""
+    """Raise SerializationException for a wrong type.
+
+    Wrong types are reported before violated constraints, wherever they are in the input.
+    """
     expected = next((types for of, types in TYPES if isinstance(kind, of)), object)
     if not isinstance(value, expected):
         raise ApiError("SerializationException", f"{path} is of the wrong type: {type(value).__name__}")
 
 
 def _of_members(say: Callable[[str], str], what: str, kind: inspect.Type, values: Any) -> Iterator[str]:
-    """One violation for all members, which names every constraint of a member."""
+    """Return one violation for all members, which names every constraint of a member."""
     for value in values:
         _check_type(kind, value, what)
     if any(any(_broken(kind, value)) for value in values):
@@ -85,7 +91,7 @@ def _of_members(say: Callable[[str], str], what: str, kind: inspect.Type, values
 
 
 def _broken(kind: inspect.Type, value: Any) -> Iterator[str]:
-    """The constraints of a value itself that it violates."""
+    """Return the constraints that the value itself violates."""
     if isinstance(kind, inspect.LiteralType) and value not in kind.values:
         yield f"Member must satisfy enum value set: [{', '.join(_ordered(kind.values))}]"
     if isinstance(kind, inspect.StrType) and kind.pattern is not None and not re.search(kind.pattern, value):
@@ -123,7 +129,7 @@ def _without_none(kind: inspect.Type) -> inspect.Type:
 
 
 def _shown(value: Any) -> str:
-    """A value as the service shows it, which is written in Java."""
+    """Return a value as the service shows it; the service is written in Java."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return f"[{', '.join(f'{ENTRY}@{crc32(msgspec.json.encode(each)):x}' for each in value)}]"
     if isinstance(value, list):

@@ -1,1 +1,1 @@
-"""Schedules of faults and reshards that are played to a consumer, and what is said of it afterwards. Start reading in schedule.py."""
+"""Schedules of faults and reshards that are played to a consumer, and the verdict on it afterwards. Start at schedule.py."""

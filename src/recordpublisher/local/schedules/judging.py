@@ -1,4 +1,4 @@
-"""What a client has written down of a schedule's records, judged: lost, repeated, out of order, slowest."""
+"""Judges what a client has written down of a schedule's records: lost, repeated, out of order, slowest."""
 
 import re
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def seen_in(line: str, now: float) -> Seen | None:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Counts of records, and seconds; `recovered` is None when nothing new was read after the kill."""
+    """Counts of records, and times in seconds. `recovered` is None if nothing new was read after the kill."""
 
     records: int
     lost: int
@@ -36,11 +36,11 @@ class Score:
 
 
 def score(records: int, lines: Iterable[Seen], keys: int, began: float = -inf, killed: float = inf) -> Score:
-    """Judge lines in the order in which they were written, of records 0 to `records` - 1.
+    """Judge the lines in the order in which they were written. The records have the numbers 0 to `records` - 1.
 
-    Records of the same key are put in order, and a key moves from a shard to its child: a number that comes for the first time after a
-    higher one of its key is out of order. `slowest`: the longest time from put to seen of what was put after the schedule began, and five
-    seconds before the kill or earlier.
+    Records of the same key are put in order, and a key moves from a shard to its child. So a number that comes for the first time after a
+    higher number of its key is out of order. `slowest` is the longest time from put to seen of the records that were put after the schedule
+    began, and more than five seconds before the kill.
     """
     first: dict[int, Seen] = {}
     highest: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Schedule: records that are put at a rate, and faults and reshards at their times, from a TOML file. Player: plays one."""
+"""Reads schedules from TOML files, and plays them: records put at a rate, and faults and reshards at their times."""
 
 import asyncio
 import time
@@ -18,14 +18,14 @@ from ..streams.resharding import merge, split
 from ..streams.stream import Stream
 
 READY = {file.stem: file for file in sorted(Path(__file__).parent.glob("*.toml"))}
-"""The schedules of this package by name."""
+"""The schedules in this package, by name."""
 TICK_SECONDS = 0.05
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Number = Annotated[int, Meta(ge=1, le=100_000)]
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happens at a time: faults by rules for some seconds, a reshard, or something that is asked of the client."""
+    """What happens at a time: faults by rules for some seconds, a reshard, or an action of the client."""
 
     at: Seconds
     faults: str | None = None
@@ -33,11 +33,11 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long the faults last."""
     reshard: Literal["split", "merge"] | None = None
     client: Literal["restart"] | None = None
-    """The client is killed and started again, by whoever runs it."""
+    """The program that runs the client kills it and starts it again."""
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Times are in seconds after the start."""
+    """Steps and the records that are put. Times are in seconds after the start."""
 
     step: list[Step]
     stream: str = "orders"
@@ -46,16 +46,19 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Record n has the key n modulo this."""
     records_a_second: Number = 100
     seconds: Seconds = 40
-    """When the producer ends."""
+    """The time at which the producer ends."""
 
     @property
     def record_count(self) -> int:
-        """All records: two of each key at the start, and those at the rate."""
+        """Number of all records: two of each key at the start, and those put at the rate."""
         return 2 * self.keys + int(self.seconds * self.records_a_second)
 
 
 def load_schedule(name: str) -> Schedule:
-    """Return a ready schedule by its name, or that of a file. Raises: ConfigurationError."""
+    """Return the ready schedule with this name, or the schedule in a file.
+
+    Raises: ConfigurationError if the file cannot be read or is not a valid schedule.
+    """
     try:
         schedule = msgspec.convert(tomllib.loads(READY.get(name, Path(name)).read_text("utf-8")), Schedule)
     except (OSError, ValueError) as error:  # msgspec's and tomllib's errors are ValueErrors
@@ -67,7 +70,7 @@ def load_schedule(name: str) -> Schedule:
 
 
 class Player:
-    """Plays a schedule to whoever reads from an endpoint. Owns how many records were put and which acts are left."""
+    """Plays a schedule to the client that reads from an endpoint. Owns how many records were put, and which steps are left."""
 
     def __init__(self, endpoint: LocalKinesis, schedule: Schedule, tell: Callable[[str], None]) -> None:
         self._endpoint = endpoint
@@ -80,14 +83,14 @@ class Player:
             endpoint.create_stream(schedule.stream, schedule.shards)
 
     async def play(self) -> None:
-        """Play all of it, on the time of the event loop."""
+        """Play the whole schedule, in the time of the event loop."""
         now = asyncio.get_running_loop().time
         began = now()
         while self.advance(now() - began):  # noqa: ASYNC110 - what is due depends on the time alone
             await asyncio.sleep(TICK_SECONDS)
 
     def advance(self, seconds: float) -> bool:
-        """Put and do all that is due so many seconds after the start; returns whether something is left."""
+        """Put the records and do the steps that are due `seconds` after the start. Return whether anything is left."""
         schedule = self._schedule
         self._put(2 * schedule.keys + int(min(seconds, schedule.seconds) * schedule.records_a_second))
         while self._left and self._left[0].at <= seconds:
@@ -112,7 +115,7 @@ class Player:
 
 
 def _reshard(stream: Stream, kind: str) -> str:
-    """Split the first shard, or merge the first two. Returns what was done."""
+    """Split the first shard, or merge the first two. Return what was done, in words."""
     first, *others = stream.open_shards
     if kind == "split":
         split(stream, first, (first.hash_range.start + first.hash_range.end) // 2)

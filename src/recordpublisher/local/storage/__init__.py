@@ -1,1 +1,1 @@
-"""Keeps what the endpoint holds in a folder, so that it survives a restart. Start reading in account_storage.py."""
+"""Stores the endpoint's data in a folder, so that it survives a restart. Start at account_storage.py."""

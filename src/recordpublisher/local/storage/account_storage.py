@@ -1,4 +1,4 @@
-"""AccountStorage: writes each change of an account into a database in a folder, and restores the account from it."""
+"""Writes each change of an account into a database in a folder, and restores the account from it."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -32,16 +32,16 @@ StoredRecord = tuple[int, int, int, bytes]
 
 
 class Database:
-    """Owns the file, which one process at a time may use. What a call has written survives the end of the process, also SIGKILL.
+    """Owns the file, which one process at a time may use. What a call has written survives the end of the process, even by SIGKILL.
 
-    Raises: ConfigurationError for a folder that cannot be written, a file in use, and a file of another version.
+    Raises: ConfigurationError if the folder cannot be written, the file is in use, or the file has another version.
     """
 
     def __init__(self, folder: Path) -> None:
         valid = "a folder that can be written and that no other endpoint uses"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # used by the thread of the endpoint, which may be another one than that of the constructor
+            # The endpoint's thread uses the connection, and may differ from the thread that runs this constructor.
             self._connection = sqlite3.connect(folder / FILE, timeout=0, isolation_level=None, check_same_thread=False)
             for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
                 self._connection.execute(f"PRAGMA {pragma}")
@@ -62,12 +62,12 @@ class Database:
         return set(self._shard_ids)
 
     def document(self) -> bytes | None:
-        """Return the document of the account, None at first."""
+        """Return the document of the account, or None if none is stored."""
         row = self._connection.execute("SELECT document FROM account").fetchone()
         return None if row is None else bytes(row[0])
 
     def save(self, document: bytes, shards: Iterable[str]) -> None:
-        """Replace the document; records of shards that are not among these are removed."""
+        """Replace the document, and remove the records of shards that are not in `shards`."""
         gone = self._shard_ids.keys() - set(shards)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -80,14 +80,14 @@ class Database:
 
     def append(self, shard: str, records: Iterable[StoredRecord]) -> None:
         """Add records to a shard, all or none."""
-        number = self._id_of(shard)  # stored by itself: if this write fails, the next one needs the shard
+        number = self._id_of(shard)  # stored in its own transaction: if this write fails, the next one needs the shard
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             rows = ((number, *record) for record in records)
             self._connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", rows)
 
     def records(self, shard: str) -> Iterator[StoredRecord]:
-        """The records of a shard in order."""
+        """Return the records of a shard in order."""
         query = "SELECT counter, arrival_ms, size, fragment FROM records WHERE shard = ? ORDER BY counter"
         return self._connection.execute(query, (self._shard_ids.get(shard),))
 
@@ -114,8 +114,8 @@ TRIM_EVERY_MS = 60_000
 class AccountStorage:
     """Owns the database of one account. It listens to the logs of all shards: a record is stored before its call is answered.
 
-    Kept are streams with their settings and tags, shards, records within retention, and consumers. Not kept: faults, subscriptions,
-    what quotas have counted. Raises: ConfigurationError for a folder that it cannot use.
+    It stores streams with their settings and tags, shards, records within retention, consumers and queues. It does not store faults,
+    subscriptions, and what quotas have counted. Raises: ConfigurationError if the folder cannot be used.
     """
 
     def __init__(self, account: Account, folder: Path) -> None:
@@ -133,7 +133,7 @@ class AccountStorage:
         self.save()
 
     def save(self) -> None:
-        """Store everything but records, and listen to new shards. Raises: ApiError when it cannot be written."""
+        """Store everything except records, and listen to new shards. Raises: ApiError if the file cannot be written."""
         document = encoded(self._account)
         shards = dict(self._shards())
         for name, (_, shard) in shards.items():
@@ -179,7 +179,7 @@ class AccountStorage:
             self._stored[name] = shard.log.tip - 1
 
     def _shards(self) -> list[tuple[str, tuple[Stream, Shard]]]:
-        """Each shard by a name that no other one has ever had."""
+        """Return each shard by a name that no other shard has ever had."""
         return [
             (_name(stream, shard.index), (stream, shard))
             for stream in self._account.streams().values()
@@ -188,7 +188,7 @@ class AccountStorage:
 
     def _on_news(self, name: str, shard: Shard) -> None:
         self._store_records(name, shard)
-        # The children of a shard that was split or merged in this process, by no operation, have no listener yet.
+        # If a shard was split or merged directly, and not by an operation, its children have no listener yet.
         if not shard.is_open and any(each not in self._unlisten for each, _ in self._shards()):
             self.save()
 

@@ -1,4 +1,4 @@
-"""The stored form of everything but records: account, streams, shards, consumers, tags."""
+"""The stored form of everything except records: account, streams, shards, consumers, queues, tags."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..streams.tags import TagSet
 
 
 class StoredShard(msgspec.Struct, frozen=True):
-    """A shard without its records. Hash keys are text: they have 128 bits."""
+    """A shard without its records. Hash keys are stored as text, because they have 128 bits."""
 
     id: str
     index: int
@@ -55,7 +55,7 @@ class StoredQueue(msgspec.Struct, frozen=True):
 
 
 class StoredAccount(msgspec.Struct, frozen=True):
-    """The account; `token_seed` lets iterators of before a restart be read on."""
+    """The account. With `token_seed`, iterators from before a restart stay valid."""
 
     region: str
     token_seed: int
@@ -75,7 +75,7 @@ SETTINGS = (
 
 
 def encoded(account: Account) -> bytes:
-    """Return what is to be stored."""
+    """Return the stored form of an account."""
     streams = [_stored_stream(stream) for stream in account.streams().values()]
     queues = [_stored_queue(queue) for queue in account.queues.all()]
     stored = StoredAccount(account.region, account.tokens.seed, streams, queues)
@@ -83,12 +83,12 @@ def encoded(account: Account) -> bytes:
 
 
 def decoded(document: bytes) -> StoredAccount:
-    """Return what was stored. Raises: one of UNDECODABLE."""
+    """Return a stored account. Raises: one of UNDECODABLE if it cannot be read."""
     return msgspec.msgpack.decode(document, type=StoredAccount, dec_hook=lambda _, tags: TagSet(tags))
 
 
 def restore_account(account: Account, stored: StoredAccount) -> None:
-    """Give an empty account the stored streams."""
+    """Add the stored streams and queues to an empty account."""
     account.tokens.seed = stored.token_seed
     for each in stored.streams:
         _restore_stream(account.create_stream(each.name, 1), each)

@@ -1,1 +1,1 @@
-"""The data model: streams, shards, records, consumers, subscriptions. Start reading in account.py."""
+"""The data model: streams, shards, records, consumers, subscriptions. Start at account.py."""

@@ -1,4 +1,4 @@
-"""Account: the streams of the endpoint's one account and region."""
+"""The streams of the endpoint's only account and region."""
 
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -29,9 +29,9 @@ class Delays:
     delete_stream: int = 0
     reshard: int = 0
     consumer: int = 100
-    """The time from CREATING to ACTIVE and from DELETING to gone; also of queues, and while these are UPDATING."""
+    """The time from CREATING to ACTIVE and from DELETING to gone, for consumers and queues, and the time that a queue is UPDATING."""
     cut_stuck_reader: int = 10_000
-    """From the end of a subscription's five minutes until a client that does not read is disconnected."""
+    """The time from the end of a subscription's five minutes until a client that does not read is disconnected."""
 
 
 class Account:
@@ -54,22 +54,22 @@ class Account:
         self._streams: dict[str, Stream] = {}
 
     def call_on_change(self, on_change: Callable[[], None] | None) -> None:
-        """Have a function called when more than records has changed."""
+        """Set the function that is called when anything other than records has changed."""
         self._on_change = on_change
 
     def changed(self) -> None:
-        """More than records has changed."""
+        """Call the function for changes: anything other than records has changed."""
         if self._on_change is not None:
             self._on_change()
 
     def wake_all(self) -> None:
-        """Let every open subscription and long poll look again: the time has moved, or faults are planned."""
+        """Let every open subscription and long poll check again, because the time has changed or faults are planned."""
         self.subscriptions.wake_all()
         for queue in self.queues.all():
             queue.notify()
 
     def create_stream(self, name: str, shard_count: int) -> Stream:
-        """Add a stream; raises ResourceInUseException for a taken name."""
+        """Add a stream. Raises: ResourceInUseException if the name is taken."""
         if name in self.streams():
             raise in_use(f"Stream {name} under account {ACCOUNT_ID} already exists.")
         arn = f"arn:aws:kinesis:{self.region}:{ACCOUNT_ID}:stream/{name}"
@@ -79,14 +79,17 @@ class Account:
         return stream
 
     def streams(self) -> dict[str, Stream]:
-        """Streams that exist now, by name."""
+        """Return the streams that exist now, by name."""
         gone = [name for name, stream in self._streams.items() if stream.is_gone]
         for name in gone:
             del self._streams[name]
         return self._streams
 
     def find(self, name: str | None = None, arn: str | None = None) -> Stream:
-        """Return the stream with that name or ARN; raises ResourceNotFoundException."""
+        """Return the stream with that name or ARN.
+
+        Raises: ResourceNotFoundException if there is none; InvalidArgumentException if neither is given, or if both name different streams.
+        """
         if name is None and arn is None:
             raise invalid_argument("Either StreamName or StreamARN must be given.")
         by_arn = None if arn is None else arn.partition(":stream/")[2].partition("/")[0]
@@ -98,7 +101,10 @@ class Account:
         return stream
 
     def find_usable(self, name: str | None = None, arn: str | None = None) -> Stream:
-        """Return a stream that records can be put into and read from: ACTIVE or UPDATING."""
+        """Return a stream that records can be put into and read from: ACTIVE or UPDATING.
+
+        Raises: ResourceNotFoundException if it is in another state; the errors of `find`.
+        """
         stream = self.find(name, arn)
         if stream.status in ("CREATING", "DELETING"):
             raise not_found(f"Stream {stream.name} under account {ACCOUNT_ID} not found: it is {stream.status}.")
@@ -109,7 +115,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Tokens:
-    """Makes and opens tokens. A token of another endpoint, or an invented one, does not open."""
+    """Creates and opens tokens. A token of another endpoint, or an invented one, does not open."""
 
     def __init__(self) -> None:
         self.seed = randbits(32)
@@ -120,7 +126,7 @@ class Tokens:
         return urlsafe_b64encode(zlib.crc32(body, self.seed).to_bytes(4, "big") + body).decode()
 
     def open(self, token: str, kind: type[T]) -> T | None:
-        """Return the content, or None when the token is not ours or of another kind."""
+        """Return the content, or None if the token is of another endpoint or of another kind."""
         try:
             raw = urlsafe_b64decode(token)
             if zlib.crc32(raw[4:], self.seed).to_bytes(4, "big") != raw[:4]:

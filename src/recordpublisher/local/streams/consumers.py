@@ -8,12 +8,12 @@ from ..clock import Clock
 from .tags import TagSet
 
 CONSUMER_LIMIT = 20
-"""Per stream, queues counted."""
+"""The most consumers and queues of a stream."""
 
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """One registration; its ARN carries its creation time, so a consumer registered later with the same name is another one."""
+    """One registration. Its ARN contains its creation time, so a later consumer with the same name has another ARN."""
 
     name: str
     arn: str
@@ -24,13 +24,13 @@ class Consumer:
     policy: str | None = None
 
     def status(self, now_ms: int) -> str:
-        """CREATING, ACTIVE or DELETING at that time."""
+        """Return CREATING, ACTIVE or DELETING at that time."""
         if self.gone_from_ms is not None:
             return "DELETING"
         return "ACTIVE" if now_ms >= self.active_from_ms else "CREATING"
 
     def is_gone(self, now_ms: int) -> bool:
-        """Whether the deregistration is complete."""
+        """Return whether the deregistration is complete."""
         return self.gone_from_ms is not None and now_ms >= self.gone_from_ms
 
     def describe(self, now_ms: int) -> dict[str, object]:
@@ -54,18 +54,21 @@ class ConsumerTable:
         self._consumers: dict[str, Consumer] = {}
 
     def all(self) -> list[Consumer]:
-        """Consumers that exist now, in the order of their names."""
+        """Return the consumers that exist now, in the order of their names."""
         now = self._clock.now_ms()
         self._consumers = {name: c for name, c in self._consumers.items() if not c.is_gone(now)}
         return [self._consumers[name] for name in sorted(self._consumers)]
 
     def require_room(self, queue_count: int) -> None:
-        """Raise LimitExceededException when a stream has as many consumers and queues as it may have."""
+        """Raise LimitExceededException if a stream has as many consumers and queues as it may have."""
         if len(self.all()) + queue_count >= self._limit:
             raise limit_exceeded(f"Stream {self._stream_arn} already has {self._limit} consumers.")
 
     def register(self, name: str, tags: Mapping[str, str] | None = None, queue_count: int = 0) -> Consumer:
-        """Add a consumer; raises ResourceInUseException for a taken name, and as `require_room` and `TagSet.add`."""
+        """Add a consumer.
+
+        Raises: ResourceInUseException if the name is taken; the errors of `require_room` and `TagSet.add`.
+        """
         self.all()
         if name in self._consumers:
             raise in_use(f"Consumer {name} under stream {self._stream_arn} already exists.")
@@ -80,7 +83,7 @@ class ConsumerTable:
         self._consumers[consumer.name] = consumer
 
     def add_deleting(self, name: str, ms: int) -> None:
-        """Unless the name is taken, add a consumer with it that is DELETING for so long."""
+        """Add a consumer that is DELETING for `ms` milliseconds, unless the name is taken."""
         self.all()
         if name and name not in self._consumers:
             now = self._clock.now_ms()
@@ -88,18 +91,18 @@ class ConsumerTable:
             self._consumers[name] = Consumer(name, arn, now, now, gone_from_ms=now + ms)
 
     def deregister(self, consumer: Consumer) -> None:
-        """Begin to remove a consumer; raises ResourceInUseException when it is being deleted."""
+        """Begin to remove a consumer. Raises: ResourceInUseException if it is already being deleted."""
         if consumer.gone_from_ms is not None:
             raise in_use(f"Consumer {consumer.name} is being deleted already.")
         consumer.gone_from_ms = self._clock.now_ms() + self._delay_ms
 
     def deregister_once(self, consumer: Consumer) -> None:
-        """Begin to remove a consumer, unless it is being deleted."""
+        """Begin to remove a consumer, unless it is already being deleted."""
         if consumer.gone_from_ms is None:
             self.deregister(consumer)
 
     def find(self, *, name: str | None = None, arn: str | None = None) -> Consumer:
-        """Return the consumer with that name or ARN; raises ResourceNotFoundException."""
+        """Return the consumer with that name or ARN. Raises: ResourceNotFoundException if there is none."""
         for consumer in self.all():
             if arn in (None, consumer.arn) and name in (None, consumer.name):
                 return consumer
@@ -109,5 +112,5 @@ class ConsumerTable:
 
 
 def consumer_not_found(arn: str) -> ApiError:
-    """The error for an ARN that no consumer has."""
+    """Return the error for an ARN that no consumer has."""
     return not_found(f"Consumer {arn}, account {arn.split(':')[4]} not found.")

@@ -1,4 +1,7 @@
-"""Splits, merges and changes of the shard count. Parents close, children open, and each hash key always belongs to one open shard."""
+"""Splits, merges and changes of the shard count.
+
+Parents close, children open, and each hash key always belongs to one open shard.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
-    """Split a shard before `new_start`; raises InvalidArgumentException outside its range or when it is closed."""
+    """Split a shard before `new_start`.
+
+    Raises: InvalidArgumentException if `new_start` is outside its range, or if the shard is closed.
+    """
     _require_open(stream, shard)
     span = shard.hash_range
     if not span.start + 1 < new_start < span.end:
@@ -25,7 +31,7 @@ def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
 
 
 def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
-    """Merge a shard and the one after it; raises InvalidArgumentException when it is not the next one, or one is closed."""
+    """Merge a shard and the next one. Raises: InvalidArgumentException if they are not adjacent in this order, or if one is closed."""
     _require_open(stream, shard)
     _require_open(stream, adjacent)
     if shard.hash_range.end + 1 != adjacent.hash_range.start:
@@ -39,7 +45,9 @@ def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
 def update_shard_count(stream: Stream, target: int) -> None:
     """Change the shard count to uniform ranges: split at every new boundary, then merge the shards between two boundaries.
 
-    A shard in between may be split or merged again at once, as in the service; raises InvalidArgumentException past double or half.
+    As in the service, a shard between two boundaries may be split or merged again at once.
+
+    Raises: InvalidArgumentException if `target` is more than double or less than half of the open shards.
     """
     current = len(stream.open_shards)
     if target > current * 2 or target * 2 < current:

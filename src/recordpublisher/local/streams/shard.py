@@ -1,4 +1,4 @@
-"""Shard: its hash range, parents and children, and the time it was open."""
+"""A shard: its hash range, its parents and children, and the time in which it was open."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .shard_log import SequenceNumbers, ShardLog
 
 
 def shard_id(index: int) -> str:
-    """Spell the id of a stream's `index`-th shard."""
+    """Return the id of a stream's `index`-th shard."""
     return f"shardId-{index:012d}"
 
 
 def canonical_id(spelling: str) -> str:
-    """Return the full spelling of a shard's id: only its number counts, so that shardId-7 is shardId-000000000007."""
+    """Return the full form of a shard's id. Only its number counts, so shardId-7 is shardId-000000000007."""
     number = re.fullmatch(r"(?:[^-]*-)?([0-9]+)", spelling)
     return spelling if number is None else shard_id(int(number[1]))
 
 
 @dataclass(slots=True, eq=False)
 class Shard:
-    """Owns its log and its end; open on the epochs from `epoch` up to, not including, `closed_epoch`.
+    """Owns its log and its end. It is open in the epochs from `epoch` up to, but not including, `closed_epoch`.
 
-    An epoch is the time in ms, moved on where needed so that a child's is always later than its parents': shards
-    that are split in the millisecond of their creation still have an order.
+    An epoch is a time in ms, increased where needed so that a child's epoch is always later than its parents' epochs. So shards that are
+    split in the millisecond of their creation still have an order.
     """
 
     id: str
@@ -49,20 +49,20 @@ class Shard:
         return self.closed_epoch is None
 
     def was_open_at(self, epoch: int) -> bool:
-        """Whether the shard accepted records at that time."""
+        """Return whether the shard accepted records at that time."""
         return self.epoch <= epoch and self.is_open_after(epoch)
 
     def is_open_after(self, epoch: float) -> bool:
-        """Whether the shard accepted records at that time or later."""
+        """Return whether the shard accepted records at that time or later."""
         return self.closed_epoch is None or self.closed_epoch > epoch
 
     def close(self, epoch: int) -> None:
-        """Accept no more records; stored ones stay readable."""
+        """Stop accepting records; stored records stay readable."""
         self.ending_counter = self.log.mark(epoch)
         self.closed_epoch = epoch
 
     def describe(self, as_of: float = inf) -> dict[str, object]:
-        """Return the shard as ListShards shows it, or showed it at that time."""
+        """Return the shard as ListShards shows it now, or showed it at the time `as_of`."""
         numbers = {"StartingSequenceNumber": self.log.numbers.text(0)}
         if self.ending_counter is not None and not self.is_open_after(as_of):
             numbers["EndingSequenceNumber"] = self.log.numbers.text(self.ending_counter)
@@ -105,19 +105,19 @@ class HashRange:
 
 
 def uniform_ranges(count: int) -> list[HashRange]:
-    """Divide the hash keys into `count` ranges of the same width, the last one taking the remainder."""
+    """Divide the hash keys into `count` ranges of the same width. The last range also contains the remainder."""
     width = HASH_KEYS // count
     starts = [i * width for i in range(count)]
     return [HashRange(start, end - 1) for start, end in zip(starts, [*starts[1:], HASH_KEYS], strict=True)]
 
 
 def hash_of(partition_key: str) -> int:
-    """Return the MD5 of the key as the service takes it: a big-endian 128-bit number."""
+    """Return the MD5 of the key as the service uses it: a big-endian 128-bit number."""
     return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
 
 
 def explicit_hash(text: str) -> int:
-    """Return an explicit hash key as a number; raises InvalidArgumentException outside the hash keys."""
+    """Return an explicit hash key as a number. Raises: InvalidArgumentException if it is not a valid hash key."""
     if text.isdecimal() and len(text) <= HASH_KEY_DIGITS and int(text) < HASH_KEYS:
         return int(text)
     raise invalid_argument(

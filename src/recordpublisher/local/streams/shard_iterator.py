@@ -1,4 +1,4 @@
-"""ShardIterator: a position that is valid for five minutes, and the start of each iterator type."""
+"""A position in a shard that is valid for five minutes, and the start of each iterator type."""
 
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ NUMBER_AND_TYPE = (
 
 
 class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
-    """A position in a shard; `generation` is raised to expire all iterators."""
+    """A position in a shard. Raising `generation` expires all iterators."""
 
     stream: str
     stream_created_ms: int
@@ -27,7 +27,7 @@ class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
     generation: int
 
     def require_fresh(self, now_ms: int, current_generation: int) -> None:
-        """Raise ExpiredIteratorException once the token is five minutes old."""
+        """Raise ExpiredIteratorException if the token is five minutes old, or of an earlier generation."""
         if now_ms - self.issued_ms >= LIFETIME_MS or self.generation != current_generation:
             raise ApiError(
                 "ExpiredIteratorException",
@@ -37,12 +37,15 @@ class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
 
 
 def _date(ms: int) -> str:
-    """A time as the service writes it, which is Java's Date."""
+    """Return a time as the service writes it, in the format of Java's Date."""
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%a %b %d %H:%M:%S UTC %Y}"
 
 
 def start_counter(shard: Shard, kind: str, sequence_number: str | None, timestamp: float | None, now_ms: int) -> int:
-    """Return the counter that a read of this type starts at; raises InvalidArgumentException when it cannot."""
+    """Return the counter at which a read of this type starts.
+
+    Raises: InvalidArgumentException if the number or timestamp is missing, is not allowed, or is not valid for this shard.
+    """
     if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
         return _counter_of(shard, kind, sequence_number) + (kind == "AFTER_SEQUENCE_NUMBER")
     if sequence_number is not None:

@@ -11,30 +11,30 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """The result of one read: fragments, their size in bytes (data and key) and where the next read starts."""
+    """The result of one read: the fragments, their size in bytes (data and key), and where the next read starts."""
 
     fragments: list[bytes]
     size: int
     next_counter: int
-    """Counter that the next read starts at (inclusive)."""
+    """The counter at which the next read starts (inclusive)."""
     unread_arrival_ms: int | None
-    """Arrival time of the first record left unread; None at the tip."""
+    """The arrival time of the first unread record (epoch ms); None at the tip."""
 
     @property
     def last_counter(self) -> int:
-        """Counter just before the next read: the last record of this slice when it has any."""
+        """The counter just before the next read: the last record of this slice, if it has any."""
         return self.next_counter - 1
 
 
 class ShardLog:
-    """Owns one shard's records and its counter; calls listeners when there is something new to read."""
+    """Owns one shard's records and its counter. Calls listeners when there is something new to read."""
 
     def __init__(self, numbers: SequenceNumbers) -> None:
         self.numbers = numbers
         self._fragments: list[bytes] = []
         self._counters = array("q")
         self._arrivals = array("q")
-        self._totals = array("q")  # bytes up to and including each record, so that a cut is one bisect
+        self._totals = array("q")  # bytes up to and including each record, so that one bisect finds where to cut
         self._trimmed_bytes = 0
         self._last_counter = 0
         self._last_arrival = 0
@@ -44,7 +44,7 @@ class ShardLog:
         return len(self._fragments)
 
     def mark(self, now_ms: int) -> int:
-        """Take the next counter without a record: for the continuation of an empty event, or the end of a closed shard."""
+        """Use up and return the next counter without a record: for the continuation of an empty event, or the end of a closed shard."""
         self._last_counter = max(self._last_counter + 1, now_ms * TICKS_PER_MS)
         return self._last_counter
 
@@ -65,7 +65,10 @@ class ShardLog:
         return sequence_number
 
     def read(self, counter: int, max_records: int, max_bytes: int) -> LogSlice:
-        """Read from `counter` on: at most so many records and bytes, but one when there is one and `max_records` is not 0."""
+        """Read from `counter` on, at most `max_records` records and `max_bytes` bytes.
+
+        At least one record is returned if there is one and `max_records` is not 0, however large the record is.
+        """
         start = bisect_left(self._counters, counter)
         before = self._totals[start - 1] if start else self._trimmed_bytes
         by_bytes = bisect_right(self._totals, before + max_bytes, lo=start)
@@ -76,13 +79,13 @@ class ShardLog:
         return LogSlice(self._fragments[start:end], self._totals[end - 1] - before, self._counters[end - 1] + 1, unread)
 
     def counter_at(self, timestamp_ms: int) -> int:
-        """Counter of the first record that arrived at or after the timestamp, else the tip."""
+        """Return the counter of the first record that arrived at or after the timestamp, or else the tip."""
         index = bisect_left(self._arrivals, timestamp_ms)
         return self._counters[index] if index < len(self._counters) else self.tip
 
     @property
     def tip(self) -> int:
-        """Counter at which a reader sees only records that come from now on."""
+        """The counter at which a reader sees only records that arrive from now on."""
         return self._last_counter + 1
 
     def trim(self, before_ms: int) -> None:
@@ -101,7 +104,7 @@ class ShardLog:
         return list(zip(self._counters[first:], self._arrivals[first:], sizes, self._fragments[first:], strict=True))
 
     def restore(self, records: Iterable[tuple[int, int, int, bytes]], ending_counter: int | None) -> None:
-        """Fill an empty log with such records; a closed shard's last counter is its end."""
+        """Fill an empty log with stored records. The last counter of a closed shard is its end."""
         for counter, arrival, size, fragment in records:
             self._fragments.append(fragment)
             self._counters.append(counter)
@@ -112,7 +115,7 @@ class ShardLog:
         self._last_counter = max(self._last_counter, ending_counter or 0)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` on every `notify`; returns a function that removes it."""
+        """Call `listener` at every `notify`. Return a function that removes it."""
         self._listeners[listener] = None
 
         def unlisten() -> None:
@@ -121,7 +124,7 @@ class ShardLog:
         return unlisten
 
     def notify(self) -> None:
-        """Call the listeners: records arrived or the shard was closed."""
+        """Call the listeners, because records arrived or the shard was closed."""
         for listener in tuple(self._listeners):
             listener()
 
@@ -132,10 +135,10 @@ _COUNTER_DIGITS = 20
 
 @dataclass(frozen=True, slots=True)
 class SequenceNumbers:
-    """The sequence numbers of one shard: 36 digits that identify the shard, then its counter.
+    """The sequence numbers of one shard: 36 digits that identify the shard, followed by its counter.
 
-    The counter is the arrival time in ms times a million, so it fits 64 bits and grows while nothing
-    arrives, as the service's continuation numbers do.
+    The counter is the arrival time in ms times a million. So it fits into 64 bits, and it grows while nothing arrives, as the service's
+    continuation numbers do.
     """
 
     prefix: str
@@ -146,11 +149,11 @@ class SequenceNumbers:
         return cls(f"49{epoch:014d}{index:020d}")
 
     def text(self, counter: int) -> str:
-        """The sequence number of a counter."""
+        """Return the sequence number of a counter."""
         return f"{self.prefix}{counter:020d}"
 
     def counter(self, text: str) -> int | None:
-        """Return the counter in `text`, or None when the number is not of this shard."""
+        """Return the counter in `text`, or None if the number is not of this shard."""
         if not text.startswith(self.prefix) or len(text) != len(self.prefix) + _COUNTER_DIGITS:
             return None
         digits = text[len(self.prefix) :]

@@ -1,4 +1,4 @@
-"""Stream: its shards, which of them a hash key goes to, and its retention."""
+"""A stream: its shards, which of them a hash key belongs to, and its retention."""
 
 from base64 import b64encode
 from bisect import bisect_right
@@ -17,7 +17,7 @@ from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ra
 from .tags import TagSet
 
 Busy = tuple[str, int, int | None]
-"""A status, until when the stream has it, and from when it shows its shards (None: never), in ms."""
+"""A status, the time until which the stream has it, and the time from which it shows its shards, or None for never (ms)."""
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
 
@@ -61,22 +61,22 @@ class Stream:
 
     @property
     def status(self) -> str:
-        """CREATING, UPDATING, DELETING or ACTIVE, by the clock."""
+        """CREATING, UPDATING, DELETING or ACTIVE, according to the clock."""
         return self._busy_status if self.clock.now_ms() < self._busy_until else "ACTIVE"
 
     def set_busy(self, status: str, duration_ms: int) -> None:
-        """Show `status` for a while before the stream is ACTIVE again (DELETING: gone)."""
+        """Show `status` for `duration_ms` before the stream is ACTIVE again, or gone after DELETING."""
         if self.status == "CREATING":
             self._shards_from = inf
         self._busy_status, self._busy_until = status, self.clock.now_ms() + duration_ms
 
     @property
     def busy(self) -> "Busy":
-        """What `status` follows, to be stored."""
+        """The stored form of the state that `status` follows."""
         return self._busy_status, self._busy_until, None if self._shards_from == inf else int(self._shards_from)
 
     def restore(self, created_ms: int, busy: "Busy", shards: dict[str, Shard]) -> None:
-        """Take stored shards in place of those made at the creation."""
+        """Replace the shards created by the constructor by stored ones."""
         self.created_ms, self.shards = created_ms, shards
         self._busy_status, self._busy_until, shards_from = busy
         self._shards_from = inf if shards_from is None else shards_from
@@ -85,7 +85,7 @@ class Stream:
 
     @property
     def shows_shards(self) -> bool:
-        """Whether its shards were created: never, when it is deleted before."""
+        """Whether the stream shows its shards. It never does if it was deleted before they were created."""
         return self.clock.now_ms() >= self._shards_from
 
     @property
@@ -103,9 +103,9 @@ class Stream:
     # --- shards
 
     def add_shards(self, planned: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
-        """Close the parents and open their children, all at the same time; returns the children.
+        """Close the parents and open their children, all at the same time, and return the children.
 
-        The first shards are as old as the stream: later ones would not be open at its trim horizon.
+        The first shards are as old as the stream. If they were younger, they would not be open at its trim horizon.
         """
         parents = {parent.id: parent for _, of_child in planned for parent in of_child}
         now = self.clock.now_ms() if parents else self.created_ms
@@ -136,7 +136,7 @@ class Stream:
         return self._open
 
     def shard(self, wanted: str) -> Shard:
-        """Return the shard of that id, in any spelling; raises ResourceNotFoundException."""
+        """Return the shard with this id, in any form. Raises: ResourceNotFoundException if there is none."""
         found = self.shards.get(canonical_id(wanted))
         if found is None or not self._is_kept(found):
             raise not_found(f"Shard {wanted} in stream {self.name} under account {self.account_id} does not exist")
@@ -144,11 +144,11 @@ class Stream:
         return found
 
     def shard_for(self, hash_key: int) -> Shard:
-        """Return the one open shard whose range holds the hash key."""
+        """Return the one open shard whose range contains the hash key."""
         return self._open[bisect_right(self._starts, hash_key) - 1]
 
     def target_of(self, hash_key: int) -> Shard:
-        """Return the shard that takes a new record: the one of its hash key; with AUTO record distribution, round robin."""
+        """Return the shard for a new record: the shard of its hash key or, with AUTO record distribution, the next one in turn."""
         if self.distribution != "AUTO":
             return self.shard_for(hash_key)
         self._next_target += 1
@@ -162,7 +162,7 @@ class Stream:
     # --- records
 
     def put(self, data: bytes, partition_key: str, hash_key: int | None = None) -> str:
-        """Store one record directly, for tests and examples; returns its sequence number."""
+        """Store one record directly, for tests and examples, and return its sequence number."""
         shard = self.target_of(hash_of(partition_key) if hash_key is None else hash_key)
         key_json = msgspec.json.encode(partition_key).decode()
         size = len(data) + len(partition_key.encode())
@@ -171,22 +171,22 @@ class Stream:
         return sequence_number
 
     def split(self, shard_id: str) -> tuple[str, ...]:
-        """Split a shard in the middle of its hash range; returns the ids of its children. Raises: ApiError when it is closed."""
+        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if it is closed."""
         shard = self.shard(shard_id)
         middle = (shard.hash_range.start + shard.hash_range.end + 1) // 2
         return tuple(child.id for child in split(self, shard, middle))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge a shard and the one after it; returns the child's id. Raises: ApiError when they are no neighbours, or one is closed."""
+        """Merge a shard and the next one, and return the child's id. Raises: ApiError if they are not adjacent, or if one is closed."""
         return merge(self, self.shard(shard_id), self.shard(adjacent_shard_id)).id
 
     @property
     def horizon_ms(self) -> int:
-        """Age limit: records that arrived before it are gone."""
+        """The time (epoch ms) before which records that arrived are past retention."""
         return self.clock.now_ms() - self.retention_hours * HOUR_MS
 
     def apply_retention(self) -> None:
-        """Remove what is older than the retention period: records, then shards closed before it."""
+        """Remove what is past retention: records, and shards that were closed before it."""
         for shard in tuple(self.shards.values()):
             shard.log.trim(self.horizon_ms)
             if not self._is_kept(shard):

@@ -1,4 +1,4 @@
-"""Subscriptions to shards: what each sends next, and when a newer one replaces an older one."""
+"""Subscriptions to shards: what each of them sends next, and when a newer one replaces an older one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A frame to send now; `last` when the response ends after it."""
+    """A frame to send now. `last`: whether the response ends after it."""
 
     frame: bytes
     last: bool = False
@@ -33,7 +33,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to send before that time, unless something wakes the subscription."""
+    """There is nothing to send before `until_ms`, unless something wakes the subscription."""
 
     until_ms: int
 
@@ -56,7 +56,7 @@ class Subscription:
 
     @property
     def expires_ms(self) -> int:
-        """When the response ends by itself."""
+        """When the response ends by itself (epoch ms)."""
         return self.opened_ms + LIFETIME_MS
 
     def next_step(self, now_ms: int) -> Send | Wait | None:
@@ -91,7 +91,7 @@ class Subscription:
         return Send(self._event(found.fragments, None if at_end else continuation, behind), last=at_end)
 
     def _event(self, fragments: list[bytes], continuation: int | None, millis_behind_latest: int) -> bytes:
-        """Encode one event; a shard's last one has the children instead of a continuation."""
+        """Encode one event. A shard's last event has the children instead of a continuation."""
         if continuation is None:
             tail = b'null,"ChildShards":%b' % msgspec.json.encode(self.shard.describe_children())
         else:
@@ -105,21 +105,24 @@ class Subscription:
 
 
 def millis_behind(unread_arrival_ms: int | None, now_ms: int) -> int:
-    """Return how far a read is from the tip: 0 only when nothing is left unread."""
+    """Return how far a read is from the tip (ms): 0 only if no record is left unread."""
     return 0 if unread_arrival_ms is None else max(1, now_ms - unread_arrival_ms)
 
 
 class Subscriptions:
-    """Owns the open subscriptions: one per consumer and shard, a newer one replaces it after five seconds."""
+    """Owns the open subscriptions: one per consumer and shard. A newer one replaces it after five seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last_success_ms: dict[tuple[str, str], int] = {}
         self._open: dict[tuple[str, str], Subscription] = {}
-        self._all: dict[Subscription, None] = {}  # in the order of opening, so that seeds can be repeated
+        self._all: dict[Subscription, None] = {}  # in the order of opening, so that a seed gives the same faults again
 
     def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
-        """Add a subscription and end the pair's former one; raises ResourceInUseException within 5 s of a success."""
+        """Add a subscription, and end the previous one of this consumer and shard.
+
+        Raises: ResourceInUseException within 5 s of the previous success.
+        """
         pair = (consumer.arn, shard.id)
         now = self._clock.now_ms()
         last = self._last_success_ms.get(pair)
@@ -147,6 +150,6 @@ class Subscriptions:
             del self._open[pair]
 
     def wake_all(self) -> None:
-        """Let every subscription check again: time moved, or a fault, a deletion or a deregistration was requested."""
+        """Let every subscription check again: the time has changed, or a fault, a deletion or a deregistration was requested."""
         for subscription in tuple(self._all):
             subscription.wake()

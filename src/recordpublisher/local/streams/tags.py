@@ -1,4 +1,4 @@
-"""TagSet: the tags of one stream or consumer."""
+"""The tags of one stream, consumer or queue."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from ..api_errors import invalid_argument
 MAX_TAGS = 50
 RESERVED_PREFIX = "aws:"
 _REFUSED = re.compile("[^\u00c0-\u1fff\u2c00-\ud7ffA-Za-z0-9_./=+ @-]")
-"""kinesalite recorded these from AWS: % is refused although the message allows it, and so are tabs and line ends."""
+"""kinesalite recorded these characters from AWS: % is refused although the message allows it, and so are tabs and line ends."""
 
 
 def _check_characters(texts: Iterable[str]) -> None:
@@ -18,15 +18,20 @@ def _check_characters(texts: Iterable[str]) -> None:
 
 
 class TagSet:
-    """Owns the tags of one resource, at most 50. Keys that begin with `aws:` are the service's own."""
+    """Owns the tags of one resource, at most 50. Keys that begin with `aws:` are reserved for the service.
+
+    Raises: the errors of `add`, for the initial tags.
+    """
 
     def __init__(self, tags: Mapping[str, str] | None = None) -> None:
-        """With these tags. Raises: as `add`."""
         self._values: dict[str, str] = {}
         self.add(tags or {})
 
     def add(self, tags: Mapping[str, str]) -> None:
-        """Add tags, or none of them; raises InvalidArgumentException for a reserved key, other characters and for too many."""
+        """Add all of the tags, or none.
+
+        Raises: InvalidArgumentException for a reserved key, for characters that are not allowed, and for too many tags.
+        """
         _check_characters((*tags.keys(), *tags.values()))
         reserved = next((key for key in tags if key.lower().startswith(RESERVED_PREFIX)), None)
         if reserved is not None:
@@ -37,7 +42,7 @@ class TagSet:
         self._values.update(tags)
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Remove tags; those that do not exist are ignored. Raises InvalidArgumentException for other characters."""
+        """Remove tags, and ignore those that do not exist. Raises: InvalidArgumentException for characters that are not allowed."""
         keys = tuple(keys)
         _check_characters(keys)
         for key in keys:
