@@ -1,1 +1,1 @@
-"""A group of workers (ELASTIC) as seen and steered from outside. Start at `group_status.py`."""
+"""Shows and controls a group of workers (ELASTIC) from outside. Start at `group_status.py`."""

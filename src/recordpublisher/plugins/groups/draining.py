@@ -1,4 +1,4 @@
-"""Takes a worker out of its group from outside: asks it to leave, or seals it (E11)."""
+"""Removes a worker from its group from outside: asks it to leave, or seals it (E11)."""
 
 import asyncio
 import secrets
@@ -15,9 +15,11 @@ SEALED = "others have taken its shards, because it sent no heartbeats. Its proce
 
 
 async def drain(group: GroupStore, worker: str) -> None:
-    """Ask a worker to leave: it stores its last checkpoint, gives all shards up, and its process ends with exit code 0.
+    """Ask a worker to leave: it stores its last checkpoint and releases all shards, and its process ends with exit code 0.
 
-    It learns of it at its next look at the group, seconds later. Raises: StateError for a worker that is not there.
+    The worker learns of it at its next read of the group, seconds later.
+
+    Raises: StateError if the worker is not in the group; StoreUnavailableError if other processes change the lease table again and again.
     """
     await _unsealed(group, worker)
     writer = f"command-{secrets.token_hex(8)}"
@@ -39,15 +41,17 @@ async def drain(group: GroupStore, worker: str) -> None:
 
 
 async def seal(group: GroupStore, worker: str) -> None:
-    """End a worker at once: the others take its shards from its last checkpoint, and what it wrote after that is written again.
+    """End a worker at once. The others take its shards from its last checkpoint, and what it wrote after that is written again.
 
-    Its process, if it lives, goes on as a new worker. Raises: StateError for a worker that is not there.
+    If its process is running, it continues as a new worker.
+
+    Raises: StateError if the worker is not in the group; StoreUnavailableError if it sends a heartbeat during each attempt.
     """
     for attempt in range(MAX_ATTEMPTS):
         record = await _unsealed(group, worker)
         try:
             await group.seal_record(record)
-        except ConflictError:  # it has sent a heartbeat meanwhile
+        except ConflictError:  # it has sent a heartbeat in the meantime
             await pause(attempt)
         else:
             return
@@ -55,8 +59,10 @@ async def seal(group: GroupStore, worker: str) -> None:
 
 
 async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str | None:
-    """Wait until the worker has left. Return None then; after `seconds`, or when others have sealed it, return in words what is the matter,
-    and what helps."""
+    """Wait until the worker has left, and return None.
+
+    After `seconds`, or if other workers have sealed it, return in words what is wrong and what to do.
+    """
     loop = asyncio.get_running_loop()
     beat, beats, interval = 0, 0, DEFAULT_LEASE_SECONDS / 4
     looked = heard = loop.time()
@@ -74,7 +80,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
         if (away := loop.time() - looked) > interval:
             return f"the group's store has not answered this command for {away:.0f} s"
         silent = loop.time() - heard
-        if beats > 1 and silent <= 2 * interval:  # the first one was there before
+        if beats > 1 and silent <= 2 * interval:  # the first heartbeat may have been sent before this command
             return (
                 "it sends heartbeats: it stores its last checkpoint, which waits for its sink, or for others to take its shards. "
                 "Wait longer (--wait), or take its shards away (--force)"
@@ -89,7 +95,10 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
 
 
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
-    """Workers read the table when a record names a later version. This one is sealed, so that the group deletes it."""
+    """Write a record that names the new version of the table, because workers read the table when a record names a later version.
+
+    The record is sealed, so that the group deletes it.
+    """
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
 
 

@@ -1,4 +1,4 @@
-"""The workers and shards of a group, as its documents have them at one moment. Nothing is written (E11)."""
+"""The workers and shards of a group, according to its documents at one moment. Nothing is written (E11)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from recordpublisher.fetcher.leases.planning.shard_loads import FLOOR_BYTES_PER_
 
 
 class WorkerState(StrEnum):
-    """What a worker does."""
+    """The state of a worker in its group."""
 
     ACTIVE = "active"
     ASKED_TO_LEAVE = "asked to leave"
@@ -19,7 +19,7 @@ class WorkerState(StrEnum):
 
 
 class LeaseState(StrEnum):
-    """What the lease of a shard says: who reads it, or why nobody does."""
+    """The state of a shard's lease: whether a worker reads the shard, or why none does."""
 
     OWNED = "owned"
     RELEASED = "released"
@@ -30,11 +30,12 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What a worker says of itself.
+    """What a worker reports about itself.
 
-    - `shards`: how many it has.
-    - `share`: its part of all loads that are shared, 0 to 1.
-    - `heartbeat`: the number of its last heartbeat, and `sent_ms` when it was sent, by its own clock (epoch ms); None: not known.
+    - `shards`: number of shards that it holds.
+    - `share`: its part of the load of all owned shards, 0 to 1.
+    - `heartbeat`: the number of its last heartbeat.
+    - `sent_ms`: when that heartbeat was sent, by the worker's own clock (epoch ms). None if it is not known.
     - `host`, `pid`: where its process runs.
     """
 
@@ -50,9 +51,12 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ShardStatus:
-    """`epoch`: since when, as a version of the lease table. `load`: bytes a second as its owner states them; None: 1 KB or less.
+    """The status of one shard.
 
-    `next_worker`: the one that the plan gives it to; None: it stays where it is.
+    - `worker`: the worker that holds it.
+    - `epoch`: the version of the lease table since which that worker holds it.
+    - `load`: bytes per second, as its owner states them. None if the load is 1 KB per second or less.
+    - `next_worker`: the worker that the plan moves it to. None if it stays where it is.
     """
 
     shard: str
@@ -65,7 +69,7 @@ class ShardStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """A whole group. `version` is that of its lease table."""
+    """The status of a whole group. `version` is the version of its lease table."""
 
     version: int
     workers: tuple[WorkerStatus, ...]
@@ -73,7 +77,10 @@ class GroupStatus:
 
 
 async def read_view(group: GroupStore) -> GroupView | None:
-    """The documents of a group; None: there is none. Raises: StateError, StoreUnavailableError."""
+    """Return the documents of a group, or None if there is no group.
+
+    Raises: StateError if a document cannot be read; StoreUnavailableError if the store cannot be reached now.
+    """
     table = await group.read_table()
     if table is None:
         return None
@@ -81,7 +88,7 @@ async def read_view(group: GroupStore) -> GroupView | None:
 
 
 def status_of(view: GroupView) -> GroupStatus:
-    """What the documents of a group mean."""
+    """Return the status of a group, derived from its documents."""
     plan = view.plan()
     shards = tuple(_shard_status(view, shard, plan.get(shard)) for shard in sorted(view.table.leases))
     return GroupStatus(view.table.version, tuple(_worker_status(view, name) for name in sorted(view.records)), shards)
@@ -90,7 +97,7 @@ def status_of(view: GroupView) -> GroupStatus:
 def _worker_status(view: GroupView, name: str) -> WorkerStatus:
     record = view.records[name]
     state = _worker_state(view, name)
-    is_owner = state is not WorkerState.LEFT  # its shards are free, also while nobody is there to take them
+    is_owner = state is not WorkerState.LEFT  # its shards are free, even if there is no worker to take them
     owned = [shard for shard, lease in view.table.leases.items() if is_owner and lease.owner == name]
     loads = {shard: weight(view.load_level(shard)) for shard, lease in view.table.leases.items() if lease.owner}
     share = sum(loads[shard] for shard in owned) / (sum(loads.values()) or 1)

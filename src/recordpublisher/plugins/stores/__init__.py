@@ -1,4 +1,4 @@
-"""Stores: one conditional store with a back end for each kind of location; state, claims and write-once objects use it.
+"""Stores: one conditional store with a back end for each kind of location. State, claims and write-once objects use it.
 
 The port is `fetcher/conditional_store.py`. The back ends are `folder_store.py`, `s3_store.py`, `dynamodb_store.py`, `google_azure_store.py`
 and `sql_store.py`.

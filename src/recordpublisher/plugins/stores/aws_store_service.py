@@ -1,4 +1,4 @@
-"""StoreService: calls of S3 or DynamoDB by the AWS SDK for what is stored at one location; their errors are those of a store."""
+"""Calls S3 or DynamoDB with the AWS SDK, for one location, and translates errors into those of a store."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -22,34 +22,36 @@ _NOT_FOUND = ("NoSuchKey", "NoSuchUpload", "ResourceNotFoundException")
 
 
 class ConditionFailedError(StateError):
-    """The condition of a write did not hold, or a concurrent write kept the service from checking it."""
+    """Raised if the condition of a write did not hold, or if a concurrent write kept the service from checking it."""
 
 
 class NotFoundError(StateError):
-    """The object, or the table, does not exist."""
+    """Raised if the object, or the table, does not exist."""
 
 
 class StoreService:
-    """Owns the client. `place` is the location, as messages name it.
+    """Owns the client. `place` is the location, as messages show it.
 
-    Every call raises: ConditionFailedError, NotFoundError; StoreUnavailableError when a later retry may help, StateError otherwise.
+    Every call raises: ConditionFailedError if the condition of a write failed; NotFoundError if the object or the table does not exist;
+    StoreUnavailableError if a later retry may help; StateError otherwise.
+
+    Raises: ConfigurationError if the credentials are wrong or there is no region.
     """
 
     def __init__(self, service: str, place: str, properties: Properties, open_client: OpenClient | None = None) -> None:
-        """Raises: ConfigurationError for wrong credentials or no region."""
         self.place = place
         endpoint = properties.value(STATE_ENDPOINT)
         self._service = AwsService(service, properties, endpoint, attempts=_ATTEMPTS, open_client=open_client)
 
     async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
-        """One call; returns what `parse` takes from the response."""
+        """Make one call, and return what `parse` takes from the response."""
         with self._as_state_errors(api):
             return await self._service.call(api, parse, **parameters)
 
     async def pages(
         self, api: str, parse: Callable[[Response], tuple[T, Response | None]], **parameters: Any
     ) -> AsyncIterator[T]:
-        """The pages of a listing: see `AwsService.pages`."""
+        """Return the pages of a listing: see `AwsService.pages`."""
         with self._as_state_errors(api):
             async for page in self._service.pages(api, parse, **parameters):
                 yield page
@@ -63,7 +65,7 @@ class StoreService:
         try:
             yield
         except (KinesisError, ConfigurationError) as error:
-            # What to do about a fatal error is told for streams: here its cause says more.
+            # The advice in a fatal error is about streams, so its cause is more useful here.
             words = error.__cause__ if error.__cause__ and not isinstance(error, TransientError) else error
             raise _class_of(error)(f"{api} at {self.place} failed: {words}") from error
 

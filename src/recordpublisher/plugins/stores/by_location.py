@@ -1,4 +1,4 @@
-"""Finds the store for a location: a path or file:, s3:, dynamodb:, gs:, abfss:, sqlite: or postgresql:."""
+"""Finds the store for a location: a path, or a file:, s3:, dynamodb:, gs:, abfss:, sqlite: or postgresql: URI."""
 
 import re
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from .folder_store import FolderStore
 from .read_claim_store import ReadClaimStore, RunCoroutine, run_without_loop
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
-"""At least two letters: `C:/` is a drive."""
+"""A scheme has at least two letters, because `C:/` is a drive."""
 _BACK_ENDS = {"": "FILE", "file": "FILE", "dynamodb": "DYNAMODB"}
 _BACK_ENDS |= dict.fromkeys(("s3", "s3a", "s3n"), "S3")
 _BACK_ENDS |= {"gs": "GOOGLE", "abfs": "AZURE", "abfss": "AZURE"}
@@ -36,11 +36,14 @@ _REFUSED = {
 OBJECT_STORES = ("S3", "GOOGLE", "AZURE")
 """The back ends whose locations have objects."""
 NOT_FOR_CLAIMS = ("SQL",)
-"""Every task of a query would open a session."""
+"""The back ends that cannot store claims, because every task of a query would open a session."""
 
 
 def back_end_of(location: str) -> str:
-    """FILE, S3, DYNAMODB, GOOGLE, AZURE or SQL; for any other scheme the scheme itself. A location without a scheme is a path."""
+    """Return FILE, S3, DYNAMODB, GOOGLE, AZURE or SQL; for any other scheme, return the scheme itself.
+
+    A location without a scheme is a path.
+    """
     if location.startswith("file:"):
         return "FILE"
     found = _SCHEME.match(location)
@@ -56,9 +59,12 @@ def conditional_store_of(
     *,
     refused: Collection[str] = (),
 ) -> ConditionalStore:
-    """The store at a location, the value of the property `key`: a built-in one, or a plugin's by the location's scheme.
+    """Return the store at a location, which is the value of the property `key`.
 
-    `properties` have region, credentials and the job's name. Raises: ConfigurationError, also for a back end that is among `refused`.
+    It is a built-in store, or a plugin's store that is selected by the location's scheme. `properties` have region, credentials and the
+    job's name.
+
+    Raises: ConfigurationError if no store has this scheme, its back end is in `refused`, or the location is not valid.
     """
     stores, name = (registry or load_registry()).stores, back_end_of(location)
     names = [known for known in stores.names() if known not in refused]
@@ -72,7 +78,7 @@ def conditional_store_of(
 
 
 def missing_folder(location: str) -> Path | None:
-    """The folder at a location, if it does not exist; None for any other location."""
+    """Return the folder at a location if it does not exist, and None for any other location."""
     if back_end_of(location) != "FILE":
         return None
     folder = Path(path_of(location, STATE_URI.key))
@@ -82,7 +88,10 @@ def missing_folder(location: str) -> Path | None:
 def read_claim_store_of(
     location: str, properties: Properties, run: RunCoroutine, key: str = "metadataLocation"
 ) -> ReadClaimStore:
-    """The claim store at a location, the value of the option `key`; `run` runs its calls. Raises: ConfigurationError."""
+    """Return the claim store at a location, which is the value of the option `key`; `run` runs its calls.
+
+    Raises: ConfigurationError if the location is not valid or cannot store claims.
+    """
     store = conditional_store_of(location, key, properties, refused=NOT_FOR_CLAIMS)
     if isinstance(store, FolderStore):
         return ReadClaimStore(FolderStore(store.place, key, in_thread=False), run_without_loop, key)

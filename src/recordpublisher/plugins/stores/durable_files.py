@@ -28,7 +28,10 @@ def sync(path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file, or nothing, as on a full disk. Its name is durable only after `sync` of the folder."""
+    """Write a file completely, or remove it if that fails, for example on a full disk.
+
+    The file's name is durable only after `sync` of the folder. Raises: OSError if the file cannot be written.
+    """
     try:
         with path.open("wb") as file:
             file.write(content)
@@ -41,16 +44,21 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 class DurableFile(io.BufferedWriter):
-    """A file that is on the disk, with its name, when it is closed. Makes the folders above it."""
+    """A file that is on the disk, together with its name, when it is closed. Missing folders above it are created.
+
+    Raises: FileExistsError if `is_new` and there is such a file.
+    """
 
     def __init__(self, path: Path, *, is_new: bool = False) -> None:
-        """`is_new`: raises FileExistsError if there is such a file."""
         make_folder(path.parent)
         super().__init__(io.FileIO(path, "x" if is_new else "w"))
         self._folder = path.parent
 
     def close(self) -> None:
-        """Raises: OSError; then the file is closed and may be empty."""
+        """Flush the file and its name to the disk, and close it.
+
+        Raises: OSError if that fails; the file is closed then, and may be empty.
+        """
         if self.closed:
             return
         try:
@@ -62,7 +70,7 @@ class DurableFile(io.BufferedWriter):
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and the missing ones above it."""
+    """Create a folder, and the missing folders above it."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -71,9 +79,12 @@ def make_folder(folder: Path) -> None:
 
 
 def path_of(location: str, key: str) -> str:
-    """The path of a folder; `file:/a` and `file:///a` are `/a`, `~/a` is in the user's home. `key` is the property that has it.
+    """Return the path of a folder: `/a` for `file:/a` and `file:///a`, and a path in the user's home for `~/a`.
 
-    Raises: ConfigurationError, also for what looks like a URI of another kind: it may have a password, which would name the folder.
+    `key` is the property that contains the location.
+
+    Raises: ConfigurationError if the location is not a path or file: URI. This includes what looks like another kind of URI, because its
+    password would otherwise become the name of a folder.
     """
     if not location.startswith("file:"):
         if (like := re.match(_LIKE_A_URI, location, re.IGNORECASE)) is not None:
@@ -95,7 +106,7 @@ def path_of(location: str, key: str) -> str:
 
 
 def why_not_writable(folder: Path) -> str | None:
-    """Why this user can neither write into a folder nor create it; None: it seems possible. Nothing is created."""
+    """Return why this user can neither write into a folder nor create it, or None if it seems possible. Nothing is created."""
     try:
         above = (folder.absolute(), *folder.absolute().parents)
         existing = next(path for path in above if path.exists() or path.is_symlink())
@@ -104,5 +115,5 @@ def why_not_writable(folder: Path) -> str | None:
         if not existing.is_dir():
             return f"{existing} is no folder"
         return None if os.access(existing, os.W_OK | os.X_OK) else f"no right to write into {existing}"
-    except (OSError, ValueError) as error:  # as of a name that is too long, or has a null character
+    except (OSError, ValueError) as error:  # for example a name that is too long, or has a null character
         return str(error)

@@ -1,4 +1,4 @@
-"""DynamoDbStore: a conditional store of items in one table that many jobs may share; the table is created when it is missing."""
+"""A conditional store of items in one DynamoDB table that many jobs may share. The table is created if it is missing."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,15 @@ T = TypeVar("T")
 _CREATE_SECONDS = 60
 _ATTEMPTS = 10
 _ATTRIBUTES = {"#job": "job", "#item": "item", "#version": "version", "#value": "value"}
-"""Placeholders for attribute names in expressions: some of these names are reserved words of DynamoDB."""
+"""Placeholders for attribute names in expressions, because some of these names are reserved words of DynamoDB."""
 
 
 class DynamoDbStore(ConditionalStore):
-    """Owns the client of a table with the key `job` (text) and `item` (text, the name); all calls are about one job.
+    """Owns the client of a table with the key `job` (text) and `item` (text, the name). All calls concern one job.
 
-    An item has at most 400 KB.
+    An item has at most 400 KB. `key` is the property that contains the URI.
+
+    Raises: ConfigurationError if the URI is not valid or has credentials, or if the AWS credentials are wrong.
     """
 
     actions: ClassVar = {
@@ -42,7 +44,6 @@ class DynamoDbStore(ConditionalStore):
     }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that has the URI. Raises: ConfigurationError."""
         refuse_cut(key, uri, "dynamodb://table/job")
         parts = urlsplit(uri)
         if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
@@ -64,40 +65,40 @@ class DynamoDbStore(ConditionalStore):
             return None
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the items side by side."""
+        """Read the items at the same time."""
         return await get_side_by_side(self.get, names)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Update on the condition that there is no item."""
+        """Update the item on the condition that it does not exist."""
         for attempt in range(_ATTEMPTS):
             try:
                 return await self._update(name, value, "attribute_not_exists(#item)", {})
             except ConflictError as error:
-                if error.current is not None:  # otherwise it was deleted meanwhile
+                if error.current is not None:  # otherwise it was deleted in the meantime
                     raise
             await pause(attempt)
         raise StoreUnavailableError(f"{name} in {self.place} could not be written: it is there, and cannot be read")
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Update on the condition that the item has the version."""
+        """Update the item on the condition that it has the expected version."""
         return await self._update(name, value, "#version = :expected", {":expected": {"S": expected}})
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Query the job's items; an inconsistent query costs half."""
+        """Query the job's items. An inconsistent query costs half."""
         return {name: value async for name, value in self._query(self._value, prefix, consistent=consistent)}
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Query without the values."""
+        """Query names and versions without the values."""
         attributes = ("#item", "#version")
         return {name: version async for name, version in self._query(self._version, prefix, attributes)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Query the keys."""
+        """Query the names only."""
         names = [name async for name, _ in self._query(lambda item: None, prefix, ("#item",), before)]
         return [name for name in names if before is None or name < before]
 
     async def delete(self, *names: str) -> None:
-        """Delete one by one, side by side."""
+        """Delete the items, each with its own call, at the same time."""
         await side_by_side(self._call("DeleteItem", _nothing, Key=self._key(name)) for name in names)
 
     async def close(self) -> None:
@@ -123,7 +124,9 @@ class DynamoDbStore(ConditionalStore):
                 await self._call("UpdateItem", _nothing, **given)
         except ConditionFailedError as error:
             current = await self.get(name)
-            if current is None or current.version != version:  # otherwise an SDK retry met its own first attempt
+            if (
+                current is None or current.version != version
+            ):  # if the version is ours, the SDK's retry collided with its own first attempt
                 raise ConflictError(self.place, name, current) from error
         return version
 
@@ -135,9 +138,9 @@ class DynamoDbStore(ConditionalStore):
         before: str | None = None,
         consistent: bool = True,
     ) -> AsyncIterator[tuple[str, T]]:
-        """The names of the job's items, and what `parse` takes from each, sorted by name; none when there is no table.
+        """Return the names of the job's items, and what `parse` takes from each, sorted by name. Without a table there are none.
 
-        With `before`, that name itself may be among them.
+        With `before`, the result may contain that name itself.
         """
         conditions, values = ["#job = :job"], {":job": {"S": self._job}}
         if before is not None and before < prefix:
@@ -189,7 +192,10 @@ class DynamoDbStore(ConditionalStore):
 
 
 async def create_table(service: StoreService, table: str, keys: Mapping[str, str]) -> None:
-    """Create a table unless another process does, and wait until it is ACTIVE. `keys`: HASH or RANGE by the name of a text attribute."""
+    """Create a table unless another process does, and wait until it is ACTIVE. `keys`: HASH or RANGE by name of a text attribute.
+
+    Raises: StateError if the table cannot be created, or is not ACTIVE after 60 s.
+    """
     try:
         await service.call(
             "CreateTable",
@@ -211,7 +217,7 @@ async def create_table(service: StoreService, table: str, keys: Mapping[str, str
 
 
 def _nothing(response: dict[str, Any]) -> None:
-    """Nothing is needed from the response."""
+    """Take nothing from the response."""
 
 
 def _name(item: Mapping[str, Any]) -> str:

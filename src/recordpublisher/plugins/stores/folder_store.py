@@ -1,4 +1,4 @@
-"""FolderStore: a conditional store in a folder, without locks. Renaming the file that names the version replaces a value."""
+"""A conditional store in a folder, without locks. A value is replaced by renaming the file that names its version."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,17 @@ from .durable_files import make_folder, path_of, sync, why_not_writable, write_f
 T = TypeVar("T")
 _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
 _PLAIN_FILE = "file"
-"""The version of a plain file, as earlier formats have them. It can be read, so that the reader can refuse the format, and not written."""
+"""The version of a plain file, as earlier formats have it.
+
+It can be read, so that the reader can refuse the format, but it cannot be written.
+"""
 _NAME_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-"""The errors of renaming a folder to a name that is taken (POSIX allows both)."""
+"""The errors of renaming a folder to a name that is taken. POSIX allows both."""
 _AWAY = {
     errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EHOSTDOWN,
     errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
 }  # fmt: skip
-"""The errors of a network file system that is away."""
+"""The errors of a network file system that is unavailable."""
 _ATTEMPTS, _PUT_ATTEMPTS = 1000, 100
 _PAUSE_SECONDS = 0.001
 
@@ -36,9 +39,15 @@ _PAUSE_SECONDS = 0.001
 class FolderStore(ConditionalStore):
     """Owns a folder `NAME.versions` for each name, with two files: `value-V` and the empty `current-V`, where V is the version.
 
-    The first value is a folder that is renamed to its name, which fails if the name is taken. A later one is written into the folder,
-    then `current-V` is renamed to `current-W`, which fails if another process was faster. So nobody holds a lock. The file system, local
-    or network, needs atomic renames.
+    The first value is written into a folder that is then renamed to its name, which fails if the name is taken. A later value is written
+    into the folder, and then `current-V` is renamed to `current-W`, which fails if another process was faster. So no process holds a lock.
+    The file system, local or network, must have atomic renames.
+
+    - `folder`: a path, or a file: URI. The first value creates it.
+    - `key`: the property that contains the folder. If it is None, the folder is not checked.
+    - `in_thread`: if False, the calls block, for callers without an event loop.
+
+    Raises: ConfigurationError if the folder is not valid, or if this user can neither write nor create it.
     """
 
     def __init__(
@@ -49,14 +58,8 @@ class FolderStore(ConditionalStore):
         *,
         in_thread: bool = True,
     ) -> None:
-        """`folder`: a path, or a file: URI; the first value creates it. `key` is the property that has it; None: the folder is not
-        checked.
-
-        Without `in_thread` the calls block, for callers without an event loop. Raises: ConfigurationError, also for a folder that this user
-        can neither write nor create.
-        """
         self.place = str(folder) if key is None else path_of(str(folder), key)
-        self._root = Path(self.place).absolute()  # user code may change the current folder
+        self._root = Path(self.place).absolute()  # absolute, because user code may change the current folder
         self._uses_threads = in_thread
         if key is not None and (reason := why_not_writable(self._root)) is not None:
             raise ConfigurationError(key, self.place, "a folder that this user can write", reason=reason)
@@ -96,7 +99,7 @@ class FolderStore(ConditionalStore):
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:
-        """Rename each folder, then remove it: a late write does not find it."""
+        """Rename each folder, then remove it, so that a late write does not find it."""
 
         def delete() -> None:
             for name in names:
@@ -108,7 +111,7 @@ class FolderStore(ConditionalStore):
         return self._root / f"{self._checked(name)}{_SUFFIX}"
 
     def _checked(self, name: str) -> str:
-        """Raises: StateError for a name outside the folder, as a document of somebody else may contain one."""
+        """Return the name. Raises: StateError if it leads out of the folder, as a name in a document of another program may do."""
         if name.startswith("/") or ".." in name.split("/"):
             raise StateError(f"{name!r} is no name of a value in {self.place}")
         return name
@@ -127,18 +130,20 @@ class FolderStore(ConditionalStore):
             try:
                 if self._put_new(path, version, value):
                     return version
-                if (current := _read(path)) is not None:  # otherwise it was deleted since then
+                if (current := _read(path)) is not None:  # otherwise it has been deleted since then
                     if current.version == version:  # a network file system has sent the rename twice
                         return version
                     raise ConflictError(self.place, name, current)
                 reason = "its name is taken, and nothing is stored there"
-            except FileNotFoundError as error:  # a concurrent delete has removed the empty parent, or none can be made
+            except (
+                FileNotFoundError
+            ) as error:  # a concurrent delete has removed the empty parent, or the parent cannot be created
                 reason = str(error)
             time.sleep(_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
         raise StateError(f"{path} cannot be written: {reason}")
 
     def _put_new(self, path: Path, version: str, value: bytes) -> bool:
-        """Write a folder aside and rename it; returns whether the name was free."""
+        """Write a temporary folder and rename it. Return whether the name was free."""
         make_folder(path.parent)
         aside = path.parent / f".{version}"
         try:
@@ -174,7 +179,7 @@ class FolderStore(ConditionalStore):
         return version
 
     def _names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """The names with the prefix, sorted."""
+        """Return the names with the prefix, sorted."""
         found: list[str] = []
         waiting = [self._checked(prefix).rpartition("/")[0]]
         while waiting:
@@ -183,7 +188,7 @@ class FolderStore(ConditionalStore):
                 path = f"{above}/{child}" if above else child
                 name = path.removesuffix(_SUFFIX)
                 if not name.startswith(prefix) or (before is not None and name >= before):
-                    continue  # everything inside a folder that sorts after `before` sorts after it too
+                    continue  # everything inside a folder that sorts after `before` also sorts after it
                 if is_folder and name == path:
                     waiting.append(path)
                 else:
@@ -206,13 +211,16 @@ class FolderStore(ConditionalStore):
 
 
 def folder_error(folder: str | Path, error: OSError, way: str = "") -> StateError:
-    """The error of our own for a folder: StoreUnavailableError when a retry may help. `way`: how to go on."""
+    """Return our error for a folder: StoreUnavailableError if a retry may help, else StateError.
+
+    `way`: what to do, added to the message.
+    """
     kind = StoreUnavailableError if error.errno in _AWAY else StateError
     return kind(f"the folder {folder} cannot be used: {error}{way}")
 
 
 def _read(path: Path) -> VersionedValue | None:
-    """The current value; read again if it was replaced between reading version and value."""
+    """Return the current value, or None. Read again if the value was replaced between reading version and value."""
     for _ in range(_ATTEMPTS):
         if (version := _version(path)) is None:
             return None
@@ -225,7 +233,10 @@ def _read(path: Path) -> VersionedValue | None:
 
 
 def _version(path: Path) -> str | None:
-    """The version that the pointer file names. During its rename a listing may show both names or none: then list again."""
+    """Return the version that the pointer file names, or None if there is no value.
+
+    During the file's rename a listing may show both names or none; the folder is then listed again.
+    """
     for _ in range(_ATTEMPTS):
         try:
             names = os.listdir(path)
@@ -239,7 +250,7 @@ def _version(path: Path) -> str | None:
 
 
 def _children(folder: Path) -> list[tuple[str, bool]]:
-    """Each entry's name, and whether it is a folder."""
+    """Return each entry's name, and whether it is a folder."""
     try:
         with os.scandir(folder) as entries:
             return [(entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith(".")]

@@ -1,4 +1,4 @@
-"""GoogleAzureStore: a conditional store of objects in Google Cloud Storage or Azure Blob Storage, by the library obstore."""
+"""A conditional store of objects in Google Cloud Storage or Azure Blob Storage, with the library obstore."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -21,13 +21,15 @@ from .remote_stores import ConditionalObjects, refuse_credentials, refuse_cut
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
 _WRITE_ID = "writeid"
-"""Azure takes only names of variables in C# as names of metadata."""
+"""Azure accepts only names of C# variables as names of metadata."""
 _ATTEMPTS = 10
 
 
 class _Found(NamedTuple):
-    """What is stored: a value under its ETag, the id of the write that made it, and by what it is replaced: Google goes by its generation,
-    Azure by its ETag."""
+    """What is stored: a value with its ETag, the id of the write that stored it, and the identity with which it can be replaced.
+
+    Google identifies an object by its generation, Azure by its ETag.
+    """
 
     entry: VersionedValue | None = None
     write_id: str | None = None
@@ -35,12 +37,14 @@ class _Found(NamedTuple):
 
 
 class GoogleAzureStore(ConditionalObjects):
-    """Owns the client of a bucket or container."""
+    """Owns the client of a bucket or container. `key` is the property that contains the URI.
+
+    Raises: ConfigurationError if the URI is not valid or has credentials, or if the client cannot be opened.
+    """
 
     def __init__(
         self, uri: str, key: str, properties: Properties, open_client: Callable[[str], Any] = open_object_store
     ) -> None:
-        """`key` is the property that has the URI. Raises: ConfigurationError."""
         refuse_cut(key, uri, FORMS)
         host = urlsplit(uri).netloc
         refuse_credentials(key, uri, host if uri.startswith("gs:") else host.replace("@", "", 1), FORMS)
@@ -57,7 +61,7 @@ class GoogleAzureStore(ConditionalObjects):
         return (await self._get(name)).entry
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the folder of the prefix: obstore knows no other prefixes."""
+        """List the folder of the prefix, and select the names with the prefix, because obstore lists folders only."""
         found: dict[str, str] = {}
         with as_state_errors(self.place):
             async for chunk in self._client.list(prefix.rpartition("/")[0] or None):
@@ -65,7 +69,7 @@ class GoogleAzureStore(ConditionalObjects):
         return dict(sorted(found.items()))
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List as `list_versions` does."""
+        """List names as `list_versions` does."""
         return [name for name in await self.list_versions(prefix) if before is None or name < before]
 
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:
@@ -87,7 +91,7 @@ class GoogleAzureStore(ConditionalObjects):
                         name, value, mode=found.identity or "create", attributes={_WRITE_ID: write_id}
                     )
                 except (AlreadyExistsError, PreconditionError):
-                    continue  # met another write, or the first attempt of this one
+                    continue  # collided with another write, or with the first attempt of this one
                 return _version(stored)
         raise StoreUnavailableError(
             f"{name} in {self.place} could not be written: each of {_ATTEMPTS} attempts met another write"
@@ -110,5 +114,5 @@ class GoogleAzureStore(ConditionalObjects):
 
 
 def _version(meta: Any) -> str:
-    """The ETag: in Azure's listings it has no quotes, in its headers it has."""
+    """Return the ETag without quotes, which Azure's headers have and its listings do not."""
     return str(meta["e_tag"]).strip('"')

@@ -1,4 +1,4 @@
-"""obstore, the client of Google, of Azure, and of file sinks in S3: how it is opened, its errors, and its credentials for S3."""
+"""Opens obstore, the client of Google, Azure and of file sinks in S3, translates its errors, and gives it credentials for S3."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _OF_GIVEN = {"session_token": "token"}
 VALID = timedelta(minutes=5)
-"""For how long obstore keeps credentials; the SDK's are valid for longer when it gives them."""
+"""How long obstore keeps credentials. The SDK's credentials are valid for longer than this when it returns them."""
 _QUERY = re.compile(r"\?\S*")
-"""Of a URL in a message: it may have a signature."""
+"""The query part of a URL in a message, which may contain a signature."""
 
 
 def open_object_store(uri: str, **options: Any) -> Any:
-    """obstore's client; without `options` it finds credentials in the environment. Raises: ImportError, obstore's errors."""
+    """Return obstore's client. Without `options` it finds credentials in the environment.
+
+    Raises: ImportError if the extra 'object-storage' is missing; obstore's errors.
+    """
     from_url = _from_url(uri)
     return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **options)
 
@@ -41,7 +44,7 @@ def _from_url(uri: str) -> Any:
 
 @contextmanager
 def as_state_errors(place: str) -> Iterator[None]:
-    """The errors of obstore as our own: StoreUnavailableError when a retry may help, else StateError."""
+    """Translate the errors of obstore: StoreUnavailableError if a retry may help, else StateError."""
     from obstore.exceptions import BaseError, GenericError
 
     try:
@@ -52,16 +55,16 @@ def as_state_errors(place: str) -> Iterator[None]:
 
 
 def words_of(error: Exception) -> str:
-    """The first line: obstore appends its own source."""
+    """Return the first line of an error without URL queries. obstore appends its own source in further lines."""
     return _QUERY.sub("", str(error).partition("\n")[0])
 
 
 def s3_access(properties: Properties, region: str | None = None, *, needs_keys: bool = True) -> AwsAccess:
-    """Return how obstore, deltalake and pyiceberg reach S3: as the SDK's own client does.
+    """Return how obstore, deltalake and pyiceberg reach S3, which is the way of the SDK's own client.
 
-    `region` is taken before that of the job; without `needs_keys` the client has keys already.
+    `region` takes precedence over the region of the job. Without `needs_keys` the client has keys already.
 
-    Raises: ConfigurationError for wrong credentials or no region.
+    Raises: ConfigurationError if the credentials are wrong or there is no region.
     """
     from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # the SDK
 
@@ -69,7 +72,7 @@ def s3_access(properties: Properties, region: str | None = None, *, needs_keys: 
 
 
 def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return what obstore's client gets. `given`: settings of the user, by obstore's names, which take precedence."""
+    """Return the options of obstore's client. `given`: settings of the user, with obstore's names, which take precedence."""
     found = access.found
     options: dict[str, Any] = {"region": found.region, "endpoint": found.endpoint} | dict(given or {})
     own = {_OF_GIVEN.get(name, name): options.pop(name) for name in _KEYS if name in options}
@@ -87,15 +90,18 @@ def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dic
 
 
 class ObjectLocation:
-    """A location in S3, Google or Azure. Owns the client, with which its objects are read and written."""
+    """A location in S3, Google or Azure. Owns the client that reads and writes its objects.
+
+    - `key`: the property that contains the URI.
+    - `access`: the access to S3, if other clients use it too.
+    - `given`: settings of the user, with obstore's names.
+
+    Raises: ConfigurationError if the URI is not valid, the client cannot be opened, or the extra is missing.
+    """
 
     def __init__(
         self, uri: str, key: str, properties: Properties, access: AwsAccess | None = None, **given: str
     ) -> None:
-        """`key` is the property that has the URI. `access`: to S3, if others use it too. `given`: settings of the user, by obstore's names.
-
-        Raises: ConfigurationError, even without the extra.
-        """
         self.uri, self._given = uri, given
         self._access = access or (s3_access(properties) if uri.startswith("s3:") else None)
         try:
@@ -105,13 +111,13 @@ class ObjectLocation:
             raise ConfigurationError(key, uri, reason=words_of(error)) from error
 
     async def refresh(self) -> None:
-        """Find the credentials that hold now; to be called before each use of the client. Raises: as `AwsAccess.refresh`."""
+        """Find the credentials that are valid now. Call this before each use of the client. Raises: the errors of `AwsAccess.refresh`."""
         if self._access is not None:
             await self._access.refresh()
 
     @property
     def client(self) -> Any:
-        """obstore's client. Raises: ValueError, obstore's errors."""
+        """obstore's client. Raises: ValueError or obstore's errors if it cannot be opened."""
         if self._client is None:
             assert self._access is not None
             self._client = open_object_store(self.uri, **s3_options(self._access, self._given))

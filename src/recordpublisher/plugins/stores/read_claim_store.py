@@ -1,4 +1,4 @@
-"""ReadClaimStore: stores once what a task has read, before any of it is emitted; the first writer wins."""
+"""Stores once what a task has read, before any of it is emitted. The first writer wins."""
 
 from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
@@ -15,8 +15,8 @@ _VALID = "one place that the driver and every executor can read and write"
 class BatchId(msgspec.Struct, frozen=True):
     """Identifies a batch: the query, the batch's number, and the random id of its plan.
 
-    The number alone is not enough: a deleted checkpoint, or a driver that still runs beside its successor, may have claims with the same
-    number.
+    The number alone is not enough: a deleted checkpoint, or a driver that still runs in addition to its successor, may have claims with the
+    same number.
     """
 
     query: str
@@ -30,42 +30,44 @@ class BatchId(msgspec.Struct, frozen=True):
 
 
 class StoredClaims(msgspec.Struct, frozen=True):
-    """Claims by name; `has_marker`: the store has the query's marker."""
+    """Claims by name. `has_marker`: whether the store has the query's marker."""
 
     claims: dict[str, bytes]
     has_marker: bool
 
 
 class RunCoroutine(Protocol):
-    """Runs a coroutine from synchronous code. The store's calls all run on one event loop, since its client belongs to it."""
+    """Runs a coroutine from synchronous code. All calls run on one event loop, because the store's client is bound to it."""
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the coroutine."""
+        """Return the result of the coroutine."""
 
 
 class ReadClaimStore:
-    """Claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block and are safe from many threads and processes at once.
+    """Claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block, and are safe from many threads and processes at once.
 
-    Owns the conditional store; its client stays open from call to call.
+    Owns the conditional store, whose client stays open between calls. `key` is the option that names the location.
     """
 
     def __init__(self, store: ConditionalStore, run: RunCoroutine, key: str = "metadataLocation") -> None:
-        """`key`: the option that names the place."""
         self._store = store
         self._run = run
         self.key = key
 
     @property
     def place(self) -> str:
-        """The location, as messages name it."""
+        """The location, as messages show it."""
         return self._store.place
 
     def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
-        """Store a claim durably unless there is one; returns the stored claim: this one, or the earlier one."""
+        """Store a claim durably unless there is one. Return the stored claim: this one, or the earlier one."""
         return self._run(_put_if_absent(self._store, batch.prefix + name, claim))
 
     def get(self, batch: BatchId, name: str, token: str) -> bytes | None:
-        """The stored claim, if any. Raises: ConfigurationError without the query's marker: this is another store than the driver's."""
+        """Return the stored claim, or None.
+
+        Raises: ConfigurationError if the query's marker is missing, because this is not the driver's store then.
+        """
         stored = self.load(batch, (name,), token)
         if not stored.has_marker:
             reason = "a task cannot see what the driver wrote there"
@@ -73,7 +75,7 @@ class ReadClaimStore:
         return stored.claims.get(name)
 
     def load(self, batch: BatchId, names: Iterable[str], token: str) -> StoredClaims:
-        """The claims of a batch, and whether the query's marker is there, read together."""
+        """Return the claims of a batch, and whether the query's marker is there, from one read."""
         marker = _marker_name(batch.query, token)
         found = self._run(self._store.get_all((marker, *(batch.prefix + name for name in names))))
         has_marker = found.pop(marker, None) is not None
@@ -89,11 +91,11 @@ class ReadClaimStore:
         self._run(purge())
 
     def queries(self) -> set[str]:
-        """The queries that have claims here."""
+        """Return the queries that have claims here."""
         return queries_of(self._run(self._store.list_names("")))
 
     def write_marker(self, query: str, token: str) -> None:
-        """Store a marker for `get` and `has_marker`. Raises: ConfigurationError when the location cannot hold claims."""
+        """Store a marker for `get` and `has_marker`. Raises: ConfigurationError if the location cannot store claims."""
         try:
             self._run(_put_if_absent(self._store, _marker_name(query, token), token.encode()))
         except Exception as error:
@@ -101,7 +103,7 @@ class ReadClaimStore:
             raise ConfigurationError(self.key, self.place, _VALID, reason=reason) from error
 
     def has_marker(self, query: str, token: str) -> bool:
-        """Whether the marker was written, and not lost since."""
+        """Return whether the marker was written, and has not been lost since then."""
         return self._run(self._store.get(_marker_name(query, token))) is not None
 
     def close(self) -> None:
@@ -110,12 +112,12 @@ class ReadClaimStore:
 
 
 def queries_of(names: Iterable[str]) -> set[str]:
-    """The queries of stored claims, by the names of everything that is stored."""
+    """Return the queries of stored claims, from the names of everything that is stored."""
     return {name.partition("/")[0] for name in names if name.count("/") > 1}
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits: the calls of a store that blocks."""
+    """Run a coroutine that never waits, such as the calls of a store that blocks. Raises: ImpossibleStateError if it waits."""
     try:
         work.send(None)
     except StopIteration as end:

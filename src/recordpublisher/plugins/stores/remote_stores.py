@@ -1,4 +1,4 @@
-"""What stores of remote services have in common: no credentials in a URI, calls side by side, and objects below a prefix."""
+"""Common parts of stores of remote services: no credentials in a URI, calls at the same time, and objects below a prefix."""
 
 import asyncio
 import re
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 def refuse_cut(key: str, uri: str, valid: str) -> None:
-    """Refuse a URI with `#` or `?`: clients cut it there, so that two jobs would share one place.
+    """Refuse a URI with `#` or `?`, where clients cut it off, so that two jobs would share one place.
 
-    Raises: ConfigurationError, which does not show the end of the URI: it may be a signature.
+    Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
     """
     if (found := re.search("[?#]", uri)) is not None:
         reason = (
@@ -26,9 +26,9 @@ def refuse_cut(key: str, uri: str, valid: str) -> None:
 
 
 def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
-    """Refuse credentials in a URI, which would be shown wherever the place is named. `place`: of the URI, between :// and the next slash.
+    """Refuse credentials in a URI, because they would be shown wherever the place is named.
 
-    Raises: ConfigurationError, which does not show them.
+    `place`: the part of the URI between :// and the next slash. Raises: ConfigurationError, without the credentials, if there are any.
     """
     if "@" in place or ":" in place:
         shown = re.sub(r"://.*@", f"://{MASK}@", uri)
@@ -37,7 +37,7 @@ def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
 
 
 async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of calls that run at the same time, in order. The first error ends the others."""
+    """Run the calls at the same time, and return their results in order. The first error ends the others."""
     tasks = [asyncio.create_task(call) for call in calls]
     try:
         return await asyncio.gather(*tasks)
@@ -49,7 +49,7 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 async def get_side_by_side(
     get: Callable[[str], Coroutine[Any, Any, VersionedValue | None]], names: Iterable[str]
 ) -> dict[str, VersionedValue]:
-    """The stored values of these names, without those that have none, read by `get` at the same time."""
+    """Read the names at the same time with `get`, and return the stored value of each name that has one."""
     names = list(names)
     values = await side_by_side(map(get, names))
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
@@ -58,34 +58,34 @@ async def get_side_by_side(
 class ConditionalObjects(ConditionalStore):
     """A conditional store of objects below a prefix. The version of an object is its ETag.
 
-    Each write has a random id in the object's metadata. It shows whether a refused write met its own first attempt or another process's
-    write.
+    Each write has a random id in the object's metadata. It shows whether a refused write collided with its own first attempt or with the
+    write of another process.
     """
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Put if there is no object."""
+        """Put the object if there is none."""
         return await self._put(name, value, None)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put if the object is still the one that has this ETag."""
+        """Put the object if the stored one still has this ETag."""
         return await self._put(name, value, expected)
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the objects side by side."""
+        """Read the objects at the same time."""
         return await get_side_by_side(self.get, names)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """List, then read the objects, side by side."""
+        """List the names, then read the objects at the same time."""
         return await self.get_all(await self.list_names(prefix))
 
     async def delete(self, *names: str) -> None:
-        """Delete one by one, side by side."""
+        """Delete the objects, each with its own call, at the same time."""
         await side_by_side(map(self._delete, names))
 
     @abstractmethod
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:
-        """Put if the object has this ETag; None: if there is none."""
+        """Put the object if the stored one has the ETag `expected`, or if it is None and there is no object."""
 
     @abstractmethod
     async def _delete(self, name: str) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object, if there is one."""

@@ -1,4 +1,4 @@
-"""S3Store: a conditional store of objects of S3 by the AWS SDK; `If-None-Match` and `If-Match` are its conditions."""
+"""A conditional store of objects in S3, with the AWS SDK. `If-None-Match` and `If-Match` are its conditions."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -18,13 +18,16 @@ from .remote_stores import ConditionalObjects, refuse_credentials, refuse_cut
 
 T = TypeVar("T")
 SCHEMES = ("s3", "s3a", "s3n")
-"""The second and third are Hadoop's names for the same."""
+"""The second and third scheme are Hadoop's names for the first."""
 _WRITE_ID = "write-id"
 _ATTEMPTS = 10
 
 
 class S3Store(ConditionalObjects):
-    """Owns the client of a bucket."""
+    """Owns the client of a bucket. `key` is the property that contains the URI.
+
+    Raises: ConfigurationError if the URI is not valid or has credentials, or if the AWS credentials are wrong.
+    """
 
     actions: ClassVar = {
         "s3:GetObject": "reads",
@@ -34,7 +37,6 @@ class S3Store(ConditionalObjects):
     }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that has the URI. Raises: ConfigurationError."""
         refuse_cut(key, uri, "s3://bucket/prefix")
         parts = urlsplit(uri)
         if parts.scheme not in SCHEMES or not parts.netloc:
@@ -51,11 +53,11 @@ class S3Store(ConditionalObjects):
         return None if found is None else found[0]
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List; S3 sorts by name."""
+        """List the objects; S3 sorts them by name."""
         return {name: version async for name, version in self._listed(prefix)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List as far as needed."""
+        """List the objects, as far as needed."""
         names = []
         async for name, _ in self._listed(prefix):
             if before is not None and name >= before:
@@ -88,7 +90,7 @@ class S3Store(ConditionalObjects):
         )
 
     async def _get(self, name: str) -> tuple[VersionedValue, str] | None:
-        """An object, and the id of the write that made it."""
+        """Return an object and the id of the write that stored it, or None."""
         try:
             return await self._call("GetObject", name, _value)
         except NotFoundError:

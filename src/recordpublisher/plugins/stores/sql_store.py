@@ -1,4 +1,4 @@
-"""SqlStore: a conditional store of rows in one table that many jobs may share; PostgreSQL or SQLite."""
+"""A conditional store of rows in one table of PostgreSQL or SQLite that many jobs may share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
 # isort: split
-# After `databases`, which names the missing extra.
+# Imported after `databases`, which reports a missing extra.
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
 
 T = TypeVar("T")
@@ -21,18 +21,20 @@ _ATTEMPTS = 10
 
 
 class SqlStore(ConditionalStore):
-    """Owns the connection. A write is one statement in its own transaction; a retry after a lost commit response finds its own version.
+    """Owns the connection. A write is one statement in its own transaction. A retry after a lost commit response finds its own version.
 
-    The table is made by the first write.
+    The first write creates the table.
+
+    - `key`: the property that contains the URI.
+    - `database`: a database that a sink shares with this store.
+    - `table`: name of the table with the values.
+
+    Raises: ConfigurationError if the URI is not valid, or if the job has no name, which the rows contain.
     """
 
     def __init__(
         self, uri: str, key: str, properties: Properties, *, database: Database | None = None, table: str = TABLE
     ) -> None:
-        """`key` is the property that has the URI. `database`: one that a sink shares with it; `table`: of the values.
-
-        Raises: ConfigurationError, also without a name of the job: its rows have it.
-        """
         job = properties.value(JOB_NAME)
         if job is None:
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the state is kept under this name")
@@ -70,7 +72,7 @@ class SqlStore(ConditionalStore):
                 current = self._get(connection, name)
                 if current is not None and current.version == version:
                     return version
-                if current is not None:  # otherwise it was deleted meanwhile
+                if current is not None:  # otherwise it was deleted in the meantime
                     raise ConflictError(self.place, name, current)
             raise StoreUnavailableError(f"{name} in {self.place} could not be written: it is there, and cannot be read")
 
@@ -83,7 +85,10 @@ class SqlStore(ConditionalStore):
         return version
 
     def replace_in(self, connection: Connection, name: str, value: bytes, expected: str, version: str) -> bool:
-        """`compare_and_set` in the caller's transaction, after `prepare`. Returns False if an earlier attempt has written this version."""
+        """Do `compare_and_set` in the caller's transaction, after `prepare`. Return False if an earlier attempt has written this version.
+
+        Raises: ConflictError if the stored value has another version.
+        """
         old = self._row(name) & (self._table.c.version == expected)
         if connection.execute(self._table.update().where(old).values(version=version, value=value)).rowcount:
             return True
@@ -93,11 +98,11 @@ class SqlStore(ConditionalStore):
         return False
 
     async def prepare(self) -> None:
-        """Make the table, if it is missing."""
+        """Create the table, if it is missing."""
         await self._transaction(lambda connection: None)
 
     def values_of_others(self, connection: Connection) -> list[tuple[str, bytes]]:
-        """The values of other jobs, in the caller's transaction, after `prepare`."""
+        """Return the values of other jobs, in the caller's transaction, after `prepare`."""
         table = self._table.c
         found = connection.execute(select(table.job, table.value).where(table.job != self._job))
         return [(row.job, bytes(row.value)) for row in found]
@@ -123,7 +128,7 @@ class SqlStore(ConditionalStore):
         return await self._read(versions, {})
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Select names. They are sorted here: databases sort text by the rules of a language."""
+        """Select names. They are sorted here, because databases sort text by the rules of a language."""
         wanted = select(self._table.c.name).where(self._begins_with(prefix))
         names: list[str] = await self._read(lambda connection: [*connection.scalars(wanted)], [])
         return sorted(name for name in names if before is None or name < before)
@@ -134,7 +139,7 @@ class SqlStore(ConditionalStore):
         await self._transaction(lambda connection: connection.execute(self._table.delete().where(wanted)))
 
     async def end_sessions(self, role: str) -> None:
-        """PostgreSQL: end the job's sessions of this role, which releases their locks; this store's session has the role from now on."""
+        """End the job's sessions of this role in PostgreSQL, which releases their locks. This store's session has the role from now on."""
         name = f"{session_prefix(self._table.name, self._job)} {role}"
         self._database.name_session(name)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
@@ -144,7 +149,10 @@ class SqlStore(ConditionalStore):
         await self._database.close()
 
     async def _read(self, work: Callable[[Connection], T], nothing: T) -> T:
-        """Run `work`, or return `nothing` where no table is. It is not created: a mistyped URI leaves no database behind."""
+        """Run `work`, or return `nothing` if there is no table.
+
+        The table is not created, so that a mistyped URI leaves no database behind.
+        """
         if self._is_ready:
             return await self._transaction(work)
         if not self._database.exists():

@@ -1,4 +1,4 @@
-"""TcpTracker: a subtask's global watermark from a tracker server over TCP (W6, W10)."""
+"""Gets a subtask's global watermark from a tracker server over TCP (W6, W10)."""
 
 import asyncio
 import logging
@@ -20,17 +20,18 @@ log = logging.getLogger("recordpublisher.tracker")
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 CLOSE_TIMEOUT_SECONDS = 1.0
-"""How long a leaving subtask waits until its last request is sent."""
+"""How long a leaving subtask waits until its last request is sent (seconds)."""
 MAX_RECONNECT_DELAY_MS = 5_000
 WARNING_INTERVAL_MS = 60_000.0
 
 
 class TcpTracker(RemoteTracker):
-    """Owns a subtask's connection to the tracker, and reconnects when it is lost or silent.
+    """Owns a subtask's connection to the tracker, and reconnects if it is lost or silent.
 
-    No connection problem blocks or raises: without a connection the last global watermark stays. A warning a minute says so. `tls` replaces
-    the properties below `flink.watermark.tracker.tls`. Raises: ConfigurationError without `flink.watermark.tracker.address` (host:port) and
-    `.token`, or when a TLS setting is invalid (C2).
+    No connection problem blocks or raises: without a connection the last global watermark stays valid, and a warning is logged once a
+    minute. `tls` replaces the properties below `flink.watermark.tracker.tls`.
+
+    Raises: ConfigurationError if `flink.watermark.tracker.address` (host:port) or `.token` is missing, or if a TLS setting is invalid (C2).
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class TcpTracker(RemoteTracker):
         self._task = asyncio.create_task(self._stay_connected(), name=f"tracker of subtask {subtask}")
 
     def send(self, request: HeartbeatRequest) -> None:
-        """Send if connected; a connection without responses is aborted."""
+        """Send the request if connected. A connection without responses is aborted."""
         if self._connection is not None:
             is_silent = self.now() - self._connected_at > self.config.response_timeout_ms and not self.is_reachable
             self._connection.abort() if is_silent else self._connection.send(request)
 
     def handle_response(self, response: HeartbeatResponse) -> None:
-        """Process a response; a problem that a person must solve is logged once."""
+        """Process a response. A problem that a person must solve is logged once."""
         self._failures = 0
         super().handle_response(response)
         problem = _problem(self.member.is_replaced, self.member.rejection)
@@ -71,7 +72,7 @@ class TcpTracker(RemoteTracker):
         self._logged_problem = problem
 
     async def close(self) -> None:
-        """Leave and disconnect."""
+        """Leave the group and disconnect."""
         await super().close()
         if self._task is not None:
             self._task.cancel()
@@ -85,7 +86,7 @@ class TcpTracker(RemoteTracker):
                 self._connection.abort()
 
     async def _stay_connected(self) -> None:
-        # reconnect well within the timeout, or a tracker that is back would time this subtask out
+        # reconnect well within the timeout, because otherwise a restarted tracker would time this subtask out
         max_delay_ms = min(MAX_RECONNECT_DELAY_MS, self.config.timeout_ms // 6)
         delays = RetryPolicy(max_retries=0, base_ms=100, max_ms=max_delay_ms, exponent=2.0)
         while True:
@@ -118,7 +119,7 @@ class TcpTracker(RemoteTracker):
         return ClientConnection(self._token, self.on_connected, self.handle_response, silence_hint(self._tls))
 
     async def _finish_handshake(self, connection: ClientConnection) -> None:
-        """Wait until the server has proved the token; disconnect one that does not."""
+        """Wait until the server has proved the token, and disconnect from a server that does not."""
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
                 await connection.handshake_ended.wait()
@@ -133,7 +134,7 @@ class TcpTracker(RemoteTracker):
 
 
 def _problem(is_replaced: bool, rejection: str | None) -> str | None:
-    """What a person has to correct; None: nothing, the member recovers by itself."""
+    """Return what a person has to correct, or None if the member recovers by itself."""
     if is_replaced:
         return (
             "another process reports for this subtask, and this one gets no new global watermark; end one of them, "

@@ -1,4 +1,4 @@
-"""ClientConnection: the client's side of one connection: both sides prove the token, then heartbeats go out and responses are passed on."""
+"""The client's side of one connection: both sides prove the token, then heartbeats are sent and responses are passed on."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from .tls import connection_problem
 
 MAX_RESPONSE_BYTES = 128 * 1024
 MAX_UNSENT_BYTES = 64 * 1024
-"""While more than this waits to be sent, the tracker is not reading, and requests are dropped: a later one has the whole state."""
+"""If more than this waits to be sent, the tracker is not reading, and requests are dropped: a later one has the whole state."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _HANDSHAKE_DECODER = msgspec.msgpack.Decoder(Challenge | ServerProof | RejectFrame)
@@ -65,12 +65,12 @@ class ClientConnection(asyncio.Protocol):
         self._silence_hint = silence_hint
         self._close_reason = "the connection was closed"
         self.handshake_ended = asyncio.Event()
-        """The server has proved the token, or the connection was closed before."""
+        """Set when the server has proved the token, or when the connection was closed before that."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def close_reason(self) -> str:
-        """Why the connection was closed; what may be wrong, if the tracker had sent nothing."""
+        """Why the connection was closed, and what may be wrong if the tracker had sent nothing."""
         if self._has_received or not self._silence_hint:
             return self._close_reason
         return f"{self._close_reason} before the tracker sent anything: {self._silence_hint}"
@@ -80,7 +80,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Read whole frames."""
+        """Read and handle whole frames."""
         self._has_received = True
         self._frames.feed(data)
         try:
@@ -90,7 +90,7 @@ class ClientConnection(asyncio.Protocol):
             self.abort("it does not speak the tracker protocol")
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note why the connection was lost; nothing can be sent any more."""
+        """Store why the connection was lost. Nothing can be sent any longer."""
         if error is not None:
             self._close_reason = connection_problem(error)
         self._is_authenticated = False
@@ -105,14 +105,14 @@ class ClientConnection(asyncio.Protocol):
             transport.write(encode_frame(_ENCODER, request))
 
     def abort(self, reason: str | None = None) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         if reason is not None:
             self._close_reason = reason
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Close when everything is sent."""
+        """Close the connection when everything is sent."""
         if self._transport is not None:
             self._transport.close()
 

@@ -1,4 +1,4 @@
-"""GroupRegistry: the groups of a tracker server; each has a coordinator and the connections of its subtasks."""
+"""Keeps the groups of a tracker server. Each has a coordinator and the connections of its subtasks."""
 
 import logging
 import secrets
@@ -12,7 +12,7 @@ from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatReq
 log = logging.getLogger("recordpublisher.tracker")
 
 NOTIFICATION_DELAY_SECONDS = 0.005
-"""How long changes are collected, so that many heartbeats cause one batch of notifications."""
+"""How long changes are collected, so that many heartbeats cause one batch of notifications (seconds)."""
 
 MAX_LOGGED_SUBTASKS = 20
 
@@ -24,12 +24,12 @@ class MemberConnection(Protocol):
     """The number of its last accepted request."""
 
     def send_response(self, response: HeartbeatResponse) -> None:
-        """Send a response or a notification; never blocks."""
+        """Send a response or a notification. Must never block."""
 
 
 @dataclass(slots=True)
 class RegisteredGroup:
-    """One group: its coordinator, the connections by subtask, and since when it is empty (ms)."""
+    """One group: its coordinator, its connections by subtask, and since when it has been empty (ms)."""
 
     name: str
     coordinator: Coordinator
@@ -39,9 +39,9 @@ class RegisteredGroup:
 
 
 class GroupRegistry:
-    """Owns all groups of a tracker. `call_later` calls a function after some seconds; times are ms of a monotonic clock.
+    """Owns all groups of a tracker. `call_later` calls a function after some seconds. Times are ms of a monotonic clock.
 
-    A group that stays empty for `retention_ms` is removed; a subtask that reconnects sends its whole state.
+    A group that stays empty for `retention_ms` is removed. A subtask that reconnects sends its whole state.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class GroupRegistry:
         self._groups: dict[str, RegisteredGroup] = {}
         self._changed: dict[str, RegisteredGroup] = {}
         self.heartbeats = 0
-        """How many requests were handled; the owner resets it."""
+        """Number of requests that were handled."""
 
     def __len__(self) -> int:
         return len(self._groups)
 
     @property
     def connected_subtasks(self) -> int:
-        """How many subtasks are connected."""
+        """Number of connected subtasks."""
         return sum(len(group.connections) for group in self._groups.values())
 
     def get_or_create(self, request: HeartbeatRequest) -> RegisteredGroup | None:
-        """The group of a request, created when it is new; None when there is no capacity for it."""
+        """Return the group of a request, created if it is new, or None if there is no capacity for it."""
         group = self._groups.get(request.group)
         if group is None or request.parallelism > group.parallelism:
             others = sum(each.parallelism for each in self._groups.values() if each is not group)
@@ -96,7 +96,7 @@ class GroupRegistry:
         return response
 
     def disconnect(self, group: RegisteredGroup, connection: MemberConnection, subtask: int) -> None:
-        """A connection was lost; a newer one of the same subtask is not affected."""
+        """Remove a connection that was lost. A newer connection of the same subtask is not affected."""
         if group.connections.get(subtask) is connection:
             del group.connections[subtask]
             group.coordinator.disconnect(subtask, connection.last_request_number)
@@ -110,7 +110,7 @@ class GroupRegistry:
                     group.connections[subtask].send_response(response)
 
     def expire(self, now: float) -> None:
-        """Exclude silent subtasks, and remove groups that stayed empty. Call it several times a second."""
+        """Exclude silent subtasks, and remove groups that stayed empty. Call this several times a second."""
         for group in list(self._groups.values()):
             timed_out = group.coordinator.expire(now)
             if timed_out:

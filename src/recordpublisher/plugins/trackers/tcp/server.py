@@ -1,4 +1,4 @@
-"""TrackerServer: serves the global watermark of any number of jobs, on loopback unless configured otherwise (W6, W10, C4)."""
+"""Serves the global watermark of any number of jobs, on loopback unless configured otherwise (W6, W10, C4)."""
 
 import asyncio
 import logging
@@ -26,14 +26,16 @@ MAX_OPEN_FILES = 65_536
 MAINTENANCE_INTERVAL_SECONDS = 0.25
 STATS_INTERVAL_SECONDS = 60.0
 IDLE_TIMEOUT_SECONDS = 300.0
-"""How long a subtask may send nothing before its connection is closed; a running one sends at every sync interval."""
+"""How long a subtask may send nothing before its connection is closed. A running one sends at every sync interval."""
 
 
 class TrackerServer:
     """Owns the listening socket, every connection and every group, from `start` to `close` (or as `async with`).
 
-    Only clients with `token` are served, with `tls` over TLS only. `max_connections` limits the authenticated ones, `max_unauthenticated`
-    the others: beyond that the oldest of these is disconnected. Raises: ConfigurationError for an empty token or a client's TLS context.
+    Only clients with `token` are served, and with `tls` over TLS only. `max_connections` limits authenticated clients, and
+    `max_unauthenticated` the others: beyond that limit the oldest unauthenticated client is disconnected.
+
+    Raises: ConfigurationError if the token is empty, or if `tls` is a client's context.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class TrackerServer:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     async def start(self) -> Self:
-        """Listen. Raises: ConfigurationError when the address is not available."""
+        """Start to listen. Raises: ConfigurationError if the address is not available."""
         _raise_open_file_limit()
         try:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -89,7 +91,7 @@ class TrackerServer:
         return self
 
     async def close(self) -> None:
-        """Close every connection; subtasks continue with the last global watermark."""
+        """Close every connection. Subtasks continue with the last global watermark."""
         if self._maintenance is not None:
             self._maintenance.cancel()
             await asyncio.gather(self._maintenance, return_exceptions=True)
@@ -111,18 +113,18 @@ class TrackerServer:
     # --- events of connections --------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Milliseconds of the monotonic clock."""
+        """Return the time of the monotonic clock (ms)."""
         return self._clock.monotonic() * 1000
 
     def on_connected(self, connection: ClientOfServer) -> None:
-        """A client connected; when too many are unauthenticated, the oldest of them is disconnected."""
+        """Register a new client. If too many are unauthenticated, disconnect the oldest of them."""
         self._unauthenticated[connection] = None
         if len(self._unauthenticated) > self._max_unauthenticated:
             self.on_rejected("too many unauthenticated")
             next(iter(self._unauthenticated)).abort()
 
     def on_authenticated(self, connection: ClientOfServer) -> None:
-        """A client has the token; it is disconnected when there are too many."""
+        """Register that a client has the token. Disconnect it if there are too many."""
         self._unauthenticated.pop(connection, None)
         self._authenticated[connection] = None
         if len(self._authenticated) > self._max_connections:
@@ -134,7 +136,7 @@ class TrackerServer:
         self._rejections[reason] = self._rejections.get(reason, 0) + 1
 
     def on_closed(self, connection: ClientOfServer) -> None:
-        """A connection was closed."""
+        """Forget a connection that was closed."""
         self._unauthenticated.pop(connection, None)
         self._authenticated.pop(connection, None)
 
@@ -157,7 +159,7 @@ class TrackerServer:
     def _maintain(self, now: float) -> None:
         was_suspended, self._maintained_at = now - self._maintained_at >= HANDSHAKE_TIMEOUT_SECONDS, now
         self.groups.expire(self.now())
-        if was_suspended:  # what clients sent meanwhile is still unread
+        if was_suspended:  # what clients sent in that time is still unread
             self._restart_timeouts()
         self._disconnect_silent(self._unauthenticated, HANDSHAKE_TIMEOUT_SECONDS)
         self._disconnect_silent(self._authenticated, IDLE_TIMEOUT_SECONDS)
@@ -176,7 +178,7 @@ class TrackerServer:
             connection.abort()
 
     def _take_stats_line(self, seconds: float) -> str:
-        """The statistics since the last line; resets them."""
+        """Return the statistics since the last line, and reset them."""
         rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(self._rejections.items())) or "none"
         heartbeats, self._rejections = self.groups.heartbeats - self._logged_heartbeats, {}
         self._logged_heartbeats = self.groups.heartbeats
@@ -187,7 +189,7 @@ class TrackerServer:
 
 
 def _raise_open_file_limit() -> None:
-    """Every connection is an open file, and the usual soft limit is 1,024."""
+    """Raise the limit of open files, because every connection is an open file, and the usual soft limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -197,12 +199,13 @@ def _raise_open_file_limit() -> None:
 class TlsHandshake(asyncio.Protocol):
     """Owns one connection from its acceptance to the end of the TLS handshake.
 
-    The listener counts it as unauthenticated from its first moment. (asyncio's own TLS servers show a connection only after its
-    handshake: clients that connect and say nothing could not be limited.) Whatever a client sends fails only its own connection.
+    The listener counts the connection as unauthenticated from its first moment. asyncio's own TLS servers show a connection only after its
+    handshake, so clients that connect and send nothing could not be limited. Whatever a client sends affects only its own connection.
+
+    `read_buffer` is for encrypted bytes. All connections of the listener share it.
     """
 
     def __init__(self, listener: ConnectionListener, context: ssl.SSLContext, read_buffer: bytearray) -> None:
-        """`read_buffer` is for encrypted bytes; all connections of the listener share it."""
         self._listener = listener
         self._context = context
         self._read_buffer = read_buffer
@@ -224,7 +227,7 @@ class TlsHandshake(asyncio.Protocol):
         self._transport.abort()
 
     async def _establish(self) -> None:
-        """Finish the handshake, or close the connection; the listener's timeout ends one that does not proceed."""
+        """Finish the handshake, or close the connection. The listener's timeout ends a handshake that makes no progress."""
         secured: asyncio.Transport | None = None
         try:
             if not self._transport.is_closing():
@@ -232,11 +235,11 @@ class TlsHandshake(asyncio.Protocol):
                 # asyncio gives each TLS connection a buffer of 256 KiB; this runs when it has, and before it reads
                 loop.call_soon(limit_handshake_read_ahead, self._transport, self._read_buffer)
                 secured = await loop.start_tls(self._transport, self, self._context, server_side=True)
-        except OSError as error:  # TLS errors are OSErrors, too
+        except OSError as error:  # TLS errors are also OSErrors
             self._listener.on_rejected(rejection_of_client(error))
         finally:
             self._listener.on_closed(self)
-        if secured is not None and not secured.is_closing():  # None: the connection was lost meanwhile
+        if secured is not None and not secured.is_closing():  # None if the connection was lost in the meantime
             connection = ServerConnection(self._listener)
             secured.set_protocol(connection)
             connection.connection_made(secured)

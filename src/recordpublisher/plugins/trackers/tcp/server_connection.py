@@ -1,4 +1,4 @@
-"""ServerConnection: the server's side of one connection; whatever a client sends affects no other connection."""
+"""The server's side of one connection. Whatever a client sends affects no other connection."""
 
 import asyncio
 import socket
@@ -25,15 +25,15 @@ from .protocol import (
 )
 
 MAX_REQUEST_BYTES = 96 * 1024
-"""The longest frame of a subtask: two lists of shard keys."""
+"""The longest frame of a subtask, which has two lists of shard keys."""
 MAX_FRAMES_PER_TURN = 32
 """How many frames of one connection are handled before the other connections get their turn."""
 TURN_PAUSE_SECONDS = 0.02
 MAX_UNREAD_BYTES = 64 * 1024
-"""A client with more unread responses than this here, and as much again in the kernel, is disconnected."""
+"""A client with more unread responses than this here, and the same amount in the kernel, is disconnected."""
 
 _TLS_RECORD = b"\x16\x03"
-"""How a TLS client begins; as a frame it is always too long."""
+"""The first bytes of a TLS client. As a frame they are always too long."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _AUTH_DECODER = msgspec.msgpack.Decoder(AuthResponse)
@@ -41,36 +41,36 @@ _REQUEST_DECODER = msgspec.msgpack.Decoder(HeartbeatRequest)
 
 
 class ClientOfServer(Protocol):
-    """A connection of any kind, as the server limits it."""
+    """A connection of any kind, for the limits of the server."""
 
     last_request_at: float
-    """When it sent its last request, or connected; milliseconds of the monotonic clock."""
+    """When it sent its last request, or connected (ms of the monotonic clock)."""
 
     def abort(self) -> None:
         """Close the connection at once."""
 
 
 class ConnectionListener(Protocol):
-    """What a connection needs of the server: shared state, and callbacks for its events."""
+    """The part of the server that a connection uses: shared state, and callbacks for its events."""
 
     groups: GroupRegistry
     token: str
     read_buffer: memoryview
 
     def now(self) -> float:
-        """Milliseconds of the monotonic clock."""
+        """Return the time of the monotonic clock (ms)."""
 
     def on_connected(self, connection: ClientOfServer) -> None:
-        """A connection was made."""
+        """Called when a connection was made."""
 
     def on_authenticated(self, connection: ClientOfServer) -> None:
-        """The client has the token."""
+        """Called when the client has proved the token."""
 
     def on_rejected(self, reason: str) -> None:
-        """A client was rejected."""
+        """Called when a client was rejected."""
 
     def on_closed(self, connection: ClientOfServer) -> None:
-        """A connection was closed."""
+        """Called when a connection was closed."""
 
 
 class ServerConnection(asyncio.BufferedProtocol):
@@ -98,7 +98,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._send(self._challenge)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """One buffer for all connections: it is emptied before the next connection is read."""
+        """Return the buffer that all connections share. It is emptied before the next connection is read."""
         return self._listener.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -115,7 +115,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._listener.on_closed(self)
 
     def send_response(self, response: HeartbeatResponse) -> None:
-        """Send a response; disconnect a client that has stopped reading."""
+        """Send a response, and disconnect a client that has stopped reading."""
         if self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             self.abort()
         else:

@@ -1,4 +1,4 @@
-"""TLS of the tracker: contexts from files that are checked at once, and failed handshakes in words."""
+"""TLS of the tracker: builds contexts from files, which are checked at once, and describes failed handshakes."""
 
 import ssl
 from pathlib import Path
@@ -20,7 +20,10 @@ _OUT_OF_DATES = (9, 10)
 
 
 def client_context(properties: Properties) -> ssl.SSLContext | None:
-    """The context of a subtask by its properties; None without `flink.watermark.tracker.tls.ca`: no TLS. Raises: ConfigurationError."""
+    """Return the TLS context of a subtask, or None without `flink.watermark.tracker.tls.ca`, because TLS is off then.
+
+    Raises: ConfigurationError if a file cannot be used, or if a property that needs another one is set without it.
+    """
     ca = properties.value(TRACKER_TLS_CA)
     certificate = properties.value(TRACKER_TLS_CERTIFICATE)
     key = properties.value(TRACKER_TLS_KEY)
@@ -43,9 +46,10 @@ def server_context(
     client_ca: str | None = None,
     names: tuple[str, str, str] = ("certificate", "key", "client_ca"),
 ) -> ssl.SSLContext | None:
-    """The context of a tracker by its files; None without a certificate: no TLS. With `client_ca` every client needs a certificate of it.
+    """Return the TLS context of a tracker, or None without a certificate, because TLS is off then.
 
-    Raises: ConfigurationError, which calls the three files by `names`.
+    With `client_ca` every client needs a certificate of that CA. Raises: ConfigurationError if a file is missing or cannot be used. The
+    error calls the three files by `names`.
     """
     if certificate is None and key is None and client_ca is None:
         return None
@@ -64,14 +68,17 @@ def server_context(
 
 
 def check_context(context: ssl.SSLContext | None, wanted: ssl._SSLMethod) -> None:
-    """Raises: ConfigurationError for a client's context at a server, or the other way round, which fails at every handshake."""
+    """Check that `context` is for the wanted side. A client's context at a server, or the reverse, would fail at every handshake.
+
+    Raises: ConfigurationError if it is for the other side.
+    """
     wrong = {ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT} - {wanted}
     if context is not None and (not isinstance(context, ssl.SSLContext) or context.protocol in wrong):
         raise ConfigurationError("tls", context, f"an ssl.SSLContext of ssl.{wanted.name}")
 
 
 def connection_problem(error: BaseException) -> str:
-    """Why a subtask could not connect, in one line for a person."""
+    """Return why a subtask could not connect, in one line for a person."""
     if isinstance(error, ssl.SSLError):
         return _tls_problem(error)
     without_text: dict[type[BaseException], str] = {
@@ -96,14 +103,14 @@ def _tls_problem(error: ssl.SSLError) -> str:
 
 
 def silence_hint(context: ssl.SSLContext | None) -> str:
-    """What may be wrong when a tracker closes the connection or stays silent before it has sent anything."""
+    """Return what may be wrong when a tracker closes the connection or stays silent before it has sent anything."""
     if context is None:
         return f"if it serves TLS, set {TRACKER_TLS_CA.key}"
     return f"it may want a client certificate, or another one ({TRACKER_TLS_CERTIFICATE.key})"
 
 
 def rejection_of_client(error: OSError) -> str:
-    """Why a tracker could not finish the TLS handshake of a client: one of a few texts for the statistics line."""
+    """Return why a tracker could not finish the TLS handshake of a client: one of a few texts for the statistics line."""
     reason = getattr(error, "reason", None) or ""
     if reason in NOT_TLS:
         return "no TLS"
@@ -149,7 +156,10 @@ def _load_certificate(
 
 
 def _check_dates(checking: ssl.SSLContext, name: str, certificate: str, key: str) -> None:
-    """Raises: ConfigurationError for a certificate that is not valid today; a handshake in memory is how the `ssl` module tells."""
+    """Check that a certificate is valid today, with a handshake in memory, because the `ssl` module offers no other way.
+
+    Raises: ConfigurationError if it is not valid today.
+    """
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(certificate, key)
     checking.check_hostname = False
@@ -165,12 +175,12 @@ def _check_dates(checking: ssl.SSLContext, name: str, certificate: str, key: str
             if error.verify_code in _OUT_OF_DATES:
                 reason, valid = error.verify_message, "a certificate that is valid today"
                 raise ConfigurationError(name, certificate, valid, reason=reason) from error
-        except ssl.SSLError:  # whoever the certificate is shown to says what else is wrong with it
+        except ssl.SSLError:  # other faults are reported by the peer during the handshake
             return
 
 
 def _check_readable(name: str, path: str, valid: str) -> None:
-    """Raises: ConfigurationError when the file cannot be read: OpenSSL's own error does not name it."""
+    """Check that the file can be read, because OpenSSL's own error does not name it. Raises: ConfigurationError if it cannot be read."""
     try:
         Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a null character
@@ -179,7 +189,7 @@ def _check_readable(name: str, path: str, valid: str) -> None:
 
 
 class _PasswordWantedError(Exception):
-    """OpenSSL asks for the password of a key; without an answer it would ask on the terminal."""
+    """Raised when OpenSSL requests the password of a key. Without this error it would ask on the terminal."""
 
 
 def _no_password() -> str:
@@ -187,5 +197,5 @@ def _no_password() -> str:
 
 
 def _words(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in words, without the line of its source."""
+    """Return OpenSSL's reason in words, without the line of its source."""
     return (error.reason or "").replace("_", " ").lower() or str(error)
