@@ -219,7 +219,7 @@ def entries_of(sink: Sink | None) -> ConditionalStore | None:
 
 
 def stores_positions(sink: type[Sink]) -> bool:
-    """Whether sinks of this class store a job's positions with what they write."""
+    """Return whether sinks of this class store a job's positions with what they write."""
     if issubclass(sink, CommittingSink):
         return sink.entries is not CommittingSink.entries
     return sink.stored_positions is not Sink.stored_positions

@@ -83,5 +83,5 @@ class FetcherDependencies:
         return self.discovery.streams
 
     def is_ours(self, shard: Shard) -> bool:
-        """Whether this subtask reads the shard (S9)."""
+        """Return whether this subtask reads the shard (S9)."""
         return self.assigner(shard, self.parallelism) == self.subtask

@@ -52,7 +52,7 @@ def sink_interval_ms(properties: Properties) -> int | None:
     if (declared := find_property(f"flink.sink.{name}.interval")) is not None:
         interval: int = properties.value(declared)
         return interval
-    path = find_property(f"flink.sink.{name}.path")  # of jsonl and parquet
+    path = find_property(f"flink.sink.{name}.path")  # the property of the sinks jsonl and parquet
     if path is None:
         return None
     scheme, separator, _ = str(properties.value(path)).partition("://")

@@ -59,7 +59,7 @@ class GroupState:
         self.lowest_awaited = None
 
     def has_reached(self, watermark: int) -> bool:
-        """Whether the global watermark is at least `watermark`."""
+        """Return whether the global watermark is at least `watermark`."""
         return self.global_watermark is not None and self.global_watermark >= watermark
 
 
@@ -116,7 +116,7 @@ class GroupMember:
         return self._request(report, now) if self._has_news(report) else None
 
     def is_reachable(self, now: float) -> bool:
-        """Whether the coordinator responded recently (W10)."""
+        """Return whether the coordinator responded recently (W10)."""
         return self._requests.has_response_within(self._config.response_timeout_ms, now)
 
     def response_age_ms(self, now: float) -> int | None:

@@ -55,7 +55,7 @@ class SubtaskLiveness:
         return sorted(self._not_joined)
 
     def has_joined(self, subtask: int) -> bool:
-        """Whether the subtask ever joined this generation."""
+        """Return whether the subtask ever joined this generation."""
         known = self._subtasks.get(subtask)
         return known is not None and known.has_joined
 

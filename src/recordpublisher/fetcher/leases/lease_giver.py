@@ -68,7 +68,9 @@ class LeaseGiver:
         pause, waited = HANDOVER_SECONDS, 0.0
         while True:
             await self._wait_for_work(pause if self._requested else None)
-            is_last = self.is_leaving  # a round that began before is about other shards
+            is_last = (
+                self.is_leaving
+            )  # read first: a round that began before the worker was leaving does not cover all shards
             await retry(self.give_once)
             if not self._requested:
                 pause, waited = HANDOVER_SECONDS, 0.0

@@ -39,6 +39,6 @@ async def cancel_if_hung(
                 return left if task.cancelled() else task.result()
         return task.result()
     finally:
-        if not task.done():  # this was cancelled
+        if not task.done():  # this coroutine was cancelled
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

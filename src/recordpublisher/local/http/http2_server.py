@@ -24,7 +24,7 @@ MAX_STREAMS = 1_000
 """Requests that one connection may have open at a time. The service's number is not documented."""
 FOREVER_SECONDS = 1e6
 CLOSE_SECONDS = 0.05
-"""When the server closes, open subscriptions are cancelled after this time."""
+"""When the server closes, open subscriptions are cancelled after this time (seconds)."""
 
 
 class Http2Server:
@@ -97,7 +97,7 @@ class Http2Server:
     async def _answer(self, request: Request, send: Send) -> None:
         try:
             response = await self._requests.answer(request, lambda headers: _AsgiResponseStream(headers, send))
-        except ConnectionAbortedError:  # the connection has other streams
+        except ConnectionAbortedError:  # only this stream fails, because the connection has other streams
             response = Response(500, {hdrs.CONTENT_LENGTH: "0"}, b"")
         if response is not None:
             await _respond(response, send)

@@ -66,7 +66,7 @@ def s3_access(properties: Properties, region: str | None = None, *, needs_keys: 
 
     Raises: ConfigurationError if the credentials are wrong or there is no region.
     """
-    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # the SDK
+    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # imports the AWS SDK
 
     return AwsAccess("s3", properties, properties.value(STATE_ENDPOINT), region, needs_keys=needs_keys)
 

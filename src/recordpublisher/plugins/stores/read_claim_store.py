@@ -132,7 +132,7 @@ async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> by
     except ConflictError as error:
         if (
             error.current is None
-        ):  # deleted since: neither claim is stored, and another try of the task would read again
+        ):  # deleted since then: neither claim is stored, so another attempt of the task reads again
             raise
         return error.current.value
     return value
