@@ -72,15 +72,15 @@ class CommittingSink(Sink[V]):
     _flush_number = CommitNumber("", 0)
 
     def entries(self) -> ConditionalStore | None:
-        """Return where entries are stored, or None if `flink.state.uri`, which must then be set, has them.
+        """Return where entries are stored next to the rows, or None if they are stored in `flink.state.uri`, which must then be set.
 
-        A sink stores them next to its rows, so that all jobs that write there find each other's entries. The method returns the same object
-        at each call, even before `open`; the job closes it.
+        If they are next to the rows, all jobs that write there find each other's entries. The method returns the same object at each call,
+        even before `open`; the job closes it.
         """
         return None
 
     def target(self) -> str:
-        """Return the name of the destination that an entry stores with its rows. A job refuses entries of another target.
+        """Return the name of the destination that an entry stores with its rows; a job refuses entries of another target.
 
         If it is empty, targets are not compared. Default: `destination`, or an empty text if the entries are stored next to the rows.
         """
@@ -88,9 +88,9 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def begin(self, life: str) -> None:
-        """Begin a life: names staged from now on begin with `life`.
+        """Begin a life: drop what was written and not staged, and what was staged here and not committed.
 
-        Drop the records that were written and not staged, and what was staged in this process and not committed.
+        The names of everything that is staged later begin with `life`.
         """
 
     @abstractmethod
@@ -107,7 +107,7 @@ class CommittingSink(Sink[V]):
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry if its version is `expected`, and return its new version. If `expected` is None, no entry may exist.
+        """Write the entry if its version is `expected`, or if `expected` is None and there is no entry, and return its new version.
 
         It is called again with the same arguments until there is an answer: an attempt may have taken effect, or may still do so. `staged`
         is what the entry commits. A database writes these rows in the same transaction, unless the value of the entry is already stored.
@@ -119,9 +119,9 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Make visible what entries name, each item once and in this order.
+        """Make visible what entries name, each item once and in this order, whichever process calls and how often.
 
-        Any process may call this, any number of times; another process may be publishing the same items now.
+        Another process may be publishing the same items now.
 
         Raises: StoreUnavailableError if the destination cannot be reached now, and the job calls again; StateError if a staged item is
         missing and was not published.
@@ -136,10 +136,10 @@ class CommittingSink(Sink[V]):
         return ()
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the items that are not published, and make sure that no process publishes them from now on.
+        """Return the items that are not published, and make sure that no process publishes them, or later items of their writers.
 
-        This also applies to anything later of the same writers: `publish` raises StateError for it. This is called again until the entry no
-        longer names the items. Raises: the errors of `unpublished`.
+        `publish` raises StateError for these items from now on. This is called again until the entry no longer names them. Raises: the
+        errors of `unpublished`.
         """
         return ()
 
@@ -197,9 +197,9 @@ class CommittingSink(Sink[V]):
         self._flushed = ()
 
     async def end_life(self, life: str) -> None:
-        """Release the locks that a life still holds, for example with a database session. Another process replaces or seals its entry next.
+        """Release the locks that a life still holds, for example in a database session; its process may be suspended within `commit`.
 
-        The process of that life may be suspended within `commit`.
+        Another process replaces or seals its entry next.
         """
 
     def checks(self) -> Checks:

@@ -62,7 +62,7 @@ class ConditionalStore(AsyncPort, ABC):
     """
 
     actions: ClassVar[Mapping[str, Literal["reads", "lists", "writes", "deletes", "creates"]]] = {}
-    """The IAM actions that the store calls, and what each is for. Only groups of workers and Spark need the actions that delete."""
+    """The IAM actions that the store calls, and what each is for; only groups of workers and Spark need the actions that delete."""
 
     place: str
     """The location without a password, as messages show it."""
@@ -97,11 +97,11 @@ class ConditionalStore(AsyncPort, ABC):
 
     @abstractmethod
     async def list_versions(self, prefix: str) -> Mapping[str, str]:
-        """Return the version of each name with the prefix, sorted by name. This is a cheap way to detect writes."""
+        """Return the version of each name with the prefix, sorted by name; this is a cheap way to detect writes."""
 
     @abstractmethod
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix, sorted. With `before`, return only names that sort before it."""
+        """Return the names with the prefix, sorted; with `before`, only those that sort before it."""
 
     @abstractmethod
     async def delete(self, *names: str) -> None:

@@ -160,7 +160,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """Return the stored state that `open` would return, for `recordpublisher lag`. The job may be running.
+        """Return the stored state that `open` would return, for `recordpublisher lag`; the job may be running.
 
         Default: None, for a sink that stores no state.
         """
@@ -206,13 +206,13 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
 
     def assigned(self, shards: Collection[str]) -> None:
-        """Called when this process begins to read these shards (`Shard.key`), before their first write. Only with ELASTIC assignment.
+        """Called, with ELASTIC assignment, when this process begins to read these shards (`Shard.key`), before their first write.
 
         Default: do nothing.
         """
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Called when this process no longer reads these shards. No write of these shards follows. Only with ELASTIC assignment.
+        """Called, with ELASTIC assignment, when this process no longer reads these shards; no write of these shards follows.
 
         Their next reader resumes from their last checkpoint. After a planned transfer that checkpoint covers everything. After a lost lease
         it does not: drop the queued records of these shards, because the next reader writes them again. May be called while a `write` or
@@ -240,7 +240,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     def unfinished(self) -> Unfinished | None:
-        """Return the records that a `flush` would wait for. Called often, so it must not wait.
+        """Return the records that a `flush` would wait for; called often, so it must not wait.
 
         Default: None, for a sink that does not report them.
         """
@@ -251,7 +251,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return False
 
     def exported_metrics(self) -> list[SinkMetric]:
-        """Return the sink's metrics for `flink.metrics.exporters`. Called in the event loop whenever they are read. Default: none."""
+        """Return the sink's metrics for `flink.metrics.exporters`; called in the event loop whenever they are read. Default: none."""
         return []
 
     async def close(self) -> None:

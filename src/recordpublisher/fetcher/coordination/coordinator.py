@@ -50,7 +50,7 @@ class Coordinator:
         return self._group is None or self._group.liveness.is_empty()
 
     def handle_heartbeat(self, request: HeartbeatRequest, now: float) -> HeartbeatResponse:
-        """Process a request and return the response. A rejected request does not change the group's state."""
+        """Process a request and return the response; a rejected request does not change the group."""
         self._expire(now)
         starts_generation = self._starts_generation(request)
         rejection = self._rejection(request, starts_generation)

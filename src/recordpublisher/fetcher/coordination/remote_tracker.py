@@ -35,7 +35,7 @@ class RemoteTracker(WatermarkTracker):
 
     @abstractmethod
     def send(self, request: HeartbeatRequest) -> None:
-        """Send a request, or drop it. Must never block or raise."""
+        """Send a request, or drop it; must never block or raise."""
 
     async def open(self, subtask: int, parallelism: int) -> None:
         """Set which subtask this is. Its first report joins the group."""

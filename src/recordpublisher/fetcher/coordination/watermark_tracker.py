@@ -82,7 +82,7 @@ class WatermarkTracker(AsyncPort, ABC):
         return False
 
     def forget_stream(self, stream: str, own: Collection[str]) -> None:
-        """Called when the stream was deleted. Shards of a later stream of the same name have the same keys, and have not finished (S2).
+        """Called when the stream was deleted: shards of a later stream of the same name have the same keys, and have not finished (S2).
 
         `own`: the keys of this subtask's shards, whose announcements no longer count. Default: do nothing.
         """
@@ -99,7 +99,7 @@ class WatermarkTracker(AsyncPort, ABC):
         self.announce_finished({STARTED_PREFIX + shard: None for shard in shards})
 
     def is_started(self, shard: str) -> bool:
-        """Return whether any subtask announced that it reads the shard. Until then the shard's parent holds the watermark (W5)."""
+        """Return whether any subtask announced that it reads the shard; until then the shard's parent holds the watermark (W5)."""
         return self.is_finished(STARTED_PREFIX + shard)
 
     def max_shard_watermark(self) -> int | None:
@@ -110,7 +110,7 @@ class WatermarkTracker(AsyncPort, ABC):
         return None
 
     def missing_subtasks(self) -> list[int]:
-        """Return expected subtasks that can no longer join. They are an error at the start-up timeout (W6). Default: none."""
+        """Return expected subtasks that can no longer join; they are an error at the start-up timeout (W6). Default: none."""
         return []
 
     def timed_out_subtasks(self) -> tuple[int, ...]:
