@@ -83,7 +83,7 @@ class AlignmentTimes:
 
 
 class IdleIntervals(msgspec.Struct, frozen=True):
-    """How long a shard must be silent to be idle (ms). Also used by the lag commands and by Spark.
+    """How long a shard must be silent to be idle (ms). Also used for lag and by Spark.
 
     - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard (W3). If it is -1, they wait for every shard (W2).
     - `shown_ms`: the interval for output to people. It is the same one. If watermarks wait for every shard, it is the alarm interval, or

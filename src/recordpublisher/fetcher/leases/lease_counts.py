@@ -11,7 +11,7 @@ class LeaseCounts(msgspec.Struct):
     - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
     - `sealed`: workers of other processes that this one found silent and sealed.
     - `replaced`: how often other workers have sealed this one. What it had not stored was refused, and is read again.
-    - `in_flight`: records that the sink was writing when this process learned that it was sealed.
+    - `in_flight`: records being written, and running calls of user code, when this process learned that it was sealed.
     - `withheld`: the shards that each other worker should have released and had not, at the last read of the group; see `GroupView`.
     - `unowned`: number of shards that could be read and that no worker read at the last read of the group.
     - `unowned_seconds`: the longest time for which this process has seen such a shard.
@@ -31,7 +31,7 @@ class LeaseCounts(msgspec.Struct):
         self.sealed += workers
 
     def count_replaced(self, in_flight: int) -> None:
-        """Count that other workers have sealed this one, while the sink was writing `in_flight` records."""
+        """Count that other workers have sealed this one, with `in_flight` records being written and calls of user code running."""
         self.replaced += 1
         self.in_flight += in_flight
 

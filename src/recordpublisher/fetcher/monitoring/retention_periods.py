@@ -33,7 +33,7 @@ class RetentionPeriods:
         return self._known.get(stream)
 
     async def run(self) -> None:
-        """Request every period at once, and again every five minutes, because it can be changed."""
+        """Request the period of every stream now, and again every five minutes, because it can be changed."""
         if self._retention_ms is None:
             return
         await asyncio.sleep(self._subtask * SPREAD_SECONDS)
