@@ -31,7 +31,7 @@ class CheckpointScheduler:
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        Requested for a sink, or for the children of an ended shard in other subtasks, which wait for the checkpoint (S2).
+        A sink requests one, and so does the end of a shard whose children in other subtasks wait for the checkpoint (S2).
         """
         self._requested.set()
 

@@ -32,7 +32,8 @@ class Commits:
     """Owns the entry of one life: its version, the number of the last commit, the undecided write, and the unpublished commits.
 
     A write without an answer may have taken effect, or may still do so. It is repeated unchanged until its outcome is known: it finds
-    either its own value or the value of another process. So nothing is committed twice, and nothing of an ended life is committed later.
+    either its own value or the value of another process. So nothing is committed twice, and nothing of an ended life is committed later. If
+    it were given up and its rows written with the next commit, rows could be written twice.
 
     `settle` and `commit` must not overlap; `stage` and `publish` may be called while they run.
 

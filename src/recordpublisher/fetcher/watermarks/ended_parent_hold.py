@@ -14,7 +14,7 @@ from ..shards.shard_table import ShardTable
 from ..watermark_functions import holds_after_end
 
 MAX_LISTINGS_WITHOUT_CHILDREN = 2
-"""After this many listings without a child, an ended shard has none.
+"""After this many listings without a child, an ended shard of a finite source has no children.
 
 The first listing after a shard's end may have begun before it; the second one would show a child.
 """

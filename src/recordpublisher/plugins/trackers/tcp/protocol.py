@@ -2,7 +2,7 @@
 
 The handshake has three messages: `Challenge` with the server's nonce, `AuthResponse` with the client's proof and nonce, and `ServerProof`.
 Each proof is a keyed hash over both nonces and the role of the side that proves, so that it is useless on another connection or in the
-other role.
+other role. The client proves first, because otherwise any client could get a proof from the server and try tokens against it.
 """
 
 import hashlib
