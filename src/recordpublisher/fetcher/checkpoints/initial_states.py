@@ -83,7 +83,7 @@ def missing_shards(
 def shards_missing_from_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
     """Return restored shards that are younger than every listed shard of their stream: the listing is older than the state.
 
-    Kinesis numbers shards by creation, and retention removes the oldest first, so a complete listing cannot lack only the youngest.
+    Kinesis numbers shards by creation, and retention removes the oldest first, so a complete listing never lacks the youngest shards.
     """
     listed, wanted = list(listed), set(streams)
     known = {shard.key for shard in listed}
