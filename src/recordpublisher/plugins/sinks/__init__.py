@@ -1,4 +1,5 @@
-"""The sinks: callback (for each batch), map (for each record), memory, reactive, files (JSON lines, Parquet), SQL and Kinesis.
+"""The sinks: callback (called for each batch), map (called for each record), memory, reactive, files (JSON lines, Parquet), tables, SQL and
+Kinesis.
 
 Start at `callback.py`, the simplest.
 

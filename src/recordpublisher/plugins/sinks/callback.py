@@ -1,4 +1,4 @@
-"""CallbackSink: passes each batch to a function of the user."""
+"""A sink that passes each batch to a function of the user."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +16,13 @@ _VALID = "module:function, of a function that takes a RecordBatch"
 
 
 class CallbackSink(Sink):
-    """Calls a function with each batch; a plain function in a thread, where it may block.
+    """Calls a function with each batch. A plain function runs in a thread, where it may block.
 
-    A batch is done when the function returns; an exception ends the job. Calls never overlap.
+    A batch is finished when the function returns; an exception ends the job. Calls never overlap.
+
+    - `function`: the function. Without it the property `flink.sink.callback.function` names it.
+
+    Raises: ConfigurationError if neither is set, if the import fails, or if the function is a generator.
     """
 
     def __init__(
@@ -27,19 +31,17 @@ class CallbackSink(Sink):
         *,
         function: Callable[[RecordBatch], Awaitable[None] | None] | None = None,
     ) -> None:
-        """`function`, or the property with its name. Raises: ConfigurationError when neither is set or the import fails,
-        and for a generator."""
         if callable(properties):
             raise ConfigurationError("properties", f"{properties!r:.200}", "CallbackSink(function=...) for a function")
         self._function = function or imported_function(Properties(properties), CALLBACK, _VALID)
-        # of its own: `asyncio.run` waits for the event loop's threads, also for a function that never returns
+        # A pool of its own, because `asyncio.run` waits for the event loop's threads, even if the function never returns.
         threads = ThreadPoolExecutor(1, "recordpublisher-callback")
         self._call = UserFunction("function", self._function, _VALID, threads, arguments=1)
 
     def checks(self) -> Checks:
-        """The function was imported."""
+        """Return a check that says which function was imported. The check does not call it."""
         return {"function": import_check(self._function)}
 
     async def write(self, batch: RecordBatch) -> None:
-        """Call the function and wait until it is done."""
+        """Call the function with the batch, and wait until it returns."""
         await self._call(batch)

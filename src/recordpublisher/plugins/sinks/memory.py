@@ -1,4 +1,4 @@
-"""MemorySink: keeps all records in memory, for tests, notebooks and small reads."""
+"""A sink that keeps all records in memory, for tests, notebooks and small reads."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ LIMIT = optional_integer(
 class MemorySink(Sink):
     """Owns every batch written, in order, and every watermark.
 
-    A write that would exceed `limit` (records) raises SinkError and keeps nothing of its batch.
+    A write that would exceed `limit` (records) raises SinkError and keeps no record of its batch.
     """
 
     def __init__(self, properties: Mapping[str, object] | None = None, *, limit: int | None = None) -> None:
@@ -33,14 +33,14 @@ class MemorySink(Sink):
 
     @property
     def records(self) -> list[Record]:
-        """Every record written, in order. Records are made from the batches at this call, so a write has no cost per record."""
+        """Every record written, in order. Records are made from the batches at this access, so a write has no cost per record."""
         for batch in self.batches[self._expanded :]:
             self._records.extend(batch)
         self._expanded = len(self.batches)
         return self._records
 
     async def write(self, batch: RecordBatch) -> None:
-        """Keep the batch. Raises: SinkError when the limit would be exceeded."""
+        """Keep the batch. Raises: SinkError if the limit would be exceeded."""
         if self._limit is not None and self._count + len(batch) > self._limit:
             raise SinkError(f"the memory sink holds {self._count} records and may hold {self._limit} ({LIMIT.key})")
         self._count += len(batch)

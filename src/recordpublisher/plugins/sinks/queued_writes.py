@@ -1,4 +1,4 @@
-"""What sinks share that write from a queue of their own: which positions may be stored, and which records may still be written."""
+"""Shared by sinks that write from a queue of their own: which positions may be stored, and which records may still be written."""
 
 from collections import deque
 from collections.abc import Callable, Collection
@@ -7,15 +7,18 @@ from recordpublisher.fetcher.sink import State, UnfinishedShard
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
 MOST_WAITING = 16
-"""States that wait for their records. A further one takes the place of the last, so their memory is bounded in an outage, too."""
+"""States that wait for their records. A further one replaces the last, so that they use little memory even during a long outage."""
 PARTIAL_FLUSH_SECONDS = 1.0
-"""Most records are written sooner. Waiting longer would hold up the job's writes and hand-overs."""
+"""How long a partial flush waits (seconds). Most records are written sooner. A longer wait would delay writes and moves of shards."""
 PERMISSION_SECONDS = 0.1
 """Pause before the job is asked again whether it may write."""
 
 
 class SourceShard:
-    """The shard that a job has read a record from, until it is revoked: then another process writes what was not sent (E4)."""
+    """A shard that a job reads records from.
+
+    When it is revoked, another process reads the shard, and writes the records that were not sent here (E4).
+    """
 
     __slots__ = ("is_revoked",)
 
@@ -24,56 +27,63 @@ class SourceShard:
 
 
 class UnfinishedWrites:
-    """Owns which writes of a job are not finished, in order: what a sink has of each shard (`Unfinished.shards`)."""
+    """Owns the writes of a job that are not finished, in order; they are the sink's unfinished records of each shard (`Unfinished.shards`).
+
+    - `left_of`: returns how many records of a flush epoch are not finished. Each write has an epoch of its own.
+    """
 
     def __init__(self, left_of: Callable[[int], int]) -> None:
-        """`left_of`: how many records of a flush epoch are not finished. Each write has an epoch of its own."""
         self._left_of = left_of
         self._writes: deque[tuple[int, str, int]] = deque()
 
     def add(self, epoch: int, batch: RecordBatch) -> None:
-        """Remember a write. Those before it that are finished are forgotten, since nobody may ever ask."""
+        """Remember a write. Forget the finished writes at the front, so that the queue stays short even if `by_shard` is never called."""
         while self._writes and not self._left_of(self._writes[0][0]):
             self._writes.popleft()
         if len(batch):
             self._writes.append((epoch, batch.shard.key, to_millis(batch.records[0].arrival)))
 
     def by_shard(self) -> dict[str, UnfinishedShard]:
-        """Return the unfinished records of each shard that has any. Writes that are finished are forgotten."""
+        """Return the unfinished records of each shard that has any. Forget all finished writes."""
         found: dict[str, UnfinishedShard] = {}
         kept = [(left, write) for write in self._writes if (left := self._left_of(write[0]))]
         self._writes = deque(write for _, write in kept)
         for left, (_, shard, oldest_ms) in kept:
             before = found.get(
                 shard, UnfinishedShard(0, oldest_ms)
-            )  # writes of a shard are in order: the first is the oldest
+            )  # The writes of a shard are in order, so the first one is the oldest.
             found[shard] = UnfinishedShard(before.records + left, before.oldest_ms)
         return found
 
 
 class WrittenStates:
-    """Owns the states of checkpoints whose records are not all written, each with its flush epoch, and the newest that may be stored."""
+    """Owns the states of checkpoints whose records are not all written, each with its flush epoch, and the newest state that may be stored.
+
+    - `is_complete`: returns whether all records up to the end of an epoch are written.
+    """
 
     def __init__(self, is_complete: Callable[[int], bool]) -> None:
-        """`is_complete`: whether all records up to the end of an epoch are written."""
         self._is_complete = is_complete
         self._waiting: deque[tuple[int, State]] = deque()
         self._written: State | None = None
 
     def add(self, epoch: int, state: State) -> None:
-        """Remember a state: it may be stored when this epoch is complete."""
+        """Remember a state, which may be stored when this epoch is complete."""
         if len(self._waiting) == MOST_WAITING:
             self._waiting.pop()
         self._waiting.append((epoch, state))
 
     def newest(self) -> State:
-        """Return the newest state that may be stored. Before there is one it has no shards: each is read again from where it was begun."""
+        """Return the newest state that may be stored.
+
+        If no state may be stored yet, return one without shards: after a restart each shard is then read again from where the read began.
+        """
         while self._waiting and self._is_complete(self._waiting[0][0]):
             self._written = self._waiting.popleft()[1]
         return {**self._waiting[-1][1], "shards": {}} if self._written is None else self._written
 
     def revoke(self, shards: Collection[str]) -> None:
-        """Forget shards. What is queued of them is not written, and one that comes back begins at another position."""
+        """Forget shards. Their queued records are not written here, and a shard that comes back begins at another position."""
         self._waiting = deque([(epoch, _without(shards, state)) for epoch, state in self._waiting])
         if self._written is not None:
             self._written = _without(shards, self._written)

@@ -1,4 +1,4 @@
-"""ReactiveSink: records as a reactivex Observable, with the back-pressure that reactivex itself lacks."""
+"""A sink that passes records to the observers of a reactivex Observable, with the back-pressure that reactivex itself lacks."""
 
 import asyncio
 import contextlib
@@ -38,11 +38,13 @@ MAX_QUEUED_EVENTS = 1_000
 class ReactiveSink(Sink):
     """Passes batches to the observers, one after the other, in a thread of its own; owns the batches that wait for them.
 
-    An observer acknowledges by returning from `on_next`. `write` returns when at most `buffer` records wait, `flush` when none waits.
-    Stored positions cover only what the observers have finished. An observer that raises fails the sink: the others get `on_error`, the
-    next `write` or `flush` raises SinkError. `close` calls `on_completed`.
+    - An observer acknowledges a batch by returning from `on_next`. Stored positions cover only the batches that the observers have
+      finished.
+    - `write` returns when at most `buffer` records wait, and `flush` when no record waits.
+    - If an observer raises an error, the sink fails: the other observers get `on_error`, and the next `write` or `flush` raises SinkError.
+    - `close` calls `on_completed`.
 
-    Observers run in the sink's thread and may block. An observer gets only what is written after its subscription.
+    Observers run in the sink's thread and may block. An observer gets only the batches that are written after its subscription.
     """
 
     traces_writes = False
@@ -57,7 +59,7 @@ class ReactiveSink(Sink):
         """The batch of each delivery that has not ended, in order; None for a watermark."""
         self._waiting_records = 0
         self._turn = asyncio.Lock()
-        """Held by the batch or watermark that is delivered next: the others wait for it in their order."""
+        """Held by the batch or watermark that is delivered next. The others wait for it in their order."""
         self._delivering: object = None
         self._queued = 0
         self._states = WrittenStates(lambda queued: queued <= self._queued - len(self._waiting))
@@ -67,17 +69,17 @@ class ReactiveSink(Sink):
 
     @property
     def batches(self) -> Observable[RecordBatch]:
-        """Every batch written."""
+        """An Observable of every batch written."""
         return self._batches
 
     @property
     def watermarks(self) -> Observable[int]:
-        """Every watermark (epoch ms), in order with the batches."""
+        """An Observable of every watermark (epoch ms), in order with the batches."""
         return self._watermarks
 
     @property
     def records(self) -> Observable[Record]:
-        """Every record written, one by one."""
+        """An Observable of every record written, one by one."""
 
         def subscribe(observer: ObserverBase[Record], scheduler: SchedulerBase | None = None) -> DisposableBase:
             def each(batch: RecordBatch) -> None:
@@ -90,7 +92,7 @@ class ReactiveSink(Sink):
 
     @property
     def waiting_records(self) -> int:
-        """Records written that the observers have not finished."""
+        """Number of records written that the observers have not finished."""
         return self._waiting_records
 
     async def open(self, context: SinkContext) -> State | None:
@@ -100,32 +102,35 @@ class ReactiveSink(Sink):
         return None
 
     def has_room(self) -> bool:
-        """Return whether fewer than `buffer` records wait, or nothing, or an observer has failed."""
+        """Return whether fewer than `buffer` records wait. Also True if nothing waits, or if an observer has failed."""
         if not self._waiting or self._failure is not None:
             return True
         return self._waiting_records < self._buffer and len(self._waiting) < MAX_QUEUED_EVENTS
 
     async def write(self, batch: RecordBatch) -> None:
-        """Queue the batch and return when at most `buffer` records wait, or while the job may not write.
+        """Queue the batch when there is room. Then return when at most `buffer` records wait, or at once while the job may not write.
 
         Raises: SinkError if an observer has failed.
         """
         source = self._sources.setdefault(batch.shard.key, SourceShard())
         await self._wait_until(self.has_room)
         self._enqueue(lambda: self._batches.on_next(batch), batch, source)
-        # While the job may not write, nothing becomes less, and a write that waits would hold up the stop of the job.
+        # While the job may not write, no record is delivered, so a write that waits would hold up the stop of the job.
         await self._wait_until(lambda: self._waiting_records <= self._buffer or not self._context.may_write())
 
     async def watermark(self, watermark: int) -> None:
-        """Queue the watermark behind the records that precede it."""
+        """Queue the watermark behind the records that precede it. Drop it if the queue is full while the job may not write.
+
+        Raises: SinkError if an observer has failed.
+        """
         await self._wait_until(lambda: len(self._waiting) < MAX_QUEUED_EVENTS or not self._context.may_write())
-        if len(self._waiting) < MAX_QUEUED_EVENTS:  # otherwise a later watermark stands for this one
+        if len(self._waiting) < MAX_QUEUED_EVENTS:  # Otherwise drop it: a later watermark covers it.
             self._enqueue(lambda: self._watermarks.on_next(watermark))
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
-        """Return when the observers have finished all batches. Raises: SinkError if one has failed.
+        """Return when the observers have finished all batches. For a checkpoint return the newest state whose batches are finished.
 
-        A checkpoint that may be partial waits for a second at most, and gets the newest state whose batches are finished.
+        A checkpoint that may be partial waits for one second at most. Raises: SinkError if an observer has failed.
         """
         queued = self._queued
         if checkpoint is None:
@@ -139,7 +144,7 @@ class ReactiveSink(Sink):
         return self._states.newest()
 
     def unfinished(self) -> Unfinished:
-        """Return how many records the observers have not finished, and the call that runs."""
+        """Return how many records the observers have not finished, and the delivery that is in progress."""
         count, call = self._waiting_records, self._delivering
         shards: dict[str, UnfinishedShard] = {}
         for batch in self._waiting.values():
@@ -150,13 +155,13 @@ class ReactiveSink(Sink):
         return Unfinished(count, reason, call, int(call is not None), shards)
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Deliver no more batches of these shards. A batch that an observer has may be finished."""
+        """Deliver no more batches of these shards. An observer may finish the batch that it already has."""
         for key in self._sources.keys() & shards:
             self._sources.pop(key).is_revoked = True
         self._states.revoke(shards)
 
     async def close(self) -> None:
-        """Let the observers finish, call `on_completed`, and end the thread. Drop what may not be delivered now.
+        """Let the observers finish, call `on_completed`, and end the thread. Drop batches that may not be delivered now.
 
         Raises: SinkError if an observer has failed in the meantime.
         """
@@ -175,7 +180,8 @@ class ReactiveSink(Sink):
     async def _wait_until(self, is_enough: Callable[[], bool]) -> None:
         self._raise_failure()
         while not is_enough():
-            # The oldest ends first. asyncio.wait does not cancel it when this task is cancelled. The permission ends without a notice.
+            # The oldest delivery ends first. asyncio.wait does not cancel it when this task is cancelled. The timeout is needed because
+            # the permission to write ends without a notification.
             await asyncio.wait([next(iter(self._waiting))], timeout=PERMISSION_SECONDS)
             self._raise_failure()
 
@@ -199,7 +205,7 @@ class ReactiveSink(Sink):
     async def _deliver_in_turn(
         self, thread: ThreadPoolExecutor, deliver: Callable[[], None], source: SourceShard | None
     ) -> None:
-        """Deliver in the thread, after everything that was queued before. Wait while the job may not write (E4)."""
+        """Deliver in the thread, after everything that was queued before. A batch waits while the job may not write (E4)."""
         async with self._turn:
             if source is not None:
                 while not source.is_revoked and not self._context.may_write():
@@ -215,12 +221,12 @@ class ReactiveSink(Sink):
                 self._delivering = None
 
     def _deliver(self, deliver: Callable[[], None]) -> None:
-        """In the thread: deliver unless an observer has failed; keep a failure and pass it to the other observers."""
+        """Deliver, unless an observer has failed. Keep the first failure, and pass it to the other observers. Runs in the sink's thread."""
         if self._failure is not None:
             return
         try:
             deliver()
-        except BaseException as error:  # also CancelledError and SystemExit: the observer has not had the records
+        except BaseException as error:  # A CancelledError or SystemExit counts, because the records are not handled.
             self._failure = error
             _notify_error(self._batches, error)
             _notify_error(self._watermarks, error)
@@ -235,7 +241,10 @@ class ReactiveSink(Sink):
 
 
 def _notify_error(subject: Subject[Any], error: BaseException) -> None:
-    """Pass the error to each observer. One without `on_error` raises it (reactivex's default); the others must still get it."""
+    """Pass the error to each observer.
+
+    An observer without `on_error` raises the error (reactivex's default). It is suppressed, so that the other observers still get theirs.
+    """
     for observer in [*subject.observers, subject]:
         with contextlib.suppress(BaseException):
             observer.on_error(error)  # type: ignore[arg-type]

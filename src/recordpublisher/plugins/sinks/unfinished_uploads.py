@@ -1,4 +1,4 @@
-"""UnfinishedUploads: uploads in parts to S3 that nobody has completed: they are billed, and no listing of objects shows them."""
+"""Finds and aborts multipart uploads to S3 that were never completed. They are billed, and no listing of objects shows them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,25 @@ from recordpublisher.publishers.properties.properties import Properties
 
 
 class UnfinishedUploads:
-    """Those below a location in S3. Opens a client for each call: only the command that removes leftovers has some."""
+    """The unfinished multipart uploads below a location in S3.
+
+    It opens a client for each call, because only the command that removes leftovers uses it.
+
+    - `location`: `s3://bucket/prefix`.
+    """
 
     def __init__(self, location: str, properties: Properties) -> None:
-        """`location`: `s3://bucket/prefix`."""
         self._location, self._properties = location, properties
         parts = urlsplit(location)
         self._bucket, self._prefix = parts.netloc, f"{parts.path.strip('/')}/".lstrip("/")
 
     async def found(self, folder: str) -> list[Leftover]:
-        """Those in `folder/<life>/`, which ends with a slash. Raises: StoreUnavailableError, StateError."""
+        """Return the unfinished uploads of the objects `folder/<life>/...`.
+
+        - `folder`: the folder relative to the location; it ends with a slash.
+
+        Raises: StoreUnavailableError if a later try may help; StateError otherwise.
+        """
         service = StoreService("s3", self._location, self._properties)
 
         def page(response: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
@@ -38,7 +47,7 @@ class UnfinishedUploads:
             where = {"Bucket": self._bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
             try:
                 return sum([each async for each in service.pages("ListParts", parts, **where)])
-            except NotFoundError:  # completed meanwhile
+            except NotFoundError:  # The upload was completed since it was listed.
                 return 0
 
         try:
@@ -58,7 +67,10 @@ class UnfinishedUploads:
             await service.close()
 
     async def abort(self, leftovers: Iterable[Leftover]) -> None:
-        """End those of them that are uploads. Raises: StoreUnavailableError, StateError."""
+        """Abort the leftovers that are uploads, and ignore the others.
+
+        Raises: StoreUnavailableError if a later try may help; StateError otherwise.
+        """
         service = StoreService("s3", self._location, self._properties)
         try:
             for left in leftovers:

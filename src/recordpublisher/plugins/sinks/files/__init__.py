@@ -1,1 +1,1 @@
-"""File sinks: complete files only, with each record in exactly one of them. Start at `sink.py`, the base of all file sinks."""
+"""File sinks. Readers see complete files only, and each record is in one of them. Start at `sink.py`, the base of all file sinks."""

@@ -1,4 +1,4 @@
-"""The columns that the files of a folder have in common: readers take the folder for one table."""
+"""Checks that all files of a folder have the same columns, because readers take the folder for one table."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ _NAME, _FORMAT = "columns", 1
 
 
 class FolderColumns(msgspec.Struct, frozen=True):
-    """The type of each column that any file has, and the names of the partitions."""
+    """The type of each column that any file of the folder has, and the names of the partition columns."""
 
     columns: dict[str, str]
     partitions: list[str]
@@ -19,10 +19,15 @@ class FolderColumns(msgspec.Struct, frozen=True):
 
 
 async def agree(store: ConditionalStore, wanted: FolderColumns, key: str, path: str, *, may_change: bool) -> None:
-    """Compare the columns with those of the files in a folder, and store what is new; `key` is the property of the folder `path`.
+    """Compare the wanted columns with those of the files in a folder, and store the new ones.
 
-    Several processes may do so at the same time. Without `may_change` nothing is stored. Raises: ConfigurationError if readers could not
-    read files of both; StateError.
+    Several processes may do so at the same time.
+
+    - `key`: the property that has the folder `path`; error messages name it.
+    - `may_change`: whether new columns may be stored. If not, the columns are only compared.
+
+    Raises: ConfigurationError if readers could not read the old and the new files as one table; StateError if the stored columns cannot be
+    read or written.
     """
     stored = await store.get(_NAME)
     while True:
@@ -35,7 +40,7 @@ async def agree(store: ConditionalStore, wanted: FolderColumns, key: str, path: 
             return
         try:
             await write_value(store, _NAME, msgspec.json.encode(united), None if stored is None else stored.version)
-        except ConflictError as error:  # another process was faster
+        except ConflictError as error:  # Another process was faster, so compare with the columns that it has stored.
             stored = error.current
         else:
             return

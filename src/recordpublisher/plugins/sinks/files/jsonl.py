@@ -1,4 +1,4 @@
-"""JsonlSink: JSON lines, one file for each shard and checkpoint."""
+"""The sink for JSON lines, with one file for each shard and checkpoint."""
 
 import base64
 import json
@@ -19,9 +19,9 @@ from .sink import FileSink, Rejected
 
 
 class JsonlSink(FileSink):
-    """Writes one object for each record: its metadata, `eventTime`, and the deserialised `value` or else `data`.
+    """Writes one JSON object for each record: its metadata, `eventTime`, and the deserialised `value`, or `data` without a deserialiser.
 
-    Readers see complete files only, and each record is in exactly one; see `flink.sink.jsonl.path`.
+    Readers see complete files only, and each record is in exactly one of them; see `flink.sink.jsonl.path`.
     """
 
     suffix = ".jsonl"
@@ -34,7 +34,7 @@ class JsonlSink(FileSink):
             raise ConfigurationError(PARTITIONS.key, pattern, reason=reason)
 
     def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
-        """One line for each record; rejects a value that JSON cannot represent."""
+        """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
         lines: list[bytes] = []
         for batch in contents:
             fields_of = as_json if batch.decoded is None else _with_value
@@ -50,12 +50,12 @@ class JsonlSink(FileSink):
 
 
 def write_lines(lines: bytes, path: Path) -> None:
-    """Write a file of lines, each with its end."""
+    """Write lines to a file. Each line includes its line end."""
     path.write_bytes(lines)
 
 
 def lines_of(path: Path) -> list[bytes]:
-    """The lines of such a file, each with its end."""
+    """Return the lines of a file that `write_lines` wrote, each with its line end."""
     return path.read_bytes().splitlines(keepends=True)
 
 
@@ -64,7 +64,7 @@ def _with_value(record: Record) -> dict[str, Any]:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """A record with its payload as text; a payload that is not UTF-8 as base64, with `"base64": true`."""
+    """Return a record with its payload as text. A payload that is not UTF-8 is in base64, with `"base64": true`."""
     fields = {**record_metadata(record), "eventTime": record.event_time}
     try:
         return fields | {"data": record.data.decode()}
@@ -73,7 +73,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def record_metadata(record: Record) -> dict[str, Any]:
-    """The metadata of a record. Only sub-records of aggregates, and rows from Spark, have an explicit hash key."""
+    """Return the metadata of a record. Only sub-records of aggregates, and rows from Spark, have an explicit hash key."""
     keys = {} if record.explicit_hash_key is None else {"explicitHashKey": record.explicit_hash_key}
     return {
         "stream": record.stream,

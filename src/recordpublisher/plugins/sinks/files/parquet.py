@@ -1,4 +1,4 @@
-"""ParquetSink: Parquet files with the fields of a type, or the payload, and the metadata. Needs the extra `parquet`."""
+"""The sink for Parquet files, which have the fields of a type, or the payload, and the metadata. Needs the extra `parquet`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,8 +26,10 @@ from .sink import MOST_NAME_BYTES, FileSink, Rejected
 
 
 class ParquetSink(FileSink):
-    """Writes the fields of a type as columns, then the metadata by the names that Spark's source has; without a type `data`, and `value` as
-    JSON text. Complete files only, with each record in exactly one; see `flink.sink.parquet.path`.
+    """Writes Parquet files: one column for each field of the value's type, then the metadata with the column names of Spark's source.
+
+    Without a type the columns are `data`, and `value` as JSON text. Readers see complete files only, and each record is in exactly one of
+    them; see `flink.sink.parquet.path`.
     """
 
     suffix = ".parquet"
@@ -42,14 +44,19 @@ class ParquetSink(FileSink):
         self._schema = self._columns.schema
 
     async def open(self, context: SinkContext) -> None:
-        """Open the folder. Raises: ConfigurationError, also for a field without a column, or with one of another type there; StateError."""
+        """Open the folder.
+
+        Raises: ConfigurationError if the folder cannot be written, if a field has no column type, or if the files there have other
+        partitions or a column of another type; StateError if positions of an earlier version are there, or if the stored columns cannot be
+        read.
+        """
         self._columns = self._checked_columns(context)
         self._schema = self._partitions.columns_of_files(self._columns.schema)
         await super().open(context)
         await self._agree(self._columns, may_change=True)
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Whether the fields have columns that the files there can be read with, and those by which files are sorted and partitioned."""
+        """Check that each field has a column type, and that the columns and partitions fit the files that are already there."""
         columns = self._checked_columns(context)
         await self._agree(columns, may_change=False)
         return f"{counted(len(columns.schema), 'column')}"
@@ -67,13 +74,16 @@ class ParquetSink(FileSink):
         return columns
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """Arrow columns, which are smaller than the batch and cheap to make now; those of values are made later, in a thread."""
+        """Return the batch as Arrow columns if it has no deserialised values. They are smaller than the batch, and cheap to make now.
+
+        Columns of deserialised values are made later, in a thread.
+        """
         refused: Rejected = []
         rows = [] if batch.decoded is not None else self._columns.rows([batch], refused)
         return (rows, sum(part.nbytes for part in rows)) if rows and not refused else super().prepare(batch)
 
     def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
-        """A file for each partition; rejects a value that has no place in the columns."""
+        """Return a function for each partition's folder that writes its file. Reject values that do not fit into the columns."""
         by_folder: dict[str, list[pa.RecordBatch]] = {}
         for part in contents:
             for rows in self._columns.rows([part], rejected) if isinstance(part, RecordBatch) else part:

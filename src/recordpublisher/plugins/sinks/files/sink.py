@@ -1,4 +1,4 @@
-"""FileSink, the base of the file sinks: batches wait for a checkpoint, which writes them as one file for each shard."""
+"""The base of the file sinks: batches wait for a checkpoint, which writes them as one file for each shard."""
 
 import asyncio
 import logging
@@ -33,18 +33,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recordpublisher.files")
 Rejected = list[tuple[RecordBatch, str]]
-"""Records that cannot be written, each as a batch of one, with the reason."""
+"""Records that cannot be written, each as a batch of one record, with the reason."""
 MOST_NAME_BYTES = 255
-"""Of one folder or file, on the usual file systems."""
+"""Longest name of one folder or file on the usual file systems (bytes)."""
 _MOST_PATH_BYTES, _MOST_KEY_BYTES = 4096, 1024
-"""Of a whole path in Linux, and of a key in S3, Google and Azure."""
+"""Longest path in Linux, and longest key in S3, Google and Azure (bytes)."""
 _SHARD_FILE_BYTES = 128 + 128 + MOST_NAME_BYTES + 4
-"""Of the names of stream, shard and file, with slashes."""
+"""Longest names of stream, shard and file together, with slashes (bytes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingBatch:
-    """A batch that waits for a checkpoint: its stream and shard, its first and last record, its content in the sink's form, its bytes."""
+    """A batch that waits for a checkpoint.
+
+    - `first`, `last`: sequence and sub-sequence number of its first and last record.
+    - `content`: the batch in the form that the sink writes.
+    - `held_bytes`: bytes that `content` holds in memory.
+    """
 
     stream: str
     shard_id: str
@@ -55,27 +60,27 @@ class WaitingBatch:
 
     @property
     def shard(self) -> str:
-        """As `Shard.key`."""
+        """Key of the shard, like `Shard.key`."""
         return f"{self.stream}/{self.shard_id}"
 
 
 class FileSink(CommittingSink):
-    """Owns the batches that wait for a checkpoint, and the name of the life that stages them.
+    """Owns the batches that wait for a checkpoint, and the name of the run (`life`) that stages them.
 
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
 
-    Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. A file that is there is never replaced by one
-    with other content, as of other positions: the later file has a suffix. When more than
-    `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
+    Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. A file with the same name and other content is
+    never replaced: the later file has a suffix. When more than `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
+
+    Raises: ConfigurationError if the folder is not set, or is not a valid path.
     """
 
     suffix: ClassVar[str]
-    """Of the names of files."""
+    """Suffix of the names of files."""
     folder: ClassVar[Property[str | None]]
-    """The property of the folder."""
+    """The property that has the folder."""
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError when the folder is not set, or is no path."""
         folder, key = properties.value(self.folder), self.folder.key
         if folder is None:
             raise ConfigurationError(key, None, "a folder")
@@ -83,7 +88,7 @@ class FileSink(CommittingSink):
         self._limit = properties.value(FILE_BUFFER)
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
-        # what is left for folders by partition
+        # the bytes that remain for the names of partition folders
         self.folder_bytes = most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
         self._context = SinkContext()
         self._life = ""
@@ -91,16 +96,24 @@ class FileSink(CommittingSink):
         self._keep([])
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """On the event loop: what waits for the checkpoint, and its bytes; the batch itself unless another form is smaller."""
+        """Return the content that waits for the checkpoint, and its bytes in memory. Called on the event loop.
+
+        The default is the batch itself. Subclasses may return a smaller form.
+        """
         return batch, batch.held_bytes
 
     @abstractmethod
     def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
-        """In a thread: for each folder a function that writes one shard's file into it, `""` without folders; none when no record is valid.
-        Adds invalid records to `rejected`."""
+        """Return for each folder a function that writes the file of one shard into it. Called in a thread.
+
+        The folder is `""` without partitions. The result is empty if no record is valid. Invalid records are added to `rejected`.
+        """
 
     async def open(self, context: SinkContext) -> None:
-        """Open the folder. Raises: ConfigurationError for one that cannot be written; StateError for positions of earlier versions."""
+        """Open the folder.
+
+        Raises: ConfigurationError if the folder cannot be written; StateError if it has positions of an earlier version.
+        """
         self._context = context
         await self.begin(f"open-{secrets.token_hex(8)}")
         if (reason := await self._files_there.why_not_writable()) is not None:
@@ -108,15 +121,15 @@ class FileSink(CommittingSink):
         await self._files_there.open()
 
     def entries(self) -> ConditionalStore:
-        """In the hidden folder."""
+        """Return the store of the entries, which is in the hidden folder."""
         return self._files_there.entries
 
     def destination(self) -> str:
-        """The folder."""
+        """Return the kind of the sink and its folder."""
         return f"{type(self).__name__}, {self._files_there.place}"
 
     def checks(self) -> Checks:
-        """Whether this user can write into the folder, or create it."""
+        """Return a check that this user can write into the folder, or create it, and the checks of the base class."""
 
         async def folder() -> str:
             if (reason := await self._files_there.why_not_writable()) is not None:
@@ -126,7 +139,10 @@ class FileSink(CommittingSink):
         return {"folder": folder, **super().checks()}
 
     async def write(self, batch: RecordBatch) -> None:
-        """Keep the batch for the next checkpoint. Raises: SinkError when its shard or its sequence numbers cannot be file names."""
+        """Keep the batch for the next checkpoint.
+
+        Raises: SinkError if the name of its shard or its sequence numbers cannot be file names.
+        """
         _check_names(batch)
         names = batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1)
         content, held_bytes = self.prepare(batch)
@@ -136,25 +152,29 @@ class FileSink(CommittingSink):
             self._context.request_checkpoint()
 
     def has_room(self) -> bool:
-        """Not while twice of `flink.sink.file.buffer.bytes` waits: the folder, or the entries, may be away for long."""
+        """Return whether less than twice `flink.sink.file.buffer.bytes` waits.
+
+        The limit is reached while the folder or the entries are unavailable for long.
+        """
         return self._waiting_bytes < 2 * self._limit
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Drop what waits of these shards: it is read again by another process."""
+        """Drop the waiting batches of these shards, because another process reads them again."""
         self._keep([part for part in self._waiting if part.shard not in shards])
 
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
     async def begin(self, life: str) -> None:
-        """Drop what waits."""
+        """Begin a new run, and drop the batches that wait."""
         self._life = life
         self._never_published = set()
         self._keep([])
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """Write what waits into hidden files, one for each shard.
+        """Write the waiting batches into hidden files, one for each shard.
 
-        Raises: SinkError for a record that cannot be written, unless bad records are skipped or dead letters; StateError.
+        Raises: SinkError if a record cannot be written, unless bad records are skipped or become dead letters; StateError if the files
+        cannot be written.
         """
         parts, rejected = list(self._waiting), list[tuple[RecordBatch, str]]()
         files = await asyncio.to_thread(self._files, parts, rejected)
@@ -166,8 +186,11 @@ class FileSink(CommittingSink):
         return Staged(number, {"files": staged}, len(staged), size) if staged else None
 
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Rename the files into place. One that has neither name was published and moved away, unless this life stages and publishes it for
-        the first time. Raises: StateError then."""
+        """Rename the files into place.
+
+        A file that has neither its hidden nor its final name was usually published earlier and then moved away, which is only logged.
+        Raises: StateError if such a file was staged by this run and never published, because its records are lost.
+        """
         files = [file for each in staged for file in self._named(each)]
         first = {hidden for hidden, _ in files} & self._never_published
         self._never_published -= first
@@ -182,15 +205,15 @@ class FileSink(CommittingSink):
             log.warning("%s of %s: published before, and not there any more", names, self._files_there.place)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete hidden files."""
+        """Delete the hidden files of runs that have ended, except those in `kept`."""
         await self._files_there.discard(has_ended, self._hidden(kept))
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """Hidden files; in S3 also uploads that did not end."""
+        """Return the hidden files that are not in `kept`; in S3 also uploads that were never completed."""
         return await self._files_there.leftovers(self._hidden(kept))
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete them."""
+        """Delete the files, and abort the uploads."""
         await self._files_there.remove(leftovers)
 
     def _hidden(self, staged: Sequence[Staged]) -> set[str]:
@@ -222,7 +245,8 @@ class FileSink(CommittingSink):
 
 def _place_of(location: str, key: str, properties: Properties) -> "StagedFiles | StagedObjects":
     if back_end_of(location) in OBJECT_STORES:
-        from .staged_objects import StagedObjects  # the SDK, which a local folder does not need
+        # Imported here because it loads the SDK, which a local folder does not need.
+        from .staged_objects import StagedObjects
 
         return StagedObjects(location, key, properties)
     return StagedFiles(path_of(location, key))
@@ -232,13 +256,16 @@ class _StagedContent(msgspec.Struct):
     files: list[StagedFile]
 
 
-_NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,110}")  # a file is named by two, with their sub-sequence numbers
+# The name of a file has two of them, each with its sub-sequence number.
+_NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,110}")
 
 
 def _check_names(batch: RecordBatch) -> None:
-    """Check the names that become a path, which must stay inside the folder. Raises: SinkError.
+    """Check the names that become parts of a path, which must stay inside the folder.
 
-    The Kinesis client checks its own; other publishers name shards and records as they like.
+    The Kinesis client checks the names that it receives, but other publishers may name shards and records as they like.
+
+    Raises: SinkError if a name has other characters than letters, digits and `_.-`, or is too long.
     """
     numbers = batch.sequence_numbers
     for name in (batch.stream, batch.shard_id):

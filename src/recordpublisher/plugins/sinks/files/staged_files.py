@@ -1,4 +1,4 @@
-"""StagedFiles: files that are written in a hidden folder, and renamed into place when an entry has committed them (S6)."""
+"""Writes files into a hidden folder, and renames them into place when an entry has committed them (S6)."""
 
 import asyncio
 import filecmp
@@ -21,20 +21,20 @@ from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 HIDDEN = ".recordpublisher"
 STAGED, ENTRIES = "staged", "entries"
 EARLIER = ("subtasks", "workers")
-"""Where versions before 26 November 2026 had their positions."""
+"""Folders in which versions before 26 November 2026 stored their positions."""
 FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$")]
-"""Relative to the sink's folder, and within it: an entry may be somebody else's."""
+"""A path relative to the sink's folder and inside it. The pattern is checked because another program may have written the entry."""
 T = TypeVar("T")
 StagedFile = tuple[FileName, FileName]
-"""Where a file is, and its name."""
+"""The hidden path of a file, and its final name."""
 Files = Mapping[str, Callable[[Path], None]]
-"""A function that writes the file, by the file's name."""
+"""For each file's name a function that writes the file."""
 
 
 class StagedFiles:
-    """The files of a sink's folder, and the entries that commit them. Owns nothing.
+    """The files of a sink's folder, and the entries that commit them. Owns no state.
 
-    Raises: StoreUnavailableError while the folder is away, StateError when waiting does not help.
+    Raises: StoreUnavailableError while the folder is unavailable; StateError if waiting does not help.
     """
 
     def __init__(self, folder: str) -> None:
@@ -43,7 +43,7 @@ class StagedFiles:
         self.entries: ConditionalStore = FolderStore(self._path / HIDDEN / ENTRIES, None)
 
     async def open(self) -> None:
-        """Make the folder. Raises: StateError also when an earlier version has left positions there."""
+        """Make the folder. Raises: StateError if an earlier version has left positions there, or if the folder cannot be made."""
         hidden = self._path / HIDDEN
         await _in_thread(self._path, lambda: make_folder(hidden / STAGED))
         if found := [name for name in EARLIER if any((hidden / name).glob("*"))]:
@@ -54,14 +54,14 @@ class StagedFiles:
             )
 
     async def why_not_writable(self) -> str | None:
-        """Why this user cannot write there; None: it seems possible."""
+        """Return why this user cannot write into the folder, or None if it seems possible."""
         return await asyncio.to_thread(why_not_writable, self._path)
 
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
-        """Write files, and return where each one is and its name; and their bytes. The names of staged files are unique.
+        """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.
 
-        Raises: StoreUnavailableError also when the folder went away meanwhile: whoever has replaced this life has deleted it, as the next
-        commit will find out.
+        The hidden paths are unique. Raises: StoreUnavailableError even if the folder of this run has disappeared. Then the process that has
+        replaced this run has deleted it, and the next commit will find that out.
         """
         try:
             return await _in_thread(self._path, lambda: self._stage(life, number, files))
@@ -71,19 +71,22 @@ class StagedFiles:
             raise
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Rename the files that are still staged; another process may do the same meanwhile. Returns those that have neither name."""
+        """Rename the files that are still hidden. Return the files that have neither their hidden path nor their name.
+
+        Another process may do the same at the same time.
+        """
         return await _in_thread(self._path, lambda: self._publish(files))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
-        """Delete what these lives have staged, but for `kept`."""
+        """Delete the hidden files of runs that have ended, except `kept`."""
         await _in_thread(self._path, lambda: self._discard(has_ended, kept))
 
     async def leftovers(self, kept: Collection[str]) -> list[Leftover]:
-        """What any life has staged, but for `kept`."""
+        """Return the hidden files of all runs, except `kept`."""
         return await _in_thread(self._path, lambda: self._leftovers(kept))
 
     async def remove(self, leftovers: Iterable[Leftover]) -> None:
-        """Delete them."""
+        """Delete the leftovers. Some may be gone already."""
         await _in_thread(self._path, lambda: self._remove(leftovers))
 
     def _stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
@@ -115,7 +118,7 @@ class StagedFiles:
             except OSError as error:
                 way = f"; it is committed, and each start publishes it first. If it never can be, move {hidden} away: it has the records"
                 raise folder_error(self._path, error, way) from error
-            if not os.path.exists(target):  # False also for a name that is too long
+            if not os.path.exists(target):  # False for a name that is too long, where Path.exists may raise an error
                 missing.append((staged, name))
         return missing
 
@@ -124,7 +127,7 @@ class StagedFiles:
         for file in (self._path / HIDDEN / STAGED).glob("*/*"):
             name = str(file.relative_to(self._path))
             if name not in kept:
-                with suppress(FileNotFoundError):  # it is published meanwhile
+                with suppress(FileNotFoundError):  # another process has published it since it was listed
                     stat = file.stat()
                     found.append(Leftover(name, stat.st_size, stat.st_mtime, file.parent.name))
         return found
@@ -143,23 +146,29 @@ class StagedFiles:
 
 
 def other_name(staged: str, name: str) -> str:
-    """Return the name of a staged file whose own name another file has: as for rows of other positions that were read here."""
+    """Return the name for a staged file whose own name is taken by a file with other content.
+
+    This happens if records from other positions were read here before.
+    """
     stem, dot, suffix = name.rpartition(".")
     return f"{stem}.{hashlib.sha256(staged.encode()).hexdigest()[:12]}{dot}{suffix}"
 
 
 def _give_name(hidden: Path, target: Path, other: Path) -> None:
-    """Rename a file; a file that has the name stays, and if its content differs, the file gets the other name. Raises: OSError."""
+    """Rename a file to `target`. If a file with other content has that name, it stays, and this file gets the name `other`.
+
+    Raises: OSError if the file cannot be renamed.
+    """
     if target.exists() and not (target.samefile(hidden) or filecmp.cmp(hidden, target, shallow=False)):
         return _give_name(hidden, other, other)
     try:
-        os.link(hidden, target)  # unlike a rename it replaces no file that was made meanwhile
+        os.link(hidden, target)  # Unlike a rename, a link never replaces a file that another process has just made.
     except FileExistsError:
         if not (target.samefile(hidden) or filecmp.cmp(hidden, target, shallow=False)):
             return _give_name(hidden, other, other)
     except FileNotFoundError:
         raise
-    except OSError:  # a file system without links
+    except OSError:  # The file system has no links.
         hidden.replace(target)
     sync(target.parent)
     hidden.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""StagedObjects: hidden objects of S3, Google or Azure, and their copies under the final names when an entry has committed them (S6)."""
+"""Uploads hidden objects to S3, Google or Azure, and copies them to their final names when an entry has committed them (S6)."""
 
 import asyncio
 import tempfile
@@ -20,17 +20,21 @@ from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile, other_name
 
 _STAGED = f"{HIDDEN}/{STAGED}/"
 _AT_ONCE = 16
-"""Requests for files of one commit."""
+"""Requests that run at the same time for the files of one commit."""
 
 
 class StagedObjects:
-    """The objects below a location, and the entries that commit them; as `StagedFiles`. Owns the client.
+    """The objects below a location, and the entries that commit them; does for object stores what `StagedFiles` does for folders.
 
-    A file is written on the local disk, then uploaded: in parts, if it is large. Its final name gets it by a copy on the server.
+    It owns the client. A file is written on the local disk, then uploaded, in parts if it is large. A copy on the server gives it the final
+    name.
+
+    - `key`: the property that has the location.
+
+    Raises: ConfigurationError if the location is invalid, or if the extra of its store is not installed.
     """
 
     def __init__(self, location: str, key: str, properties: Properties) -> None:
-        """`key` is the property that has the location. Raises: ConfigurationError, also without the extra."""
         self.place = location.rstrip("/")
         self.entries = conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)
         parts = urlsplit(self.place)
@@ -44,14 +48,14 @@ class StagedObjects:
         return self._objects.client
 
     async def open(self) -> None:
-        """Nothing: there are no folders."""
+        """Do nothing, because object stores have no folders."""
 
     async def why_not_writable(self) -> str | None:
-        """Only a write tells."""
+        """Return None, because only a write would show whether this user may write."""
         return None
 
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
-        """Upload hidden objects, and return where each one is and its name; and their bytes."""
+        """Upload the files as hidden objects. Return the hidden path and the name of each one, and their bytes in total."""
         sizes: list[int] = []
         staged = [(f"{_STAGED}{life}/{number}-{index}", name) for index, name in enumerate(files)]
         with tempfile.TemporaryDirectory(prefix="recordpublisher-") as folder:
@@ -67,8 +71,11 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy what is still staged to its final name, then delete it; another process may do the same meanwhile. Another object of the
-        name stays: then the copy has another name. Returns those that have neither name."""
+        """Copy the objects that are still hidden to their final names, then delete them. Return the files that have neither object.
+
+        Another process may do the same at the same time. If an object with other content has the name, it stays, and the copy gets another
+        name.
+        """
         missing: list[StagedFile] = []
 
         async def copy(hidden: str, name: str) -> None:
@@ -87,16 +94,16 @@ class StagedObjects:
         return missing
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
-        """Delete what these lives have staged, but for `kept`."""
+        """Delete the hidden objects of runs that have ended, except `kept`."""
         await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
 
     async def leftovers(self, kept: Collection[str]) -> list[Leftover]:
-        """What any life has staged, but for `kept`, and in S3 uploads that did not end."""
+        """Return the hidden objects of all runs, except `kept`; in S3 also uploads that were never completed."""
         uploads = [] if self._uploads is None else await self._uploads.found(_STAGED)
         return await self._staged(kept) + uploads
 
     async def remove(self, leftovers: Iterable[Leftover]) -> None:
-        """Delete them."""
+        """Delete the objects, and abort the uploads."""
         leftovers = list(leftovers)
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
@@ -117,7 +124,7 @@ class StagedObjects:
         ]
 
     async def _has_other_content(self, hidden: str, name: str) -> bool:
-        """Return whether another object has the name. Raises: FileNotFoundError if what was staged is gone."""
+        """Return whether an object with other content has the name. Raises: FileNotFoundError if the hidden object is gone."""
         staged = await self._client.head_async(hidden)
         try:
             there = await self._client.head_async(name)
@@ -133,12 +140,12 @@ class StagedObjects:
             await self._client.delete_async(path)
 
     async def _each(self, call: Callable[..., Awaitable[None]], arguments: Iterable[Iterable[Any]]) -> None:
-        """A few calls at a time; the first error ends the others."""
+        """Make the call with each of the arguments, a few calls at a time. The first error ends the other calls."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def limited(given: Iterable[Any]) -> None:
             async with slots:
-                await self._objects.refresh()  # one that had to wait may find other credentials
+                await self._objects.refresh()  # The credentials may have changed while the call waited.
                 await call(*given)
 
         with as_state_errors(self.place):

@@ -1,4 +1,4 @@
-"""The rate of one shard: the most that it may be sent, and which part of that while other producers write to it too (AdaptiveRate)."""
+"""The rate at which one shard is sent records: its limit, and the part of the limit to use while other producers write to the shard too."""
 
 import random
 from dataclasses import dataclass
@@ -6,14 +6,16 @@ from dataclasses import dataclass
 BURST_SECONDS = 0.25
 """One call sends a shard as much as it accepts in this time, then the shard pauses: few large calls instead of many small ones."""
 MAX_CREDIT_SECONDS = 0.5
-"""At most this much unused time may be caught up on. The service allows a second; this plus one burst stays below that."""
+"""Unused time that the sink may catch up on, at most. The service allows one second; this time plus one burst stays below that."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRateLimit:
-    """Records and bytes per second that one shard may be sent: the service's limits times `RateLimit`; and the part of them used first.
+    """Records and bytes per second that one shard may be sent: the service's limits times the property `RateLimit`.
 
-    `longest_pause`: at a low rate the shard is sent nothing for this long at most (seconds), or for as long as it needs at the full rate.
+    - `initial_fraction`: the part of the limit that is used first.
+    - `longest_pause`: longest time in which a shard is sent nothing because of a low rate (seconds). A call that needs more time at the
+      full rate is followed by a longer pause.
     """
 
     records_per_second: float
@@ -22,48 +24,58 @@ class ShardRateLimit:
     longest_pause: float = 2.0
 
     def seconds_for(self, records: int, size: int) -> float:
-        """How long the shard needs for this many records and bytes at its rate limit."""
+        """Return how long the shard needs for this many records and bytes at its rate limit."""
         return max(records / self.records_per_second, size / self.bytes_per_second)
 
 
 INCREASE = 0.032
 """Growth of the rate in a second, as a part of the rate limit."""
 DECREASE = 2.1
-"""A refused record lowers the rate by this many records a second. With the growth above a rate is stable where 1.5 % of the rate limit
-are refused, whatever the rate: 15 of 1,000 records/s."""
+"""Records per second by which one refused record lowers the rate.
+
+Together with INCREASE this makes a rate stable where 1.5 % of the rate limit are refused, whatever the rate: 15 of 1,000 records/s.
+"""
 MAX_DECREASE = 0.5
-"""One call lowers the rate to half at most."""
+"""The results of one call lower the rate to half at most."""
 MIN_RATE = 0.001
 UNCONTESTED_SECONDS = 5.0
 UNCONTESTED_INCREASE = 0.1
-"""Without a refusal for five seconds the rate grows by a tenth a second, since the others write less than before."""
+"""Without a refusal for five seconds the rate grows by a tenth a second, since the other producers write less than before."""
 FREQUENT_REFUSALS = 5.0
-"""Refusing calls in the time in which the shard takes one second's worth of our records. Producers that back off cause one to five of
-them, one that does not back off nine (measured with boto3). So many do not end when this sink slows down."""
+"""Number of refusing calls in the time in which the shard takes one second's worth of our records. Above it, refusals are frequent.
+
+Producers that back off cause one to five such calls; one that does not back off causes nine (measured with boto3). Refusals as frequent as
+these do not end when this sink slows down.
+"""
 REFUSALS_MEMORY = 3.0
-"""They are averaged over what the shard takes in three seconds."""
+"""Refusing calls are averaged over the records that the shard takes in three seconds."""
 TOLERATED_SHARE = 0.05
 FREQUENT_DECREASE = 1.2
-"""While refusals are frequent this part of the records sent may be refused without slowing down, and those above it count four
-sevenths."""
+"""Records per second by which a refused record lowers the rate while refusals are frequent.
+
+The part TOLERATED_SHARE of the records sent may be refused without slowing down. Refusals above it count four sevenths (1.2 instead of
+2.1).
+"""
 RARE_BURST = 0.025
-"""Calls while refusals are rare, in seconds of the rate limit: 25 records."""
+"""Size of a call while refusals are rare, in seconds of the rate limit: 25 records."""
 FREQUENT_BURST_SECONDS = 0.04
-"""Time between calls while refusals are frequent: what others take between two such calls is little."""
+"""Time between calls while refusals are frequent. Other producers take little between two such calls."""
 BURST_JITTER = 0.5
-"""Each of these calls is up to this part smaller or larger, so that sinks with the same rate do not always follow each other in the same
-order: the last one would be refused most."""
+"""Each of these calls is up to this part smaller or larger.
+
+Otherwise sinks with the same rate would always follow each other in the same order, and the last one would be refused most.
+"""
 
 
 class AdaptiveRate:
-    """The rate at which one shard is sent records, as a part of its rate limit: `fraction`.
+    """Adapts the rate at which one shard is sent records (`fraction`, a part of its rate limit) to refused records.
 
-    The rate grows by the same amount every second, and each refused record lowers it by the same amount (the primal algorithm of
-    Kelly, Maulloo and Tan, 1998: additive increase, a decrease by the price). So it is stable where refusals have a certain number a
-    second. Sinks that share a shard have the same part of their records refused, so all of them come to the same rate.
+    The rate grows by the same amount every second, and each refused record lowers it by the same amount (the primal algorithm of Kelly,
+    Maulloo and Tan, 1998: additive increase, a decrease by the price). So the rate is stable at a certain number of refusals per second.
+    Sinks that share a shard have the same part of their records refused, so all of them come to the same rate.
 
-    Refusals that go on at any rate are random, or come from producers that do not back off. Then a small part of the records may be
-    refused, and calls are small. Amounts of records are given in seconds that the shard needs for them at its rate limit.
+    If refusals continue at any rate, they are random, or other producers do not back off. Then a small part of the records may be refused,
+    and calls are small. Amounts of records are given in seconds that the shard needs for them at its rate limit.
     """
 
     def __init__(self, initial: float = 1.0) -> None:
@@ -75,11 +87,11 @@ class AdaptiveRate:
 
     @property
     def has_frequent_refusals(self) -> bool:
-        """Whether so many calls are refused records that slowing down does not help."""
+        """Whether calls are refused so often that slowing down does not help."""
         return self._refusing_calls > FREQUENT_REFUSALS
 
     def burst_seconds(self, now: float) -> float:
-        """One call sends what the rate allows in this time, a random one while the shard refuses records."""
+        """Return the time whose worth of records one call sends (seconds). It is random while the shard refuses records."""
         if self._is_uncontested(now):
             return BURST_SECONDS
         seconds = FREQUENT_BURST_SECONDS
@@ -88,7 +100,10 @@ class AdaptiveRate:
         return min(BURST_SECONDS, seconds * random.uniform(1 - BURST_JITTER, 1 + BURST_JITTER))  # noqa: S311 - jitter
 
     def add_results(self, sent: float, refused: float, now: float) -> None:
-        """Adapt the rate to the results of a call: what was sent, and how much of it the shard refused."""
+        """Adapt the rate to the results of a call.
+
+        - `sent`, `refused`: the records that were sent, and the part of them that the shard refused, both in seconds of the rate limit.
+        """
         since_last = 0.0 if self._last_result_at is None else now - self._last_result_at
         self._last_result_at = now
         if refused:
@@ -114,7 +129,10 @@ class AdaptiveRate:
         return DECREASE * refused
 
     def _increase(self, now: float) -> float:
-        """Growth in a second. The upper half of the rate limit is approached slowly: a producer that backs off leaves it, although it
-        would use it."""
+        """Return the growth of the rate per second.
+
+        The upper half of the rate limit is approached slowly, because a producer that backs off leaves that half free although it would use
+        it.
+        """
         steady = INCREASE * min(1.0, 2 * (1 - self.fraction))
         return max(steady, UNCONTESTED_INCREASE * self.fraction) if self._is_uncontested(now) else steady

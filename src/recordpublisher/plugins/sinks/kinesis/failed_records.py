@@ -1,4 +1,4 @@
-"""FailedRecords: reports records that cannot be put: they fail the sink, or go to a callback (K3). `classify_results` gives them up."""
+"""Reports records that cannot be put: they fail the sink, or go to a callback (K3). `classify_results` decides which records to give up."""
 
 import logging
 from collections.abc import Callable
@@ -18,7 +18,7 @@ VALIDATION_EXCEPTION = "ValidationException"
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """A user record that was not put, with the error code and message of the service, or ours."""
+    """A user record that was not put, with the error code and message of the service or of the sink."""
 
     data: bytes = field(repr=False)
     partition_key: str
@@ -43,35 +43,38 @@ class FailedRecords:
         self._on_failed: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
-        """Without `failOnError` and a callback, give records that cannot be put to this function, with the reason."""
+        """Pass records that cannot be put to this function, with the reason, if there is neither `failOnError` nor a callback."""
         self._keep = keep
 
     def call_when_failed(self, on_failed: Callable[[], None] | None) -> None:
-        """Have a function called when the sink has ended: nobody may call the sink for a while, and so learn of the error."""
+        """Have a function called when the sink has ended. Otherwise the job would learn of the error only at its next call of the sink."""
         self._on_failed = on_failed
 
     def raise_if_failed(self) -> None:
-        """Raise the error that ended the sink, if any; asynchronous errors reach the caller here (FLINK-9374)."""
+        """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here (FLINK-9374)."""
         if self.error is not None:
             self.was_raised = True
             raise self.error
 
     def fail(self, error: BaseException) -> None:
-        """End the sink with this error; the first error wins."""
+        """End the sink with this error. Later errors are ignored."""
         if self.error is None:
             self.error = error
             if self._on_failed is not None:
                 self._on_failed()
 
     def reject(self, record: PendingRecord, reason: str) -> None:
-        """Report an invalid record, which was not accepted. With `failOnError` raises SinkError; the sink continues."""
+        """Report an invalid record, which the sink did not accept. The sink continues.
+
+        Raises: SinkError with `failOnError`.
+        """
         failed = _failed_record(record, VALIDATION_EXCEPTION, reason)
         if self._fails_on_error:
             raise self._error_for(failed)
         self._call_back(failed, record)
 
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
-        """Report user records whose retries are used up: with `failOnError` they end the sink, otherwise they go to the callback."""
+        """Report user records whose retries are used up. With `failOnError` they end the sink, otherwise they go to the callback."""
         for user_record in record.user_records:
             failed = _failed_record(user_record, code, message)
             if self._fails_on_error:

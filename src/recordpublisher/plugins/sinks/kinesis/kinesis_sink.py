@@ -1,4 +1,4 @@
-"""KinesisSink: writes to a Kinesis stream, on its own or as the sink of a job."""
+"""A sink that writes to a Kinesis stream, on its own or as the sink of a job."""
 
 from __future__ import annotations  # the reference and help() show types by their names
 
@@ -33,17 +33,18 @@ from .writer import KinesisWriter
 
 
 class KinesisSink(Sink):
-    """Puts records into a stream, and waits while too many are not acknowledged (FLINK-9374, K1 to K4).
+    """Puts records into a stream, and waits while too many are not acknowledged.
 
-    On its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a job it
-    copies records with their keys, each at least once.
+    Use it on its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a
+    job it copies records with their keys, each at least once.
 
-    `stream` is a name or an ARN; without it the stream is the property `flink.sink.kinesis.stream`. `queue_limit` bounds the records that
-    are not acknowledged: a number, or a function of `SinkStatistics` that returns one. `ordering` is NONE or PER_KEY. With
-    `fail_on_error=False` records that cannot be put go to `on_failure` (a function of `FailedRecord`, called on the event loop). Arguments
-    override properties.
+    - `stream`: a name or an ARN. Without it the property `flink.sink.kinesis.stream` names the stream.
+    - `queue_limit`: limit of the records that are not acknowledged: a number, or a function of `SinkStatistics` that returns one.
+    - `ordering`: NONE or PER_KEY.
+    - `fail_on_error`: if False, records that cannot be put go to `on_failure`.
+    - `on_failure`: a function of a `FailedRecord`, called on the event loop.
 
-    Raises: ConfigurationError for every setting that is invalid.
+    Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
 
     def __init__(
@@ -85,13 +86,15 @@ class KinesisSink(Sink):
         await self.close()
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None = None) -> None:
-        """Accept one record; waits at the limit. A cancelled `put` did not accept its record.
+        """Accept one record, and wait while the limit is reached. If a `put` is cancelled, its record was not accepted.
 
-        `partition_key` has 1 to 256 characters; `explicit_hash_key`, a decimal number below 2^128, decides the shard in its place.
+        - `partition_key`: 1 to 256 characters.
+        - `explicit_hash_key`: a decimal number below 2^128, which decides the shard instead of the partition key.
+
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
-        Raises: SinkError for an invalid record, after `close`, and for records that failed since the last call; KinesisError when the
-        service rejects every call; TypeError for data or keys of another type.
+        Raises: SinkError if the record is invalid, if the sink is closed, or if records have failed since the last call; KinesisError if
+        the service rejects every call; TypeError if data or a key has another type.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
@@ -103,9 +106,10 @@ class KinesisSink(Sink):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when every record accepted before this call is acknowledged.
 
-        A checkpoint that may be partial waits for a second at most: then it gets the newest state of which everything is acknowledged.
+        For a checkpoint return the newest state whose records are all acknowledged. A checkpoint that may be partial waits for one second
+        at most.
 
-        Raises: as `put`.
+        Raises: the errors of `put`.
         """
         if checkpoint is None:
             await self._writer.flush()
@@ -115,19 +119,20 @@ class KinesisSink(Sink):
         self._states.add(epoch, checkpoint.state)
         await self._writer.wait_until_flushed(epoch, PARTIAL_FLUSH_SECONDS if checkpoint.may_be_partial else None)
         state = self._states.newest()
-        await self._reject_failed()  # after that: what is given up from now on is not in this state
+        # Last, because records that are given up from now on are not covered by this state.
+        await self._reject_failed()
         return state
 
     async def close(self) -> None:
-        """Flush and close the connections. Raises: as `put`, unless an earlier call has raised the error."""
+        """Flush, and close the connections. Raises: the errors of `put`, unless an earlier call has raised the error."""
         await self._writer.close()
 
     def metrics(self) -> dict[str, Any]:
-        """`outstandingRecordsCount`, `backpressureCycles` and others, plain values; docs/reference/kinesis-sink-metrics.md (A1)."""
+        """Return `outstandingRecordsCount`, `backpressureCycles` and others as plain values; see docs/reference/kinesis-sink-metrics.md."""
         return self._writer.metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the sink takes no records, in plain words: the error that has ended it. Empty: it has not ended."""
+        """Return why the sink takes no records, in plain words: the error that has ended it. Empty if it has not ended."""
         error = self._writer.error
         return [] if error is None else [f"{self.destination()}: {type(error).__name__}: {error}"]
 
@@ -137,12 +142,15 @@ class KinesisSink(Sink):
         return Unfinished(count, f"records not acknowledged: {count}", shards=self._writes.by_shard())
 
     def exported_metrics(self) -> list[SinkMetric]:
-        """The same, with type, unit and meaning."""
+        """Return the same metrics with type, unit and meaning."""
         values = self.metrics()
         return [SinkMetric(name, *words, values[name]) for name, words in KINESIS_SINK_METRICS.items()]
 
     async def open(self, context: SinkContext) -> State | None:
-        """As the sink of a job: read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        """Read the stream's limits and shards. A job calls it; a program uses `async with`.
+
+        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
+        """
         self._context = context
         self._keeps_failed = self._keeps_failed and bool(context.has_dead_letters)
         if self._keeps_failed:
@@ -151,7 +159,7 @@ class KinesisSink(Sink):
         return None
 
     def destination(self) -> str:
-        """The stream."""
+        """Return the kind of the sink and its stream."""
         return f"{type(self).__name__}, stream {self._stream}"
 
     def has_room(self) -> bool:
@@ -159,7 +167,7 @@ class KinesisSink(Sink):
         return self._writer.has_room()
 
     async def write(self, batch: RecordBatch) -> None:
-        """As the sink of a job: put the batch's records with their keys, in order. The job decides about one that cannot be put (S7)."""
+        """Put the records of a job's batch with their keys, in order. The job decides about a record that cannot be put (S7)."""
         rejected: list[tuple[RecordBatch, str]] = []
 
         def reject(index: int, reason: str) -> None:
@@ -176,7 +184,7 @@ class KinesisSink(Sink):
         await self._reject_failed()
 
     async def _reject_failed(self) -> None:
-        """Write dead letters of the records that could not be put. They are durable when this returns, also those of an earlier call."""
+        """Write dead letters of the records that could not be put. They are durable when this returns, even those of an earlier call."""
         async with self._rejecting:
             failed = self._failed[:]
             rejected = [
@@ -190,13 +198,13 @@ class KinesisSink(Sink):
             del self._failed[: len(failed)]  # not before: a cancelled flush would lose them
 
     def revoked(self, shards: Collection[str]) -> None:
-        """As the sink of a job: send no more of these shards. What is queued of them counts as done."""
+        """Send no more records of these shards. Their queued records count as finished."""
         self._writer.permission.revoke(shards)
         self._states.revoke(shards)
 
 
 def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[PendingRecord]:
-    """The records to put from those that were read; nearly all have a key in ASCII and no explicit hash key."""
+    """Return the records to put from the records that were read. Nearly all have a key in ASCII and no explicit hash key."""
     return [
         PendingRecord(record.data, key, None, len(record.data) + len(key), source=source)
         if (key := record.partition_key) and record.explicit_hash_key is None and key.isascii()
@@ -206,7 +214,7 @@ def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[Pendi
 
 
 def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:
-    """A record to put from one that was read. Without a key (AUTO record distribution) the sequence number becomes the key."""
+    """Return a record to put from a record that was read. Without a key (AUTO record distribution) the sequence number becomes the key."""
     key = record.partition_key or record.sequence_number
     return PendingRecord(
         record.data, key, written_hash_key(record.explicit_hash_key), size_of(record.data, key), source=source
@@ -241,7 +249,7 @@ def _as_bytes(data: object) -> bytes:
 
 
 def _as_text(key: object) -> str:
-    """The key itself; of a subclass, as a member of an Enum of texts, its text: JSON knows no such class."""
+    """Return the key as a plain `str`. A subclass, such as a member of a `StrEnum`, is converted, because JSON encoders do not know it."""
     if isinstance(key, str):
         return str.__str__(key)
     raise TypeError(f"a key of a record must be str, not {type(key).__name__}: str({key!r:.100}) makes one")

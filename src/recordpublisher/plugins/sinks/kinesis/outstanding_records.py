@@ -1,4 +1,4 @@
-"""OutstandingRecords: counts records that are accepted and not yet acknowledged, and the limits on them (K1)."""
+"""Counts the records that are accepted and not yet acknowledged, and enforces the limits on them (K1)."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -12,7 +12,7 @@ from .settings import QueueLimit
 from .statistics import MeanSize, SinkStatistics
 
 OVERHEAD_BYTES = 220
-"""Memory of a record besides data and key: 180 B with distinct keys (tracemalloc, CPython 3.11), rounded up."""
+"""Memory of a record in addition to data and key: 180 B with distinct keys (tracemalloc, CPython 3.11), rounded up."""
 BYTES_PER_SHARD = 10_000_000
 """Default limit for each shard: about ten seconds of its throughput (reviewers of FLINK-9374)."""
 MAX_DEFAULT_BYTES = 128 * 2**20
@@ -23,8 +23,8 @@ NO_LIMIT = 2**62
 class OutstandingRecords:
     """Owns the counts of outstanding records and bytes, by flush epoch, and their limits.
 
-    A flush ends an epoch and waits until that epoch's records are complete. `add` runs once per record and is kept cheap; everything
-    else is counted once per PutRecords result.
+    A flush ends an epoch and waits until that epoch's records are complete. `add` runs once for each record and is kept cheap. Everything
+    else is counted once for each result of PutRecords.
     """
 
     def __init__(self, limit: QueueLimit | None, limit_bytes: int | None) -> None:
@@ -33,9 +33,9 @@ class OutstandingRecords:
         self._mean = MeanSize()
         self._shards = 1
         self._ended_epochs: dict[int, int] = {}
-        """Records that are still outstanding, by ended epoch, the oldest first."""
+        """Number of records that are still outstanding, by ended epoch, the oldest first."""
         self._in_ended_epochs = 0
-        """Their sum: while the service is away each write may end an epoch."""
+        """The sum of `_ended_epochs`. It is kept because each write may end an epoch while the service is unavailable."""
         self.epoch = 0
         self.records = 0
         self.bytes = 0
@@ -46,18 +46,21 @@ class OutstandingRecords:
     @property
     def statistics(self) -> SinkStatistics:
         """The measured values that a limit function receives."""
-        records, size = self.records, self.bytes  # once each: a Producer is measured by other threads
+        records, size = self.records, self.bytes  # Each is read once, because other threads measure a Producer.
         waiting = size / records - OVERHEAD_BYTES if records else 0.0
         return SinkStatistics(self._mean.value or waiting, self._shards, records, size)
 
     def has_capacity(self, size: int) -> bool:
-        """Whether a record of `size` bytes may be accepted; a record above the limit may when nothing else is outstanding."""
+        """Return whether a record of `size` bytes may be accepted.
+
+        A record that is larger than the limit may be accepted if no other record is outstanding.
+        """
         if self.records == 0:
             return True
         return self.records < self.max_records and self.bytes + size + OVERHEAD_BYTES <= self.max_bytes
 
     def fitting(self, records: Sequence[PendingRecord]) -> int:
-        """How many of the first of these may be accepted."""
+        """Return how many records from the front of `records` may be accepted."""
         room = min(len(records), self.max_records - self.records)
         needed = [record.size + OVERHEAD_BYTES for record in records[: max(room, 0)]]
         if sum(needed) > self.max_bytes - self.bytes:
@@ -78,7 +81,7 @@ class OutstandingRecords:
         self.bytes += record.size + OVERHEAD_BYTES
 
     def complete(self, done: Sequence[PendingRecord]) -> tuple[int, int]:
-        """Remove user records that were acknowledged or given up; returns their number, and their bytes of data and key."""
+        """Remove user records that were acknowledged or given up. Return their number, and their bytes of data and key."""
         records, size = len(done), sum([one.size for one in done])
         if self._ended_epochs:
             self._complete_in_ended_epochs(done)
@@ -89,7 +92,7 @@ class OutstandingRecords:
         return records, size
 
     def end_epoch(self) -> int:
-        """End the current epoch and begin the next; returns the one that ended."""
+        """End the current epoch and begin the next. Return the epoch that ended."""
         ended, self.epoch = self.epoch, self.epoch + 1
         count = self.records - self._in_ended_epochs
         if count:
@@ -102,11 +105,14 @@ class OutstandingRecords:
         return self._ended_epochs.get(epoch, 0)
 
     def is_complete(self, epoch: int) -> bool:
-        """Whether every record up to this ended epoch was acknowledged or given up."""
+        """Return whether every record up to this ended epoch was acknowledged or given up."""
         return next(iter(self._ended_epochs), epoch + 1) > epoch
 
     def update_limits(self, shards: int) -> None:
-        """Compute the limits for this number of shards. Raises: ConfigurationError when the limit function returns no number above 0."""
+        """Compute the limits for this number of shards.
+
+        Raises: ConfigurationError if the limit function does not return a number of at least 1.
+        """
         self._shards = shards
         default = min(MAX_DEFAULT_BYTES, BYTES_PER_SHARD * shards)
         self.max_bytes = default if self._limit_bytes is None else self._limit_bytes

@@ -1,4 +1,4 @@
-"""PendingRecord: one Kinesis record until it is acknowledged, and the check that the service will accept it."""
+"""Holds one Kinesis record until it is acknowledged, and checks that the service will accept it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from recordpublisher.publishers.shards import Shard, hash_key_from
 class PendingRecord(msgspec.Struct, gc=False):
     """One user record, or an aggregate of several (`parts`).
 
-    `size`: bytes of data and key, as the service counts them. `epoch`: the number of flushes requested before it was accepted.
-    `attempts`: consecutive failures; `failed_at`: time of the last of them, seconds of the clock; `failing_for`: seconds that count as its
-    outage. `source`: None for a record that no job has read. `origin`: the record that was read, and its shard, if the job writes a dead
-    letter of one that cannot be put.
+    - `size`: bytes of data and key, as the service counts them.
+    - `epoch`: the number of flushes requested before it was accepted.
+    - `attempts`: consecutive failed attempts.
+    - `failed_at`: time of the last failed attempt (seconds of the clock).
+    - `failing_for`: seconds that count as the outage of this record.
+    - `source`: the shard that a job has read the record from; None if no job has read it.
+    - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.
     """
 
     data: bytes
@@ -36,7 +39,7 @@ class PendingRecord(msgspec.Struct, gc=False):
 
     @property
     def user_records(self) -> tuple[PendingRecord, ...]:
-        """The user records in it."""
+        """The user records that this Kinesis record contains."""
         return self.parts or (self,)
 
     @property
@@ -46,21 +49,24 @@ class PendingRecord(msgspec.Struct, gc=False):
 
 
 def size_of(data: bytes, partition_key: str) -> int:
-    """Bytes of data and key, as the service counts them."""
+    """Return the bytes of data and key, as the service counts them."""
     return len(data) + (
         len(partition_key) if partition_key.isascii() else len(partition_key.encode(errors="surrogatepass"))
     )
 
 
 def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
-    """Whether the record is valid, with a key in ASCII and no explicit hash key: the cheap check that nearly every record passes."""
+    """Return whether the record is valid, with a key in ASCII and no explicit hash key.
+
+    This check is cheap, and nearly every record passes it.
+    """
     key = record.partition_key
     is_sized = 0 < len(key) <= PARTITION_KEY_CHARACTERS and record.size <= max_record_bytes
     return is_sized and key.isascii() and record.explicit_hash_key is None
 
 
 def are_obviously_valid(records: Sequence[PendingRecord], max_record_bytes: int) -> bool:
-    """Whether each of these is; False without a record."""
+    """Return whether each record passes `is_obviously_valid`; False without a record."""
     keys = [record.partition_key for record in records]
     lengths = [len(key) for key in keys]
     return (
@@ -73,7 +79,7 @@ def are_obviously_valid(records: Sequence[PendingRecord], max_record_bytes: int)
 
 
 def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None:
-    """Why the service would reject this record, and with it the whole call; None for a valid record."""
+    """Return why the service would reject this record, and with it the whole call; None if the record is valid."""
     if not 0 < len(record.partition_key) <= PARTITION_KEY_CHARACTERS:
         return f"its partition key has {len(record.partition_key)} characters; valid: 1 to {PARTITION_KEY_CHARACTERS}"
     if not _is_unicode(record.partition_key):

@@ -1,4 +1,4 @@
-"""Producer: puts records into a stream from programs without asyncio, from any thread."""
+"""Puts records into a stream from programs without asyncio, from any thread."""
 
 from __future__ import annotations  # the reference and help() show types by their names
 
@@ -30,14 +30,14 @@ T = TypeVar("T")
 class Producer:
     """Puts records into a stream from any thread, without asyncio: `producer = rp.Producer("orders", properties)`.
 
-    Arguments, limits and errors are those of `KinesisSink`, which runs in a thread of its own. The thread starts with the first `put` or
+    It has the arguments, limits and errors of `KinesisSink`, which runs in a thread of its own. The thread starts with the first `put` or
     `with`. `on_failure` is called in that thread.
 
     - `close`, the end of a `with` block and the exit of the interpreter wait until every record is acknowledged. A process that a signal
       ends without an exit (SIGKILL; SIGTERM without a handler) loses the records that are not acknowledged.
-    - After `os.fork` the child begins with a thread, connections and a queue of its own. The records of the parent are put by the parent.
+    - After `os.fork` the child begins with a thread, connections and a queue of its own. The parent puts its own records.
 
-    Raises: ConfigurationError for every setting that is invalid.
+    Raises: ConfigurationError if a setting is invalid.
     """
 
     def __init__(
@@ -54,21 +54,22 @@ class Producer:
             KinesisSink,
             stream
             if isinstance(stream, str)
-            else Properties(stream),  # copied: a child of this process makes a sink later
+            else Properties(stream),  # copied, because a child of this process makes a sink later
             None if properties is None else Properties(properties),
             queue_limit=queue_limit,
             ordering=ordering,
             fail_on_error=fail_on_error,
             on_failure=on_failure,
         )
-        self._unopened = self._make_sink()  # checks the settings, and has the metrics of a producer that has not begun
+        self._unopened = self._make_sink()  # Checks the settings, and has the metrics of a producer that has not begun.
         self._context = copy_context()
-        self._lock = threading.RLock()  # a handler of a signal may close what the same thread closes
+        # Reentrant, because a signal handler may call `close` during a `close` of the same thread.
+        self._lock = threading.RLock()
         self._thread: _SinkThread | None = None
         self._is_closed = False
 
     def __enter__(self) -> Self:
-        """Open the connection. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        """Open the connection. Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix."""
         self._run(lambda thread: thread.opened())
         return self
 
@@ -80,23 +81,23 @@ class Producer:
     def put(
         self, data: bytes, partition_key: str, explicit_hash_key: str | None = None, *, timeout: float | None = None
     ) -> None:
-        """Accept one record, as `KinesisSink.put`; at the limit wait for up to `timeout` seconds (by default without a limit).
+        """Accept one record like `KinesisSink.put`. While the limit is reached, wait for up to `timeout` seconds (by default without end).
 
         If an interruption (Ctrl-C) ends the call, the record may have been accepted.
 
-        Raises: TimeoutError if the record was not accepted in time; otherwise as `KinesisSink.put`.
+        Raises: TimeoutError if the record was not accepted in time, and the errors of `KinesisSink.put`.
         """
         try:
             self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), timeout)
         except TimeoutError as error:
-            if timeout is None:  # one of the network
+            if timeout is None:  # The network raised it.
                 raise
             raise TimeoutError(f"the record was not accepted in {timeout:g} s: {self._outstanding()}") from error
 
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record accepted before this call, in this process, is acknowledged.
 
-        Raises: TimeoutError if that takes more than `timeout` seconds; otherwise as `put`.
+        Raises: TimeoutError if that takes more than `timeout` seconds, and the errors of `put`.
         """
         if self._thread is None and not self._is_closed:
             return
@@ -110,7 +111,8 @@ class Producer:
     def close(self) -> None:
         """Flush, and end the thread.
 
-        Raises: as `put`, unless an earlier call has raised the error; RecordPublisherError in `on_failure`, which would wait for itself.
+        Raises: the errors of `put`, unless an earlier call has raised the error; RecordPublisherError if `on_failure` calls it, because the
+        call would wait for itself.
         """
         if (thread := self._thread) is not None:
             thread.loop.refuse_own_thread()
@@ -123,7 +125,7 @@ class Producer:
             _STARTED.discard(self)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of `KinesisSink.metrics`, of this process."""
+        """Return the values of `KinesisSink.metrics` for this process."""
         return self._current_sink().metrics()
 
     def exported_metrics(self) -> list[SinkMetric]:
@@ -131,7 +133,7 @@ class Producer:
         return self._current_sink().exported_metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the producer takes no records: the error that has ended it. Empty: it has not ended."""
+        """Return why the producer takes no records: the error that has ended it. Empty if it has not ended."""
         return self._current_sink().reasons_not_ready()
 
     def _run(self, work: Callable[[_SinkThread], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
@@ -140,18 +142,18 @@ class Producer:
             thread = self._start()
         try:
             return thread.loop.run(work(thread), timeout)
-        except asyncio.CancelledError:  # it still waited when the loop ended
+        except asyncio.CancelledError:  # The call still waited when the loop ended.
             raise SinkError("the producer is closed") from None
 
     def _start(self) -> _SinkThread:
         if self._is_closed:
             raise SinkError("the producer is closed")
-        _STARTED.add(self)  # before the lock is held: a fork at that moment gives the child a new one
+        _STARTED.add(self)  # Before the lock is held, because a fork at that moment gives the child a new lock.
         _flush_at_exit()
         with self._lock:
             if self._thread is None and not self._is_closed:
                 self._thread = _SinkThread(self._make_sink, self._context)
-                if self._is_closed:  # by a handler of a signal in this thread, which found none
+                if self._is_closed:  # A signal handler in this thread has done so, and found no sink thread.
                     self._thread.close()  # type: ignore[unreachable]
         if self._is_closed or self._thread is None:  # closed in the meantime
             raise SinkError("the producer is closed")
@@ -166,14 +168,14 @@ class Producer:
         return f"{count} records ({size} bytes) are not acknowledged"
 
     def _leave_to_parent(self) -> None:
-        """Begin again in a forked child: thread, loop and connections are the parent's."""
-        # Kept: an object that is destroyed would close what the parent uses.
+        """Begin again in a forked child, because the thread, the loop and the connections belong to the parent."""
+        # Kept alive, because destroying the object would close connections that the parent uses.
         _INHERITED.append(self._thread)
         self._lock, self._thread = threading.RLock(), None
 
 
 class _SinkThread:
-    """Owns the thread of a producer in one process, and the sink that lives there. Coroutines run in the thread."""
+    """Owns the thread of a producer in one process, and the sink that runs in it. The coroutine methods run in the thread."""
 
     def __init__(self, make_sink: Callable[[], KinesisSink], context: Context) -> None:
         self.sink = make_sink()
@@ -186,9 +188,9 @@ class _SinkThread:
         self.loop = BackgroundLoop(f"rp.Producer, {self.sink.destination()},", loop_factory=LoopForExit).__enter__()
 
     async def opened(self) -> KinesisSink:
-        """Return the open sink. A call that failed has accepted nothing, so the next one tries again.
+        """Return the open sink. If opening failed, nothing was accepted, so the next call tries again.
 
-        All calls wait for one opening, which continues when the call that has begun it is cancelled.
+        All calls wait for one opening, which continues if the call that has begun it is cancelled.
         """
         opening = self._opening
         if opening is None or (opening.done() and not self._is_open()):
@@ -209,15 +211,14 @@ class _SinkThread:
         await (await self.opened()).put(data, partition_key, explicit_hash_key)
 
     async def flush(self) -> None:
-        """Flush what was accepted: nothing while the sink has never been open."""
+        """Flush the accepted records. Do nothing if the sink has never been open."""
         if self._is_open():
             await self.sink.flush()
 
     def close(self) -> None:
         """Close the sink, then end the loop and the thread. Later calls do nothing.
 
-        A handler of a signal that closes meanwhile, in the same thread, waits for the same end. Raises: SinkError if the thread has ended
-        before.
+        A signal handler that calls it in the same thread waits for the same end. Raises: SinkError if the thread has ended before.
         """
         with self._closing:
             if self._has_closed:
@@ -234,7 +235,7 @@ class _SinkThread:
                 self.loop.__exit__(None, None, None)
 
     async def _closed(self) -> None:
-        """Return when the sink is closed; a call that is cancelled breaks that off."""
+        """Return when the sink is closed. If the call is cancelled, closing is cancelled too."""
         if self._close_task is None:
             self._close_task = asyncio.create_task(self._close())
         await self._close_task
@@ -285,7 +286,7 @@ def _end_all(end: Callable[[Producer], None]) -> None:
         try:
             end(producer)
         except Exception as error:
-            message = "at exit, %s: %s: %s"  # without a traceback, which would be that of the exit
+            message = "at exit, %s: %s: %s"  # without a traceback, which would only show the exit
             log.error(message, producer._outstanding(), type(error).__name__, error)  # noqa: TRY400
 
 

@@ -1,4 +1,4 @@
-"""SendingPipeline: everything behind `put`, wired together once the stream's shards are known.
+"""Connects the parts that handle a record after `put`: queues, calls, results and the shard map.
 
 A record is queued for its shard (`shard_queues/`), sent in a PutRecords call (`put_records/`), and completed by its result.
 """
@@ -27,13 +27,16 @@ from .shard_queues.shard_queues import NO_SHARDS, ShardMap, ShardQueues
 from .statistics import SinkMetrics
 
 DEFAULT_SUMMARY = StreamSummary(DEFAULT_RECORD_BYTES, distributes_by_key=True)
-"""Assumed when we may write to the stream but not describe it."""
+"""Assumed if the credentials permit writing to the stream but not describing it."""
 SECONDS_BETWEEN_LIMIT_READS = 1.0
-"""Records that may be too large wait so long: an account has 20 DescribeStreamSummary calls a second."""
+"""Pause between two reads of the size limit, because an account has 20 DescribeStreamSummary calls a second.
+
+A record that may be too large waits for the next read.
+"""
 
 
 async def fetch_stream_summary(port: WritingPort, stream: str) -> StreamSummary:
-    """The stream's limits, or the defaults without the permission kinesis:DescribeStreamSummary, which writers often lack."""
+    """Return the stream's limits. Without the permission kinesis:DescribeStreamSummary, which writers often lack, return the defaults."""
     try:
         return await port.stream_summary(stream)
     except FatalKinesisError:
@@ -41,7 +44,10 @@ async def fetch_stream_summary(port: WritingPort, stream: str) -> StreamSummary:
 
 
 class RecordLimit:
-    """Owns how large a record of the stream may be. It can be changed at any time, so it is read again before a record is refused."""
+    """Owns the largest size of a record of the stream.
+
+    The size can be changed at any time, so it is read again before a record is refused.
+    """
 
     def __init__(self, port: WritingPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
         self._port = port
@@ -51,17 +57,23 @@ class RecordLimit:
         self._read_at = -math.inf
         self._reading = asyncio.Lock()
         self.max_bytes = DEFAULT_SUMMARY.max_record_bytes
-        """Of data and key."""
+        """Largest size of data and key together (bytes)."""
 
     async def read(self) -> StreamSummary:
-        """The stream's settings. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        """Read and return the stream's settings.
+
+        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
+        """
         began = self._clock.monotonic()
         summary = await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), self._retries)
         self.max_bytes, self._read_at = summary.max_record_bytes, began
         return summary
 
     async def read_after(self, given_at: float) -> None:
-        """Return when it was read later than at this time of the clock, as soon as that may be done. Raises: as `read`."""
+        """Return when the limit was read later than `given_at` (seconds of the clock). Read it if necessary, as soon as that is allowed.
+
+        Raises: the errors of `read`.
+        """
         async with self._reading:
             if self._read_at <= given_at:
                 await asyncio.sleep(self._read_at + SECONDS_BETWEEN_LIMIT_READS - self._clock.monotonic())
@@ -134,7 +146,10 @@ class SendingPipeline:
         )
 
     async def open(self) -> None:
-        """Read the stream's limits and shards, and start the tasks. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        """Read the stream's limits and shards, and start the tasks.
+
+        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
+        """
         summary = await self.limit.read()
         await self._refresher.list_first(summary.distributes_by_key)
         self._tasks = [
@@ -150,11 +165,11 @@ class SendingPipeline:
 
     @property
     def open_requests(self) -> int:
-        """PutRecords calls that have not ended."""
+        """Number of PutRecords calls that have not ended."""
         return self._sender.open_requests
 
     def enqueue(self, record: PendingRecord) -> None:
-        """Queue a record for its shard, or (PER_KEY) hold it behind the previous record of its key."""
+        """Queue a record for its shard. With PER_KEY hold it while an earlier record of its key is not acknowledged."""
         if self._order is not None and not self._order.admit_or_hold(record):
             return
         queue = self._queues.queue_for(record)
@@ -169,7 +184,7 @@ class SendingPipeline:
             self._wake_sender()
 
     def enqueue_all(self, records: Sequence[PendingRecord]) -> None:
-        """The same for many at once, which costs a fraction. With PER_KEY each goes its own way."""
+        """Queue many records at once, which costs a fraction of `enqueue`. With PER_KEY each record is queued by itself."""
         if self._order is not None:
             for record in records:
                 self.enqueue(record)
@@ -185,7 +200,7 @@ class SendingPipeline:
             self._wake_sender()
 
     def _wake_sender(self) -> None:
-        """A whole call was queued since it was last woken."""
+        """Wake the sender, because enough records for a whole call were queued since it was last woken."""
         self._queued_since_wake = 0
         self._sender.wake()
 
@@ -206,7 +221,7 @@ class SendingPipeline:
         self._outstanding.update_limits(shard_map.open_count)
 
     def _on_progress(self) -> None:
-        """Records were completed or moved: wake the sender and the waiting writes; after an error end the tasks."""
+        """Wake the sender and the waiting writes, because records were completed or moved. After an error end the tasks."""
         if self._failures.error is not None:
             for task in self._tasks:
                 task.cancel()

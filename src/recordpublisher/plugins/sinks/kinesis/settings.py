@@ -1,4 +1,4 @@
-"""Settings: the typed settings of one Kinesis sink, read from the properties once."""
+"""The typed settings of one Kinesis sink, read from the properties once."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from recordpublisher.publishers.user_code import check_user_function
 from .statistics import SinkStatistics
 
 QueueLimit = int | Callable[[SinkStatistics], int]
-"""Records: a number above 0, or a function of `SinkStatistics` that returns one."""
+"""Limit in records: a number above 0, or a function of `SinkStatistics` that returns one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisSinkSettings:
-    """Times are in seconds, sizes in bytes, rates per second and shard."""
+    """The settings of a Kinesis sink. Times are in seconds, sizes in bytes, rates per second and shard."""
 
     queue_limit: QueueLimit | None
     queue_bytes: int | None = of_property(SINK_QUEUE_BYTES)
@@ -53,7 +53,7 @@ class KinesisSinkSettings:
     bytes_per_second: float
     connections: int = of_property(MAX_CONNECTIONS)
     initial_fraction: float = 1.0
-    """Part of the rate limit with which a shard is begun; smaller for one of several writers."""
+    """Part of the rate limit that is used first for each shard. It is smaller if several writers share the stream."""
 
     @classmethod
     def of(
@@ -63,7 +63,7 @@ class KinesisSinkSettings:
         ordering: str | None = None,
         fail_on_error: bool | None = None,
     ) -> KinesisSinkSettings:
-        """Arguments override properties. Raises: ConfigurationError for an invalid value."""
+        """Return the settings. Arguments override properties. Raises: ConfigurationError if a value is invalid."""
         value = properties.value
         if ordering is not None:
             value = properties.merged({SINK_ORDERING.key: ordering}).value

@@ -1,4 +1,4 @@
-"""What the sink measures: statistics for queue-limit functions, and its metrics (A1)."""
+"""The measurements of the sink: statistics for queue-limit functions, and its metrics (A1)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,15 +6,16 @@ from typing import Any
 from recordpublisher.fetcher.metric_types import MetricType
 
 _HALVE_AFTER = 10_000
-"""Records after which older ones count half, so that the mean follows a change of size."""
+"""Number of records after which older ones count half, so that the mean follows a change of size."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStatistics:
-    """What a `queue_limit` function receives.
+    """The values that a `queue_limit` function receives.
 
-    `mean_record_bytes`: recent mean of data and key of a user record (0 before the first record); `shards`: open shards of the stream;
-    `outstanding_records`, `outstanding_bytes`: accepted and not yet acknowledged, bytes as held in memory.
+    - `mean_record_bytes`: recent mean of data and key of a user record (0 before the first record).
+    - `shards`: open shards of the stream.
+    - `outstanding_records`, `outstanding_bytes`: records accepted and not yet acknowledged, and the bytes that they hold in memory.
     """
 
     mean_record_bytes: float
@@ -40,7 +41,7 @@ class MeanSize:
 
     @property
     def value(self) -> float:
-        """Bytes; 0 before the first record."""
+        """Mean bytes of a record; 0 before the first record."""
         return self._bytes / self._records if self._records else 0.0
 
 
@@ -81,7 +82,7 @@ class SinkMetrics:
         self._send_time_ms = 0
 
     def add(self, name: str, count: int = 1) -> None:
-        """Add to a counter."""
+        """Add `count` to a counter."""
         self._counts[name] += count
 
     def call_ended(self, seconds: float) -> None:
@@ -90,5 +91,5 @@ class SinkMetrics:
         self._send_time_ms = round(seconds * 1000)
 
     def as_dict(self, **gauges: Any) -> dict[str, Any]:
-        """The given gauges and these counters."""
+        """Return the given gauges and these counters."""
         return {**gauges, **self._counts, "currentSendTimeMs": self._send_time_ms}

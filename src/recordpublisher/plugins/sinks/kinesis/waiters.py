@@ -1,4 +1,4 @@
-"""How tasks of the sink wait: for a notification, or in a queue for free capacity (K1, K3)."""
+"""Lets tasks of the sink wait for a notification, or in a queue for free capacity (K1, K3)."""
 
 import asyncio
 import logging
@@ -31,9 +31,9 @@ class Notifier:
 
 
 class FifoWaiters:
-    """Writes that wait at the limit, served first come, first served.
+    """The writes that wait at the limit, served in the order of their arrival.
 
-    A completion wakes the first. A write that leaves, served or cancelled, wakes the next, so no notification is lost (R3).
+    A completion wakes the first. A write that leaves the queue, served or cancelled, wakes the next, so no notification is lost (R3).
     """
 
     def __init__(self, clock: Clock, check_interval_seconds: float, on_cycle: Callable[[], None]) -> None:
@@ -41,7 +41,7 @@ class FifoWaiters:
         self._check_interval_seconds = check_interval_seconds
         self._on_cycle = on_cycle
         self.waiting: list[Notifier] = []
-        """The first is served first."""
+        """The waiters in order; the first one is served first."""
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -57,9 +57,10 @@ class FifoWaiters:
         describe: Callable[[], str],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Return when there is capacity and no earlier waiter is left; each failed check counts as a back-pressure cycle.
+        """Return when there is capacity and no earlier waiter is left. Each failed check counts as a back-pressure cycle.
 
-        `prepare` is awaited first, while this write has its place in the queue already, so that no later write passes it.
+        - `describe`: returns the text about the limits for the warning.
+        - `prepare`: awaited first, while this write already has its place in the queue, so that no later write passes it.
         """
         began, has_warned, me = self._clock.monotonic(), False, Notifier()
         self.waiting.append(me)

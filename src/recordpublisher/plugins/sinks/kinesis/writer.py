@@ -1,4 +1,4 @@
-"""KinesisWriter: the core of the sink, independent of jobs: takes records, and knows when they are acknowledged (K1 to K4)."""
+"""The core of the sink, independent of jobs: accepts records, and knows when they are acknowledged (K1 to K4)."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ from .waiters import FifoWaiters, Notifier
 NOT_OPEN = "is not open: use `async with`, or call open()"
 OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
-"""Records accepted before other tasks of the loop may run (F1): about a millisecond."""
+"""Number of records accepted before other tasks of the loop may run (F1): about a millisecond."""
 
 
 class KinesisWriter:
-    """Takes records for one stream; what is not acknowledged is bounded in records and bytes.
+    """Accepts records for one stream. Records that are not acknowledged are bounded in number and bytes.
 
     Everything runs on one event loop; any number of its tasks may call `put` and `flush`.
     """
@@ -62,7 +62,7 @@ class KinesisWriter:
         self._on_room: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
-        """Give records that cannot be put to `keep`, with the reason, if neither an error nor a callback is asked for."""
+        """Pass records that cannot be put to `keep`, with the reason, if there is neither `failOnError` nor a callback."""
         self._failures.keep_failed(keep)
 
     @property
@@ -72,7 +72,7 @@ class KinesisWriter:
 
     @property
     def permission(self) -> SendPermission:
-        """What may be sent."""
+        """The object that decides which records may be sent."""
         return self._pipeline.permission
 
     async def open(
@@ -96,9 +96,9 @@ class KinesisWriter:
         self._closed_reason = None
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
-        """Accept one record, or wait for capacity. A cancelled `put` did not accept it.
+        """Accept one record, or wait for capacity. If a `put` is cancelled, its record was not accepted.
 
-        Raises: SinkError for an invalid record, after `close`, and for records that failed since the last call.
+        Raises: SinkError if the record is invalid, if the sink is closed, or if records have failed since the last call.
         """
         size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
         record = PendingRecord(data, partition_key, explicit_hash_key, size)
@@ -111,9 +111,9 @@ class KinesisWriter:
             self._accept(record)
 
     async def put_all(self, records: Sequence[PendingRecord], on_invalid: OnInvalid | None = None) -> None:
-        """Accept records in order, waiting like `put`. Those accepted before an error or cancellation stay accepted.
+        """Accept records in order, waiting like `put`. Records accepted before an error or a cancellation stay accepted.
 
-        With `failOnError` an invalid record goes to `on_invalid`, its index and the reason; without that function it is an error.
+        With `failOnError`, `on_invalid` receives the index of an invalid record and the reason; without it, such a record raises SinkError.
         """
         self._raise_if_unusable()
         given_at = self._clock.monotonic()
@@ -126,11 +126,12 @@ class KinesisWriter:
                 await self._put_one(index, record, given_at, on_invalid)
 
     async def _put_valid(self, records: Sequence[PendingRecord], given_at: float) -> None:
-        """Accept as many at once as there is room for."""
+        """Accept records, at each step as many as there is room for."""
         while records:
             if self._must_wait(records[0]):
                 await self._wait_for_capacity(records[0], given_at)
-            count = max(1, self._outstanding.fitting(records))  # the first one was waited for
+            # At least one, because this call has waited for room for the first record.
+            count = max(1, self._outstanding.fitting(records))
             accepted, records = records[:count], records[count:]
             self._accepted_since_yield += count
             self._outstanding.add_all(accepted)
@@ -152,22 +153,16 @@ class KinesisWriter:
             on_invalid(index, reason)
 
     async def flush(self) -> None:
-        """Return when every record accepted before this call is acknowledged, or given up and passed to the callback (K3).
-
-        Raises: the error that ended the sink.
-        """
+        """Return when every record accepted before this call is acknowledged or given up (K3). Raises: the error that ended the sink."""
         await self.wait_until_flushed(self.begin_flush())
 
     def begin_flush(self) -> int:
-        """Send what is queued without waiting for more. Returns the epoch of the records accepted so far.
-
-        Raises: the error that ended the sink.
-        """
+        """Send the queued records at once. Return the epoch of the records accepted so far. Raises: the error that ended the sink."""
         self._raise_if_unusable()
         return self._end_epoch()
 
     def end_write(self) -> int:
-        """Return the epoch of the records that were accepted since the last one ended. Nothing is sent sooner for it."""
+        """Return the epoch of the records that were accepted since the last epoch ended. This does not send records sooner."""
         return self._outstanding.end_epoch()
 
     def outstanding_of(self, epoch: int) -> int:
@@ -175,11 +170,11 @@ class KinesisWriter:
         return self._outstanding.left_of(epoch)
 
     def is_flushed(self, epoch: int) -> bool:
-        """Whether every record up to the end of an epoch is acknowledged or given up."""
+        """Return whether every record up to the end of an epoch is acknowledged or given up."""
         return self._outstanding.is_complete(epoch)
 
     async def wait_until_flushed(self, epoch: int, at_most_seconds: float | None = None) -> None:
-        """Return when the epoch is flushed, or after this time.
+        """Return when the epoch is flushed, or after `at_most_seconds`.
 
         Raises: the error that ended the sink; SinkError if the sink was closed in the meantime without a complete flush.
         """
@@ -193,7 +188,7 @@ class KinesisWriter:
         self._failures.raise_if_failed()
 
     async def close(self) -> None:
-        """Flush, then release all resources. Raises: the sink's error unless a caller already got it. Later calls do nothing."""
+        """Flush, then release all resources. Later calls do nothing. Raises: the sink's error, unless a caller has received it already."""
         was_open, self._closed_reason = self._closed_reason is None, self._closed_reason or "is closed"
         if not was_open:
             if self._closed_reason == NOT_OPEN:
@@ -208,7 +203,7 @@ class KinesisWriter:
             self._failures.raise_if_failed()
 
     async def abort(self) -> None:
-        """Close without a flush: records that are not acknowledged may or may not be in the stream."""
+        """Close without a flush. Records that are not acknowledged may or may not be in the stream."""
         self._closed_reason = "is closed"
         self._is_aborted = True
         await self._pipeline.close()
@@ -220,7 +215,7 @@ class KinesisWriter:
         return self._has_ended or (not self._waiters.waiting and self._outstanding.has_capacity(0))
 
     def metrics(self) -> dict[str, Any]:
-        """Counters and gauges by the names of docs/reference/kinesis-sink-metrics.md."""
+        """Return the counters and gauges, with the names of docs/reference/kinesis-sink-metrics.md."""
         statistics = self._outstanding.statistics
         return self._metrics.as_dict(
             outstandingRecordsCount=statistics.outstanding_records,
@@ -241,7 +236,7 @@ class KinesisWriter:
         self._failures.raise_if_failed()
 
     def _reject_invalid(self, record: PendingRecord) -> bool:
-        """Report an invalid record to the callback and return True. Raises: SinkError with `failOnError`."""
+        """Report an invalid record to the callback, and return whether it was invalid. Raises: SinkError with `failOnError`."""
         reason = rejection_reason(record, self._limit.max_bytes)
         if reason is None:
             return False
@@ -255,13 +250,13 @@ class KinesisWriter:
         return is_turn_over or bool(self._waiters.waiting) or not self._outstanding.has_capacity(record.size)
 
     async def _wait_for_capacity(self, record: PendingRecord, given_at: float) -> None:
-        """Wait in the queue of writes for capacity, for the other tasks of the loop, and for the limit if the record seems too large.
+        """Wait for capacity, for the other tasks of the loop, and for a read of the size limit if the record seems too large.
 
-        `given_at`: since when the record waits. An older answer of the stream does not count against its size.
+        - `given_at`: time since which the record waits (seconds of the clock). A size limit that was read before does not count against it.
         """
         may_be_too_large = self._limit.max_bytes < record.size <= LARGEST_RECORD_BYTES
         if may_be_too_large and not self._keeps_key_order:
-            # Outside of the queue: a record that is refused holds up no other one.
+            # Wait outside of the queue, so that a record that is refused delays no other record.
             await self._limit.read_after(given_at)
             self._raise_if_unusable()
             may_be_too_large = False

@@ -1,1 +1,1 @@
-"""PutRecords calls: what goes into the next one, and what its results mean for each record. Start at `request.py`."""
+"""PutRecords calls: which records go into the next call, and what its results mean for each record. Start at `request.py`."""

@@ -1,4 +1,4 @@
-"""CompletionHandler: applies the results of a PutRecords call to queues, limits and waiting writes (K2); KeyOrder: what waits for what."""
+"""Applies the results of a PutRecords call to queues, limits and waiting writes (K2), and keeps the order of the records of a key."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ class KeyOrder:
         self._held: dict[str, deque[PendingRecord]] = {}
 
     def admit_or_hold(self, record: PendingRecord) -> bool:
-        """Return True if the record may be sent now; otherwise hold it until `release_after` returns it."""
+        """Return True if the record may be sent now. Otherwise hold it until `release_after` returns it."""
         held = self._held.get(record.partition_key)
         if held is None:
             self._held[record.partition_key] = deque()
@@ -38,7 +38,10 @@ class KeyOrder:
         return False
 
     def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
-        """Remove and return what may be sent now that these user records are complete: the next record, or aggregate, of each key."""
+        """Remove and return the next record, or aggregate, of each key in `done`.
+
+        It may be sent now, because the user records in `done` are complete.
+        """
         return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
 
     def _release_next(self, key: str) -> PendingRecord | None:
@@ -54,7 +57,7 @@ class KeyOrder:
 
 
 class CompletionHandler:
-    """Passes results, as `classify_results` sorts them, to the objects that own the state; has no state of its own."""
+    """Passes results, as `classify_results` sorts them, to the objects that own the state. It has no state of its own."""
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class CompletionHandler:
         self._on_change = on_change
 
     def handle_results(self, request: PutRequest, results: Sequence[PutResult]) -> None:
-        """Do with each record of a call what `classify_results` says: acknowledge, send again or give up."""
+        """Acknowledge each record of a call, send it again or give it up, as `classify_results` decides."""
         remaining = iter(results)
         for batch in request:
             own, now = list(islice(remaining, len(batch.records))), self._clock.monotonic()
@@ -90,7 +93,7 @@ class CompletionHandler:
         self._on_change()
 
     def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: PutOutcome) -> None:
-        """Log that a shard takes nothing, unless it only throttles: that is what its rate adapts to."""
+        """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
         policy, waiting = self._settings.retries, outcome.to_retry
         if outcome.acknowledged or not waiting:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
@@ -100,14 +103,14 @@ class CompletionHandler:
             OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
 
     def acknowledge(self, user_records: Sequence[PendingRecord]) -> None:
-        """Count user records as written: frees capacity, and releases the next record of each key."""
+        """Count user records as written: free their capacity, and release the next record of each key."""
         records, size = self._outstanding.complete(user_records)
         self._metrics.add("numRecordsOut", records)
         self._metrics.add("numBytesOut", size)
         self._release_next_of_keys(user_records)
 
     def send_again(self, records: Sequence[PendingRecord]) -> None:
-        """Queue records again, by the current shard map."""
+        """Queue records again, using the current shard map."""
         self._queues.requeue(records, self._clock.monotonic())
 
     def _complete_batch(self, queue: ShardQueue, outcome: PutOutcome) -> None:
@@ -118,8 +121,8 @@ class CompletionHandler:
         for given_up in outcome.given_up:
             self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
             self._count_failed(given_up.record.user_records)
-        # A misrouted plain record is readable where it is. Of a misrouted aggregate, readers drop the parts that belong to other shards,
-        # so it is acknowledged only after the shards were listed again (ShardMapRefresher).
+        # A misrouted plain record is readable where it is. Readers of a misrouted aggregate drop the parts that belong to other shards, so
+        # the aggregate is acknowledged only after the shards were listed again (ShardMapRefresher).
         misrouted_aggregates = [each for each in outcome.misrouted if each[0].parts]
         if outcome.misrouted:
             self._on_misrouted(outcome.misrouted)
@@ -144,7 +147,7 @@ class CompletionHandler:
             return
         if queue in self._queues:
             queue.put_back(failed)
-        else:  # the shard was closed since the call was made
+        else:  # The shard was closed after the call was made.
             self.send_again([part for record in failed for part in split_aggregate(record)])
 
     def _count_failed(self, user_records: Sequence[PendingRecord]) -> None:
@@ -159,7 +162,7 @@ class CompletionHandler:
 
 
 def _user_records(acknowledged: list[PendingRecord], misrouted: list[MisroutedRecord]) -> list[PendingRecord]:
-    """The user records of the acknowledged Kinesis records, without those of misrouted aggregates."""
+    """Return the user records of the acknowledged Kinesis records, except the parts of misrouted aggregates."""
     if not any([record.parts for record in acknowledged]):  # noqa: C419 - a list is faster
         return acknowledged
     excluded = {id(record) for record, _ in misrouted}

@@ -1,4 +1,4 @@
-"""The next PutRecords call: when it is due, and which records of which shards it carries. Plain functions of queues and time."""
+"""Decides when the next PutRecords call is due, and which records of which shards it carries. Plain functions of queues and time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from ..shard_queues.shard_queue import ShardQueue
 
 NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
-"""Timers are rounded: what is due this soon counts as due."""
+"""Timers are rounded, so a call that is due this soon counts as due."""
 COALESCE_SECONDS = 0.01
 """Shards whose next send is this close go into the same call: one call instead of many small ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardBatch:
-    """One shard's records in a call, and the seconds that the shard needs for them at its rate limit."""
+    """The records of one shard in a call, and the seconds that the shard needs for them at its rate limit."""
 
     queue: ShardQueue
     records: list[PendingRecord]
@@ -24,11 +24,11 @@ class ShardBatch:
 
 
 PutRequest = list[ShardBatch]
-"""One call: its records, shard by shard, in the order in which they are sent."""
+"""The records of one call, shard by shard, in the order in which they are sent."""
 
 
 def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest | float:
-    """Take the records of the call that is due now off the queues; otherwise return the time of the next check.
+    """Take the records of the call that is due now off the queues. If no call is due, return the time of the next check.
 
     A call is due when it can be filled, or when a record has waited for the linger.
     """
@@ -37,7 +37,7 @@ def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisS
         return check_at
     due = [queue for queue in ready if queue.waiting_since + limits.linger_seconds <= now + TIMER_TOLERANCE_SECONDS]
     if due or _fills_a_call(ready, limits):
-        # The shard that has waited longest goes first: none starves when one call cannot take all.
+        # The shard that has waited longest comes first, so that no shard starves if one call cannot take all records.
         request = _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits)
         if request:
             return request
@@ -45,7 +45,7 @@ def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisS
 
 
 def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
-    """The queues that may send now, and when the next of the others may."""
+    """Return the queues that may send now, and the time when the next of the other queues may send."""
     waiting = [queue for queue in queues if queue.records and queue.may_send]
     ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
     later = [queue.next_send_at for queue in waiting if queue.next_send_at > now + COALESCE_SECONDS]
@@ -66,7 +66,7 @@ def _take_batches(ready: list[ShardQueue], due: set[ShardQueue], now: float, lim
         taken = queue.take(records, size, is_due=queue in due)
         if not taken[0]:
             continue
-        if batches and taken[1] > size:  # a record larger than the rest of this call waits for a call of its own
+        if batches and taken[1] > size:  # A record larger than the room left in this call waits for a call of its own.
             queue.put_back(taken[0])
             continue
         batches.append(ShardBatch(queue, taken[0], queue.mark_sent(taken, now)))

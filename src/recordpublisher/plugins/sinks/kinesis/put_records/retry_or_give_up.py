@@ -1,4 +1,4 @@
-"""What the results of a PutRecords call mean for its records: acknowledged, to retry, given up or misrouted (K2)."""
+"""Decides what the results of a PutRecords call mean for its records: acknowledged, to retry, given up or misrouted (K2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,10 @@ THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""
 
 LONGEST_TRY_SECONDS = 60.0
-"""Between two failures of a record no more than this counts as part of an outage: the process may have been suspended, or without the
-permission to write."""
+"""Longest time between two failures of a record that counts as part of an outage.
+
+If it was longer, the process may have been suspended, or may not have been permitted to write.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,11 @@ class GivenUp:
 
 @dataclass(slots=True)
 class PutOutcome:
-    """The records of one batch by result. `misrouted` are acknowledged records that another shard took than expected;
-    where keys do not decide, one that is not known yet."""
+    """The records of one batch by result.
+
+    `misrouted` are acknowledged records that another shard took than expected. If keys do not decide the shard, they are the records that
+    were taken by a shard which is not known yet.
+    """
 
     acknowledged: list[PendingRecord]
     to_retry: list[PendingRecord] = field(default_factory=list)
@@ -49,7 +54,7 @@ def classify_results(
     """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
 
     A result without a shard and without an error code says nothing, so its record counts as failed. A throttled record does not lose an
-    attempt while the shard takes others of the same call: a slow shard is no failure.
+    attempt while the shard takes other records of the same call, because a slow shard is not a failure.
     """
     failed = [index for index, one in enumerate(results) if one.error_code is not None or one.shard_id is None]
     if not failed:
@@ -79,13 +84,16 @@ def classify_results(
 
 
 def results_of_failed_call(error: TransientError, records: int) -> list[PutResult]:
-    """The results of a call that failed as a whole: every record counts as failed, although some may have been taken."""
+    """Return the results of a call that failed as a whole. Every record counts as failed, although some may have been taken."""
     code = THROTTLED if isinstance(error, ThrottledError) else error.code
     return [PutResult(error_code=code, error_message=str(error))] * records
 
 
 def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry], largest: int) -> list[PutResult]:
-    """The results of a call that the service refused for records above its limit, which was lowered: the others are sent again."""
+    """Return the results of a call that the service refused because records are above the stream's size limit, which was lowered.
+
+    The records above the limit are refused; the others are sent again.
+    """
     refused = PutResult(
         error_code=VALIDATION_EXCEPTION, error_message=f"the stream accepts {largest} bytes now: {error}"
     )
@@ -96,7 +104,10 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
 def with_unsent(
     request: PutRequest, entries: Sequence[PutEntry | None], results: Sequence[PutResult]
 ) -> list[PutResult]:
-    """The results of all records of a call. One that must not be sent any more (None) is done with, as if its shard had taken it."""
+    """Return the results of all records of a call, including records that must no longer be sent (None).
+
+    Those records count as finished, as if their shard had taken them.
+    """
     remaining = iter(results)
     queues = [batch.queue for batch in request for _ in batch.records]
     return [
@@ -106,7 +117,7 @@ def with_unsent(
 
 
 def _expected_shards(queue: ShardQueue) -> tuple[str, ...]:
-    """Those that may take a record of the queue."""
+    """Return the ids of the shards that may take a record of the queue."""
     return tuple(queue.known_shards or ()) or (queue.shard.shard_id,)
 
 

@@ -1,4 +1,4 @@
-"""Sender: makes PutRecords calls when they are due and permitted (SendPermission), a bounded number at a time."""
+"""Makes PutRecords calls when they are due and permitted, a bounded number at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -20,7 +20,7 @@ from .retry_or_give_up import results_of_failed_call, results_of_refused_call, w
 
 
 class SendPermission:
-    """Owns the shards that a job reads now. What was queued of a shard before it was revoked is never sent."""
+    """Owns the shards that a job reads now. Records that were queued before their shard was revoked are never sent."""
 
     def __init__(self, aggregator: KplAggregator | None) -> None:
         self._aggregator = aggregator
@@ -29,7 +29,7 @@ class SendPermission:
         self._may_write: Callable[[], bool] | None = None
 
     def ask(self, may_write: Callable[[], bool] | None) -> None:
-        """Whom to ask whether the job may write. None: it always may."""
+        """Set the function that says whether the job may write. With None the job may always write."""
         self._may_write = may_write
 
     @property
@@ -38,19 +38,19 @@ class SendPermission:
         return self._may_write is None or self._may_write()
 
     def source(self, key: str) -> SourceShard:
-        """Of records that are read from this shard now."""
+        """Return the source of the records that are read from this shard now."""
         source = self._sources.get(key)
         if source is None:
             source = self._sources[key] = SourceShard()
         return source
 
     def revoke(self, keys: Collection[str]) -> None:
-        """These shards are read here no more."""
+        """Mark these shards as no longer read here."""
         for key in self._sources.keys() & keys:
             self._sources.pop(key).is_revoked = self._has_revoked = True
 
     async def entries(self, records: Sequence[PendingRecord]) -> list[PutEntry | None]:
-        """Wait until these may be sent. None: a record that must not be sent any more."""
+        """Wait until the records may be sent, and return their entries. The entry is None if the record must no longer be sent."""
         while True:
             kept = map(self._without_revoked, records) if self._has_revoked else records
             entries = [
@@ -61,7 +61,7 @@ class SendPermission:
             await asyncio.sleep(PERMISSION_SECONDS)
 
     def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
-        """The record, or an aggregate of those of its parts that may be sent."""
+        """Return the record without the parts that must not be sent, or None if no part may be sent."""
         parts = [part for part in record.user_records if part.source is None or not part.source.is_revoked]
         if not parts or len(parts) == len(record.user_records) or self._aggregator is None:
             return record if parts else None
@@ -69,7 +69,7 @@ class SendPermission:
 
 
 class Sender:
-    """Owns the open calls, and the time of the next check for a call that is due. What results mean: `classify_results`."""
+    """Owns the open calls, and the time of the next check for a call that is due. `classify_results` decides what results mean."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class Sender:
 
     @property
     def open_requests(self) -> int:
-        """Calls that have not ended."""
+        """Number of calls that have not ended."""
         return len(self._calls)
 
     def wake(self) -> None:
-        """Check now whether a call is due."""
+        """Check at once whether a call is due."""
         self._wakeup.notify_all()
 
     def wake_by(self, at: float) -> None:
-        """Make sure that there is a check at this time."""
+        """Make sure that there is a check at this time (seconds of the clock) or before."""
         if at < self._next_check_at:
             self._wakeup.notify_all()
 
@@ -139,7 +139,7 @@ class Sender:
             return
         self._next_check_at = found
         await self._wakeup.wait(None if found == NEVER else max(found - now, 0.0))
-        self._next_check_at = 0.0  # we are awake and check next: `wake_by` has nothing to do
+        self._next_check_at = 0.0  # The sender is awake and checks next, so `wake_by` need not wake it.
 
     def _on_call_end(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)

@@ -1,4 +1,4 @@
-"""KplAggregator: packs user records of one shard into one Kinesis record (aggregation-format.md of the KPL, K4)."""
+"""Packs user records of one shard into one Kinesis record (aggregation-format.md of the KPL, K4)."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from recordpublisher.publishers.aggregation.kpl_format import encode_aggregate
 from ..pending_record import PendingRecord, size_of
 
 _PART_OVERHEAD = 12
-"""Bytes of a part besides its data: two tags with lengths of up to three bytes, and an index."""
+"""Bytes of a part in addition to its data: two tags with lengths of up to three bytes, and an index."""
 _KEY_OVERHEAD = 3
-"""Bytes of a key in the key table besides the key itself."""
+"""Bytes of a key in the key table in addition to the key itself."""
 _HASH_KEY_BYTES = 39 + _KEY_OVERHEAD + 4
 """Bytes of an explicit hash key in its table, and of the index that points to it."""
 _FRAME = 20
@@ -20,7 +20,7 @@ _FRAME = 20
 class KplAggregator:
     """Makes Kinesis records of at most `max_records` user records and `max_bytes` bytes.
 
-    An aggregate carries the partition key and the hash key of its first part, so it goes to the shard of all its parts.
+    An aggregate carries the partition key and the hash key of its first part, so it is stored in the shard of all its parts.
     """
 
     def __init__(self, max_records: int, max_bytes: int) -> None:
@@ -30,9 +30,9 @@ class KplAggregator:
     def take_parts(
         self, queue: deque[PendingRecord], max_bytes: int, *, of_one_key: bool = False
     ) -> list[PendingRecord]:
-        """Remove the user records of the next Kinesis record from a queue; an existing aggregate or a large record goes alone.
+        """Remove the user records of the next Kinesis record from a queue. An existing aggregate, or a large record, is taken alone.
 
-        `of_one_key`: the queue holds one partition key, whose explicit hash keys may lead to several shards.
+        - `of_one_key`: whether the queue holds the records of one partition key, whose explicit hash keys may lead to several shards.
         """
         first = queue.popleft()
         parts, keys = [first], {first.partition_key}
@@ -49,7 +49,7 @@ class KplAggregator:
         return parts
 
     def aggregate(self, parts: Sequence[PendingRecord]) -> PendingRecord:
-        """One Kinesis record of these user records; a single one is returned as it is."""
+        """Return one Kinesis record of these user records. A single user record is returned unchanged."""
         first = parts[0]
         if len(parts) == 1:
             return first
@@ -59,7 +59,10 @@ class KplAggregator:
 
 
 def split_aggregate(record: PendingRecord) -> tuple[PendingRecord, ...]:
-    """The records to queue after a reshard: the parts of an aggregate, or the aggregate if all its parts have one hash key."""
+    """Return the records to queue after a reshard: the parts of an aggregate.
+
+    If all parts have the same keys, return the aggregate itself.
+    """
     first = record.user_records[0]
     if all(
         (part.partition_key, part.explicit_hash_key) == (first.partition_key, first.explicit_hash_key)
@@ -70,6 +73,6 @@ def split_aggregate(record: PendingRecord) -> tuple[PendingRecord, ...]:
 
 
 def _bytes_of(part: PendingRecord, *, is_new_key: bool) -> int:
-    """The most that a part adds to an aggregate; a key is in the table once."""
+    """Return the most bytes that a part adds to an aggregate. A key is in the key table only once."""
     size = (part.size + _KEY_OVERHEAD if is_new_key else len(part.data)) + _PART_OVERHEAD
     return size if part.explicit_hash_key is None else size + _HASH_KEY_BYTES

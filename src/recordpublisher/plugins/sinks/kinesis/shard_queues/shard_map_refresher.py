@@ -1,4 +1,4 @@
-"""ShardMapRefresher: lists the shards again after a reshard or a switch to AUTO and back; sends misrouted parts again (K4)."""
+"""Lists the shards again after a reshard or a switch to AUTO and back, and sends misrouted parts of aggregates again (K4)."""
 
 import asyncio
 import logging
@@ -20,11 +20,14 @@ from .shard_queues import ShardMap
 log = logging.getLogger(__name__)
 
 MIN_REFRESH_INTERVAL_SECONDS = 0.5
-"""A reshard closes shards one by one; they are not listed again for each."""
+"""A reshard closes shards one by one, and the shards are not listed again for each of them."""
 PERIODIC_REFRESH_SECONDS = 60.0
-"""Between two looks at a stream with AUTO record distribution: each shard is expected there, so no record shows a switch back."""
+"""Time between two listings of a stream with AUTO record distribution.
+
+Every shard is expected to take records there, so no record would show a switch back.
+"""
 MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
-"""Between two requests for the record distribution: an account has 20 DescribeStreamSummary calls a second."""
+"""Pause between two requests for the record distribution, because an account has 20 DescribeStreamSummary calls a second."""
 MisroutedRecord = tuple[PendingRecord, str]
 """An acknowledged record and the shard that took it, which is not the expected one."""
 
@@ -63,7 +66,7 @@ class ShardMapRefresher:
         self._wakeup = Notifier()
 
     def request_refresh(self, misrouted: list[MisroutedRecord]) -> None:
-        """List the shards soon, since these records reached other shards than expected. Aggregates among them are kept until then."""
+        """List the shards soon, because these records reached other shards than expected. Keep the aggregates among them until then."""
         self._misrouted += [each for each in misrouted if each[0].parts]
         record, shard_id = misrouted[-1]
         self._last_misrouted[shard_id] = record.hash_key
@@ -71,14 +74,19 @@ class ShardMapRefresher:
         self._wakeup.notify_all()
 
     async def list_first(self, keys_decide: bool) -> None:
-        """List the shards before the first record. `keys_decide`: whether keys choose the shards now. Raises: as `run`."""
+        """List the shards before the first record.
+
+        - `keys_decide`: whether keys choose the shards now.
+
+        Raises: RetriesExhaustedError if the shards cannot be listed, and errors that retries cannot fix.
+        """
         self._keys_decide = keys_decide
         self._apply_listed(await self._list())
 
     async def run(self) -> None:
         """List on request until cancelled.
 
-        Raises: errors that retries cannot fix; RetriesExhaustedError if aggregates wait for a listing.
+        Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """
         while True:
             if not self._is_requested:
@@ -92,7 +100,7 @@ class ShardMapRefresher:
             except RetriesExhaustedError as error:
                 if misrouted:
                     raise
-                # Nothing waits for the new map. The next look, or the next try for records that other shards took, may bring it.
+                # Nothing waits for the new map. The next periodic listing, or the next try after a misrouted record, may bring it.
                 log.warning("the shards of %s cannot be listed, so records are sent as before: %s", self._stream, error)
                 self._is_requested |= was_requested
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
@@ -127,7 +135,10 @@ class ShardMapRefresher:
         return shard_map
 
     def _has_foreign_record(self, listed: Sequence[Shard]) -> bool:
-        """Whether a shard took a record whose own hash key lies outside its range: no reshard does that, since a range never changes."""
+        """Return whether a shard took a record whose own hash key lies outside its range.
+
+        A reshard does not cause that, because the range of a shard never changes.
+        """
         taken = self._last_misrouted
         ranges = {shard.shard_id: shard.hash_range for shard in listed}
         return any(shard in ranges and key not in ranges[shard] for shard, key in taken.items())
@@ -149,13 +160,16 @@ class ShardMapRefresher:
         return summary.distributes_by_key
 
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
-        """Acknowledge the parts that belong to the shard, and send the others again: readers drop a part whose hash key lies outside
-        the range of the shard that has the aggregate, unless keys do not decide (S4)."""
+        """Acknowledge the parts that belong to the shard, and send the others again.
+
+        Readers drop a part whose hash key lies outside the range of the shard that has the aggregate, unless keys do not decide the shard
+        (S4).
+        """
         if not self._keys_decide:
             self._acknowledge(aggregate.parts)
             return
         taken_by = shard_map.ranges.get(shard_id)
-        # Parts of one key stay one Kinesis record. With PER_KEY they are complete together, and no later record may come between them.
+        # The parts of one key stay one Kinesis record: with PER_KEY they complete together, and no later record may come between them.
         foreign: list[PendingRecord] = []
         accepted: list[PendingRecord] = []
         for record in split_aggregate(aggregate):

@@ -1,4 +1,4 @@
-"""ShardQueue: the records that wait for one shard, and when how many of them may be sent."""
+"""Holds the records that wait for one shard, and decides when they may be sent and how many."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,13 +21,13 @@ class ShardQueue:
         self.shard = shard
         self.rate_limit = rate_limit
         self.known_shards: Mapping[str, HashRange] | None = None
-        """Where keys do not decide: the listed shards, each of which may take a record. None: only `shard` may."""
+        """The listed shards, each of which may take a record, if keys do not decide the shard. If None, only `shard` may take a record."""
         self.rate = AdaptiveRate(rate_limit.initial_fraction)
         self.records: deque[PendingRecord] = deque()
         self.queued_bytes = 0
         self.in_flight = 0
         self.next_send_at = 0.0
-        """Nothing is sent before this time (the clock's seconds), because of the rate limit or a backoff."""
+        """No record is sent before this time (seconds of the clock), because of the rate limit or a backoff."""
         self._in_flight_seconds = 0.0
         """The time the shard needs for the calls in flight at its rate limit."""
         self._burst_limit_seconds = self.rate.fraction * BURST_SECONDS
@@ -39,12 +39,12 @@ class ShardQueue:
 
     @property
     def may_send(self) -> bool:
-        """Whether the calls in flight leave room for another one."""
+        """Whether the calls in flight leave room for another call."""
         return self._in_flight_seconds <= MAX_CREDIT_SECONDS
 
     @property
     def burst_records(self) -> int:
-        """Kinesis records that one call may carry: a quarter second's worth, or less while the shard refuses records."""
+        """Number of Kinesis records that one call may carry: a quarter second's worth, or less while the shard refuses records."""
         return max(1, int(self.rate_limit.records_per_second * self._burst_limit_seconds))
 
     @property
@@ -67,14 +67,14 @@ class ShardQueue:
         self.queued_bytes += sum([record.size for record in records])
 
     def put_back(self, records: Iterable[PendingRecord]) -> None:
-        """Queue records again, before all others and in their order."""
+        """Queue records again, before all other records and in their order."""
         for record in reversed(list(records)):
             self.records.appendleft(record)
             self.queued_bytes += record.size
         self.mark_due()
 
     def mark_due(self) -> None:
-        """Let the queued records go with the next call, without further linger."""
+        """Let the queued records be sent in the next call, without further linger."""
         self.waiting_since = ALREADY_DUE
 
     def drain(self) -> list[PendingRecord]:
@@ -86,18 +86,18 @@ class ShardQueue:
 
     @property
     def sendable_estimate(self) -> int:
-        """About how many Kinesis records could be sent now."""
+        """Number of Kinesis records that could be sent now (estimate)."""
         return min(len(self.records), self.burst_records)
 
     @property
     def sendable_bytes(self) -> int:
-        """About how many bytes could be sent now."""
+        """Bytes that could be sent now (estimate)."""
         return min(self.queued_bytes, self.burst_bytes)
 
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
-        """Remove and return Kinesis records up to the limits; a record larger than `max_bytes` alone.
+        """Remove and return Kinesis records up to the limits. A record larger than `max_bytes` is taken alone.
 
-        `is_due`: the linger has passed, so aggregates that are not full go too.
+        - `is_due`: whether the linger has passed, so that aggregates are sent even if they are not full.
         """
         max_records = min(max_records, self.burst_records)
         max_bytes = min(max_bytes, self.burst_bytes)
@@ -112,12 +112,14 @@ class ShardQueue:
         return taken, size
 
     def mark_sent(self, taken: RecordsAndBytes, now: float) -> float:
-        """Count records as in flight; returns the seconds the shard needs for them at its rate limit. What is left begins a new linger,
-        unless it is enough for a call and only the limits held it back."""
+        """Count records as in flight. Return the seconds that the shard needs for them at its rate limit.
+
+        The records that are still queued begin a new linger, unless they are enough for a call and only the limits held them back.
+        """
         records, size = len(taken[0]), taken[1]
         seconds = self.rate_limit.seconds_for(records, size)
         self._limit_credit(now)
-        # Without a bound, a large record that is refused doubles the pause at each try: the rate rises only with results.
+        # Without a bound, a large record that is refused would double the pause at each try, because only results raise the rate.
         self.next_send_at += min(seconds / self.rate.fraction, max(seconds, self.rate_limit.longest_pause))
         self._in_flight_seconds += seconds
         self.in_flight += records
@@ -132,16 +134,19 @@ class ShardQueue:
         self._in_flight_seconds = self._in_flight_seconds - seconds if self.in_flight else 0.0  # drops rounding errors
 
     def adapt_rate(self, seconds: float, refused_share: float, now: float) -> None:
-        """Adapt the rate, and the size of calls, to the results of a call: what `mark_sent` returned for it, and the part of its
-        records that was throttled."""
+        """Adapt the rate, and the size of calls, to the results of a call.
+
+        - `seconds`: the value that `mark_sent` returned for the call.
+        - `refused_share`: the part of its records that was throttled.
+        """
         self.rate.add_results(seconds, seconds * refused_share, now)
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Let unused time count at most as MAX_CREDIT_SECONDS, and less while calls are in flight.
+        """Let unused time count as MAX_CREDIT_SECONDS at most, and as less while calls are in flight.
 
-        Delayed calls may all reach the shard now. Together with the sends for the time since, they would exceed the shard's limit
-        although each was sent at the allowed rate.
+        Delayed calls may all reach the shard now. Together with the sends for the time since, they would exceed the shard's limit although
+        each was sent at the allowed rate.
         """
         self.next_send_at = max(self.next_send_at, now - MAX_CREDIT_SECONDS + self._in_flight_seconds)
 
@@ -152,7 +157,7 @@ class ShardQueue:
 
 
 class AggregatingShardQueue(ShardQueue):
-    """A queue whose user records are sent as aggregates: full ones, or all that is queued once the linger has passed (K1)."""
+    """A queue whose user records are sent as aggregates: full ones at once, and the rest when the linger has passed (K1)."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit, aggregator: KplAggregator) -> None:
         super().__init__(shard, rate_limit)
@@ -160,12 +165,12 @@ class AggregatingShardQueue(ShardQueue):
 
     @property
     def sendable_estimate(self) -> int:
-        """About how many Kinesis records could be sent now."""
+        """Number of Kinesis records that could be sent now (estimate)."""
         return min(self._full_aggregates, super().sendable_estimate)
 
     @property
     def sendable_bytes(self) -> int:
-        """About how many bytes could be sent now. Records that fill no aggregate wait for the linger, so they do not count."""
+        """Bytes that could be sent now (estimate). Records that do not fill an aggregate wait for the linger, so they do not count."""
         return min(self._full_aggregates * self._aggregator.max_bytes, super().sendable_bytes)
 
     @property
@@ -178,7 +183,7 @@ class AggregatingShardQueue(ShardQueue):
         return self.queued_bytes // self._aggregator.max_bytes + len(self.records) // self._aggregator.max_records
 
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
-        """Remove user records and return them as Kinesis records up to the limits; partly filled ones only if `is_due`."""
+        """Remove user records and return them as Kinesis records up to the limits. Take partly filled aggregates only if `is_due`."""
         max_records = min(max_records, self.burst_records)
         max_bytes = min(max_bytes, self.burst_bytes)
         taken: list[PendingRecord] = []

@@ -1,4 +1,4 @@
-"""ShardMap: which open shard takes a hash key. ShardQueues: one queue for each, and the choice of a record's queue (K4)."""
+"""Knows which open shard takes a hash key (`ShardMap`), keeps one queue for each shard, and chooses the queue of a record (K4)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from .kpl_aggregator import KplAggregator, split_aggregate
 from .shard_queue import AggregatingShardQueue, ShardQueue
 
 ANY_SHARD = "any shard"
-"""Id of the only queue, without aggregation, of a stream with AUTO record distribution: keys do not decide the shard (S4)."""
+"""Id of the only queue that a stream with AUTO record distribution has without aggregation, because keys do not decide the shard (S4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardMap:
     """The open shards, sorted by the start of their hash ranges.
 
-    `open_count`: the number of open shards, also where keys do not decide; `ranges`: of every listed shard, closed ones included;
-    `keys_decide`: whether a record's shard is known before it is put.
+    - `open_count`: the number of open shards, even if keys do not decide the shard.
+    - `ranges`: the hash range of every listed shard, including closed shards.
+    - `keys_decide`: whether a record's shard is known before it is put.
     """
 
     shards: tuple[Shard, ...]
@@ -34,10 +35,12 @@ class ShardMap:
 
     @classmethod
     def of(cls, listed: Iterable[Shard], distributes_by_key: bool = True, keeps_ranges: bool = False) -> ShardMap:
-        """The map of a listing; closed shards take no records. Raises: ImpossibleStateError without an open shard.
+        """Return the map of a listing. Closed shards take no records.
 
-        `keeps_ranges`: aggregates have records of one shard's range also where keys do not decide. The stream can be switched back at any
-        time, and then a reader drops what lies outside the range.
+        - `keeps_ranges`: whether each aggregate has only records of one shard's range, even if keys do not decide the shard. The stream can
+          be switched back at any time, and then readers drop records outside the range.
+
+        Raises: ImpossibleStateError if the listing has no open shard.
         """
         listed = tuple(listed)
         shards = tuple(sorted((shard for shard in listed if not shard.closed), key=lambda one: one.hash_range.start))
@@ -50,16 +53,16 @@ class ShardMap:
         return cls(shards, tuple(shard.hash_range.start for shard in shards), count, ranges, distributes_by_key)
 
     def shard_of(self, hash_key: int) -> Shard:
-        """The shard that takes a hash key."""
+        """Return the shard that takes a hash key."""
         return self.shards[max(bisect_right(self.starts, hash_key) - 1, 0)]
 
 
 NO_SHARDS = ShardMap((), (), 0, {})
-"""Before the shards are listed."""
+"""The map before the shards are listed."""
 
 
 _MAX_CACHED_KEYS = 65_536
-"""Keys whose queue is cached: hashing a key costs more than everything else that is done for a record."""
+"""Number of keys whose queue is cached. Hashing a key costs more than everything else that is done for a record."""
 
 
 class ShardQueues:
@@ -79,7 +82,7 @@ class ShardQueues:
         return self._queues.get(queue.shard.shard_id) is queue
 
     def update(self, shard_map: ShardMap, now: float) -> None:
-        """Apply a newer shard map: records queued for a closed shard move to its children, in order."""
+        """Apply a newer shard map. Records that are queued for a closed shard move to its children, in order."""
         self.map = shard_map
         before, self._queues = self._queues, {}
         self._by_key.clear()
@@ -92,14 +95,14 @@ class ShardQueues:
             self.requeue([part for record in closed.drain() for part in split_aggregate(record)], now)
 
     def requeue(self, records: Iterable[PendingRecord], now: float) -> None:
-        """Queue records that have waited before; they go with the next calls."""
+        """Queue records that have waited before. They are sent in the next calls."""
         for record in records:
             queue = self.queue_for(record)
             queue.add(record, now)
             queue.mark_due()
 
     def queue_for(self, record: PendingRecord) -> ShardQueue:
-        """The queue of the shard that takes this record, by the current map."""
+        """Return the queue of the shard that takes this record, by the current map."""
         if record.explicit_hash_key is not None:
             return self._queues[self.map.shard_of(record.hash_key).shard_id]
         key = record.partition_key
@@ -112,7 +115,7 @@ class ShardQueues:
         return queue
 
     def by_queue(self, records: Sequence[PendingRecord]) -> Iterable[tuple[ShardQueue, Sequence[PendingRecord]]]:
-        """The records that each queue gets, in order."""
+        """Return the records that each queue gets, in order."""
         if len(self._queues) == 1:
             return [(next(iter(self)), records)]
         found: dict[ShardQueue, list[PendingRecord]] = {}
@@ -121,7 +124,7 @@ class ShardQueues:
         return found.items()
 
     def mark_all_due(self) -> None:
-        """Let all queued records go with the next calls."""
+        """Let all queued records be sent in the next calls."""
         for queue in self:
             queue.mark_due()
 
@@ -132,7 +135,7 @@ class ShardQueues:
         return AggregatingShardQueue(shard, rate_limit, self._aggregator)
 
     def _rate_limit_of(self, shard: Shard) -> ShardRateLimit:
-        # ANY_SHARD represents all open shards of the stream, so it gets the sum of their limits
+        # ANY_SHARD represents all open shards of the stream, so it gets the sum of their limits.
         shards = self.map.open_count if shard.shard_id == ANY_SHARD else 1
         limit = self._rate_limit
         records, size = limit.records_per_second * shards, limit.bytes_per_second * shards
