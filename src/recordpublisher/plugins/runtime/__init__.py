@@ -1,1 +1,1 @@
-"""`rp.DataFetcher`, `rp.stream` and `rp.consume`, built from properties; jobs as processes. Start at `data_fetcher.py`."""
+"""Builds `rp.DataFetcher`, `rp.stream` and `rp.consume` from properties, and runs jobs as processes. Start at `data_fetcher.py`."""

@@ -1,4 +1,4 @@
-"""Checks of the arguments of `rp.DataFetcher`, before anything runs (C2)."""
+"""Checks the arguments of `rp.DataFetcher` before anything runs (C2)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -29,36 +29,42 @@ T = TypeVar("T")
 
 
 class CommandOptions(msgspec.Struct, frozen=True):
-    """What a command wants of the fetcher that a program makes: properties `given` above its own, and above its arguments; a `change`."""
+    """How a command changes the fetcher that a program makes.
+
+    - `given`: properties of the command. They take precedence over the program's properties and arguments.
+    - `change`: applied to the properties at the end.
+    """
 
     given: Properties = msgspec.field(default_factory=Properties)
     change: Callable[[Properties], Properties] = lambda own: own
 
     def properties(self, own: Properties) -> Properties:
-        """In place of those of the program."""
+        """Return the properties to use instead of the program's own."""
         return self.change(own.merged(self.given))
 
     def argument(self, own: T, declared: Property[Any]) -> T | None:
-        """The program's argument; None where an option is given in its place."""
+        """Return the program's argument, or None if the command has set its property."""
         return None if self.given.is_set(declared) else own
 
     def streams(self, own: StreamsArgument) -> StreamsArgument:
-        """Those of the options, else the program's. Raises: ConfigurationError."""
+        """Return the streams of the command's options, else the program's. Raises: ConfigurationError if the options are invalid."""
         is_given = any(map(self.given.is_set, (STREAMS, STREAMS_FILE, STREAMS_FUNCTION)))
         return streams_argument(self.given) if is_given else own
 
 
 OF_COMMAND: ContextVar[CommandOptions] = ContextVar("recordpublisher_of_command", default=CommandOptions())  # noqa: B039 - frozen
-"""Those of `recordpublisher run shop:job`, and of the commands that look at such a job."""
+"""The options of `recordpublisher run shop:job`, and of the commands that describe such a job."""
 
 
 def checked_properties(
     given: Mapping[str, object] | None, settings: ReadSettings, of: Callable[..., Any], **arguments: object
 ) -> Properties:
-    """The properties of a mapping and of keyword arguments. An argument that is a text (`sink="sql"`) is the property of that name.
+    """Return the properties of a mapping and of keyword arguments.
 
-    Raises: ConfigurationError for another type than a mapping, and for a keyword argument that is unknown, with the nearest argument of the
-    function `of`, or that contradicts another one.
+    An argument that is a text (`sink="sql"`) sets the property of that name.
+
+    Raises: ConfigurationError if `given` is not a mapping, if a keyword argument is unknown (the message names the nearest argument of the
+    function `of`), or if it contradicts another one.
     """
     named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
     try:
@@ -75,11 +81,11 @@ _MEANT = {
     **dict.fromkeys(("begin", "from_", "since", "starting_position", "start_time"), "start"),
     **dict.fromkeys(("until", "stop", "ending_position", "end_time"), "end"),
 }
-"""Arguments as other libraries call them."""
+"""Names of arguments in other libraries, and ours."""
 
 
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
-    """The argument or bound that was meant; empty where a property is nearer."""
+    """Return a hint that names the argument or bound that was meant; empty if a property has a more similar name."""
     bounds, arguments, properties = Bounds.__dataclass_fields__, signature(of).parameters, properties_by_keyword()
     near = _MEANT.get(unknown) or "".join(get_close_matches(unknown, [*arguments, *bounds, *properties], 1, SIMILAR))
     if near in arguments or near == "start":
@@ -92,9 +98,10 @@ def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
 def described_job(
     properties: Properties, streams: Iterable[str], sink: Sink | None, store: ConditionalStore | None
 ) -> Properties:
-    """The properties with the streams and the folder that were given as arguments.
+    """Return the properties with the streams and the folder that were given as arguments.
 
-    Raises: ConfigurationError for a sink that keeps positions, or another store, which no property names.
+    Raises: ConfigurationError if the job has a sink that keeps positions, or another kind of store, because no property names these
+    objects.
     """
     given = properties.merged({STREAMS.key: ",".join(streams), STREAMS_FILE.key: None, STREAMS_FUNCTION.key: None})
     if isinstance(store, FolderStore):
@@ -109,7 +116,7 @@ def described_job(
 
 
 def check_subtask(subtask: Any, parallelism: Any) -> None:
-    """`subtask` is a number below `parallelism`. Raises: ConfigurationError."""
+    """Check that `subtask` is a number below `parallelism`. Raises: ConfigurationError if it is not."""
     if not _is_whole(parallelism) or parallelism < 1:
         raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
     if not _is_whole(subtask) or not 0 <= subtask < parallelism:
@@ -117,7 +124,7 @@ def check_subtask(subtask: Any, parallelism: Any) -> None:
 
 
 def check_sink(sink: object) -> None:
-    """`sink` is an instance of `Sink`. Raises: ConfigurationError."""
+    """Check that `sink` is an instance of `Sink`. Raises: ConfigurationError if it is not."""
     if not isinstance(sink, Sink):
         hint = "it is a class" if isinstance(sink, type) else "it is a function" if callable(sink) else ""
         name = getattr(sink, "__name__", "") if hint else ""
@@ -132,19 +139,19 @@ def check_sink(sink: object) -> None:
 
 
 def check_store(store: object) -> None:
-    """`store` is None or an instance of `ConditionalStore`. Raises: ConfigurationError."""
+    """Check that `store` is None or an instance of `ConditionalStore`. Raises: ConfigurationError if it is not."""
     if store is not None and not isinstance(store, ConditionalStore):
         raise ConfigurationError("state_store", _shown(store), "an instance of recordpublisher.ConditionalStore")
 
 
 def check_function(name: str, function: Callable[..., Any] | None, valid: str = "a function of a Record") -> None:
-    """`function` is None or a plain function. Raises: ConfigurationError."""
+    """Check that `function` is None or a plain function. Raises: ConfigurationError if it is not."""
     if function is not None:
         check_user_function(name, function, valid, is_plain=True)
 
 
 def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, ...]:
-    """The snapshots of `restore`: one, several or None. Raises: ConfigurationError."""
+    """Return the snapshots of `restore`: one, several or None. Raises: ConfigurationError if it is something else."""
     if restore is None:
         return ()
     given = (restore,) if isinstance(restore, Mapping) else restore
@@ -162,7 +169,7 @@ def _shown(given: object) -> object:
 
 
 def check_bounded(properties: Properties) -> None:
-    """Raises: ConfigurationError for a property that bounded reads do not support."""
+    """Check that no property is set that bounded reads do not support. Raises: ConfigurationError if one is set."""
     if properties.value(ON_BAD_RECORD) == "DEAD_LETTER":
         raise ConfigurationError(
             ON_BAD_RECORD.key, "DEAD_LETTER", "FAIL or SKIP, where the sink is not one of this library (Spark)"

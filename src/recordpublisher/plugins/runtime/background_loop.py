@@ -1,4 +1,4 @@
-"""BackgroundLoop: an asyncio event loop in a thread of its own, for synchronous callers."""
+"""Runs an asyncio event loop in a thread of its own, for synchronous callers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PATIENCE_SECONDS = 5.0
 
 
 class BackgroundLoop:
-    """Owns the thread and the loop between `__enter__` and `__exit__`; both end with the block. Any thread may call `run`.
+    """Owns a thread and its event loop between `__enter__` and `__exit__`. Any thread may call `run`.
 
-    The first interruption (Ctrl-C) cancels the work. Those within `patience_seconds` after it wait until everything is closed; a later
-    one ends the waiting, for a user whose network hangs.
+    The first interruption (Ctrl-C) cancels the work. Further interruptions within `patience_seconds` wait until everything is closed. A
+    later one ends the waiting, for a user whose network hangs.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class BackgroundLoop:
         self._patience_seconds = patience_seconds
         self._interrupted_at: float | None = None
         self._tasks: set[_BackgroundTask] = set()
-        """The work that has not ended; each is added before the loop learns of it."""
+        """The work that has not ended. Each task is added before the loop learns of it."""
         self._ready = threading.Event()
         self._thread = OwnedThread(target=self._run_loop, name=name, daemon=True)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the loop runs. It ends by a KeyboardInterrupt or SystemExit in it, and a forked process does not have it."""
+        """Whether the loop runs. A KeyboardInterrupt or SystemExit in the loop ends it, and a forked process does not have it."""
         return self._thread.is_alive()
 
     def __enter__(self) -> Self:
         try:
             self._thread.start()
             self._ready.wait()
-        except KeyboardInterrupt:  # on a busy machine the thread may not have started yet
+        except KeyboardInterrupt:  # On a busy machine the thread may not have started yet.
             self._until_ended(self._ready.wait)
             self._stop()
             raise
@@ -63,11 +63,12 @@ class BackgroundLoop:
         self._stop()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run a coroutine to its end and return its result. When the caller is interrupted, cancel it and wait until it has ended.
+        """Run a coroutine to its end and return its result. If the caller is interrupted, cancel the coroutine and wait until it has ended.
 
-        After `timeout` seconds it is cancelled too. What can end without waiting does so even with a timeout of 0.
+        After `timeout` seconds the coroutine is cancelled too. Work that need not wait is finished even with a timeout of 0.
 
-        Raises: TimeoutError if it was cancelled after the timeout; RecordPublisherError if the loop does not run, or the caller is in it.
+        Raises: TimeoutError if the coroutine was cancelled after the timeout; RecordPublisherError if the loop does not run, or if the
+        caller runs in it.
         """
         if not self.is_alive or self._thread is threading.current_thread():
             coroutine.close()
@@ -93,16 +94,22 @@ class BackgroundLoop:
         return result
 
     def refuse_own_thread(self) -> None:
-        """Refuse a caller in the loop. Raises: RecordPublisherError, since the caller cannot wait for its own loop."""
+        """Check that the caller does not run in the loop.
+
+        Raises: RecordPublisherError if it does, because it cannot wait for its own loop.
+        """
         if self._thread is threading.current_thread():
             reason = "calls this function, and cannot wait for itself: make the call in another thread"
             raise RecordPublisherError(f"{self._thread.name} {reason}")
 
     def close(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that closes something, after what an interruption may have left running. It is not cancelled by another one."""
+        """Run a coroutine that closes something. Before that, end the work that an interruption may have left running.
+
+        A further interruption does not cancel the coroutine.
+        """
         for left in list(self._tasks):
             self._end(left)
-        if not self.is_alive:  # what a forked process has belongs to its parent, which closes it
+        if not self.is_alive:  # In a forked process the resources belong to the parent, which closes them.
             coroutine.close()
             return
         task = _BackgroundTask(coroutine)
@@ -119,20 +126,20 @@ class BackgroundLoop:
     def _begin(self, task: _BackgroundTask) -> None:
         try:
             self._loop.call_soon_threadsafe(task.start)
-        except RuntimeError:  # it was closed at this moment
+        except RuntimeError:  # The loop was closed at this moment.
             task.cancel()
 
     def _end(self, task: _BackgroundTask) -> KeyboardInterrupt | None:
         def ended() -> None:
             if not task.ended.is_set() and self.is_alive:
-                with contextlib.suppress(RuntimeError):  # it was closed at this moment, and has set `ended`
+                with contextlib.suppress(RuntimeError):  # The loop was closed at this moment, and has set `ended`.
                     self._loop.call_soon_threadsafe(task.cancel)
                 task.ended.wait()
 
         return self._until_ended(ended)
 
     def _until_ended(self, wait: Callable[[], object]) -> KeyboardInterrupt | None:
-        """Wait; returns an interruption that came meanwhile, or raises it when the user has waited long enough."""
+        """Wait. Return an interruption that came in the meantime, or raise it if the user has waited long enough."""
         interruption = None
         while True:
             try:
@@ -150,16 +157,16 @@ class BackgroundLoop:
             raise KeyboardInterrupt
 
     def _stop(self) -> None:
-        if not self.is_alive:  # a forked process would wake the loop of its parent
+        if not self.is_alive:  # Otherwise a forked process would wake the loop of its parent.
             return
-        with contextlib.suppress(RuntimeError):  # it is closed at this moment
+        with contextlib.suppress(RuntimeError):  # The loop was closed at this moment.
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._until_ended(self._thread.join)
 
     def _run_loop(self) -> None:
         try:
             with (
-                contextlib.suppress(KeyboardInterrupt, SystemExit),  # the caller gets it from its task
+                contextlib.suppress(KeyboardInterrupt, SystemExit),  # The caller gets the error from its task.
                 asyncio.Runner(loop_factory=self._loop_factory) as runner,
             ):
                 runner.run(self._run_until_stopped())
@@ -175,12 +182,12 @@ class BackgroundLoop:
 
 
 class LoopForExit(asyncio.SelectorEventLoop):
-    """A loop that can still look up addresses while the interpreter exits, when pools take no work and no thread can begin."""
+    """A loop that can still look up addresses while the interpreter exits, when thread pools accept no work and no thread can start."""
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run a function in a pool; during the exit run it at once, in the thread of the loop."""
+        """Run a function in a pool. During the exit run it at once, in the thread of the loop."""
         try:
             return super().run_in_executor(executor, func, *args)
         except RuntimeError:
@@ -192,13 +199,13 @@ class LoopForExit(asyncio.SelectorEventLoop):
             return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Wait for the pool, except during the exit, which has ended it."""
+        """Wait for the pool. During the exit do not wait, because the exit has ended the pool."""
         with contextlib.suppress(RuntimeError):
             await super().shutdown_default_executor()
 
 
 class _BackgroundTask:
-    """One coroutine on the loop, with an event for the thread that waits for it."""
+    """One coroutine on the loop, with an event on which the calling thread waits."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
@@ -207,21 +214,21 @@ class _BackgroundTask:
         self.ended = threading.Event()
 
     def start(self) -> None:
-        """Start once."""
+        """Start the coroutine, unless it was started before."""
         if self._task is not None:
             return
         self._task = asyncio.ensure_future(self._coroutine)
         self._task.add_done_callback(lambda _: self.ended.set())
 
     def cancel(self) -> None:
-        """Cancel once: a second time would break off what the first has begun to close."""
+        """Cancel the task. Further calls do nothing, because a second cancellation would interrupt the clean-up after the first."""
         if self._is_cancelled:
             return
         self._is_cancelled = True
         if self._task is not None:
-            # After the steps that are ready: work that need not wait ends, and is not cancelled.
+            # Cancel after the steps that are ready, so that work that need not wait ends normally.
             self._task.get_loop().call_soon(self._task.cancel)
-        else:  # it was never started
+        else:  # The coroutine was never started.
             self._coroutine.close()
             self.ended.set()
 

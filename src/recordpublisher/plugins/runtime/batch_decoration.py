@@ -1,4 +1,4 @@
-"""How the batches of each shard get values, event times and watermarks, from functions or properties."""
+"""Decides how the batches of each shard get values, event times and watermarks, from functions or properties."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,10 @@ def batch_decorator_factory(
     timestamp_assigner: Assigner | None = None,
     watermark_assigner: Assigner | None = None,
 ) -> Decorators:
-    """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
+    """Return a function that makes the `BatchDecorator` of each shard. Functions override properties.
+
+    Raises: ConfigurationError if a setting is invalid, so that it is found here and not at the first record.
+    """
     values = chosen_deserializer(registry, properties, deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)
     strategy: Callable[[], WatermarkStrategy]
@@ -69,15 +72,15 @@ def decorators_and_type(
     deserializer: DeserializerArgument[Any] | None = None,
     *times: Assigner | None,
 ) -> tuple[Decorators, Any]:
-    """Return what `batch_decorator_factory` makes, and the type of the values, as a sink is told it."""
+    """Return the result of `batch_decorator_factory`, and the type of the values, which the sink receives in its context."""
     values = chosen_deserializer(registry, properties, deserializer)
     return batch_decorator_factory(registry, properties, values, *times), made_type(values)
 
 
 def check_reading(registry: Registry, properties: Properties) -> None:
-    """What a job refuses when it is made and that needs no call: its start, its limits, how values and times are made (C2).
+    """Check the start, the limits, and how values and times are made. A job refuses these settings when it is made (C2).
 
-    Raises: ConfigurationError.
+    Only checks that need no call to a service are made. Raises: ConfigurationError if a setting is invalid.
     """
     passed_initial_position(properties, SystemClock().now_ms())
     FetcherSettings.of(properties)
@@ -87,11 +90,11 @@ def check_reading(registry: Registry, properties: Properties) -> None:
 def chosen_deserializer(
     registry: Registry, properties: Properties, deserializer: DeserializerArgument[Any] | None
 ) -> Deserializer[Any]:
-    """That of the argument, else that of the property. Raises: ConfigurationError."""
+    """Return the deserialiser of the argument, else that of the property. Raises: ConfigurationError if it is invalid."""
     is_named = deserializer is None or isinstance(deserializer, str)  # a text is the value of the property
     return build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
 
 
 def made_type(values: Deserializer[Any]) -> Any:
-    """The type of its values; None: it is not known."""
+    """Return the type of the values that a deserialiser makes, or None if it is not known."""
     return getattr(values, "into", None) or getattr(values, "makes", None)

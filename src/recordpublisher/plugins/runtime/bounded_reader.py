@@ -1,4 +1,4 @@
-"""BoundedReader: reads given shards from given states up to given bounds, as a Spark task does."""
+"""Reads given shards from given states up to given bounds, as a Spark task does."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,9 +33,9 @@ NEVER = -1
 
 
 class BoundedReader:
-    """Owns one publisher factory, which all its reads share; `close` it at the end.
+    """Reads shards up to bounds. Owns one publisher factory, which all its reads share; `close` it at the end.
 
-    `publisher` overrides the property `flink.stream.recordpublisher`.
+    - `publisher`: overrides the property `flink.stream.recordpublisher`.
     """
 
     def __init__(
@@ -64,10 +64,11 @@ class BoundedReader:
     ) -> BoundedResult:
         """Read exactly these shards from these states until a bound is met, without shard discovery and without waiting for parents.
 
-        Batches reach the sink with event times and watermarks. A replay knows which records it must find, so it does not look for records
-        past retention (S5).
+        Batches reach the sink with event times and watermarks.
 
-        Raises: DataLossError, errors of the reads and of the sink.
+        - `is_replay`: whether the caller knows which records must be found. Then the reader does not look for records past retention (S5).
+
+        Raises: DataLossError if records have passed retention unread, and errors of the reads and of the sink.
         """
         self._streams.update({shard.stream: shard.stream_arn or shard.stream for shard in shards})
         parts = self._parts(shards, sink, frozenset(shard.key for shard in shards))
@@ -104,7 +105,7 @@ class BoundedReader:
 
 
 class _FixedShardLister:
-    """A shard lister that returns a fixed list."""
+    """A shard lister that always returns the same shards."""
 
     def __init__(self, shards: list[Shard]) -> None:
         self._shards = shards
@@ -114,15 +115,15 @@ class _FixedShardLister:
 
 
 class _SharedFactory(RecordPublisherFactory):
-    """A factory that several fetchers use one after the other: closing a fetcher does not close it."""
+    """A factory that several fetchers use one after the other. Closing a fetcher does not close the factory."""
 
     def __init__(self, owned: RecordPublisherFactory) -> None:
         self.owned = owned
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
-        """Delegates to the owned factory."""
+        """Create the publisher with the owned factory."""
         return await self.owned.create(shard, starting_position, metrics)
 
     def order_of(self, sequence: str) -> Any:
-        """Delegates to the owned factory."""
+        """Return the order that the owned factory gives to a sequence number."""
         return self.owned.order_of(sequence)

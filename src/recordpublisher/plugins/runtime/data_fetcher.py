@@ -1,4 +1,4 @@
-"""`rp.DataFetcher`: the job of a program. Its parts are built in `job_assembly.py`; `fetcher/subtask_fetcher.py` does the reading."""
+"""`rp.DataFetcher`: the job of a program. `job_assembly.py` builds its parts; `fetcher/subtask_fetcher.py` does the reading."""
 
 from __future__ import annotations  # the reference and help() show types by their names
 
@@ -44,20 +44,25 @@ log = logging.getLogger("recordpublisher.fetcher")
 
 
 class DataFetcher(Generic[V]):
-    """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
+    """Reads streams into a sink. The constructor checks the settings, `async with` opens the fetcher, and `run` or `run_bounded` reads.
 
-    `streams` are names, ARNs or NAME=ARN (a name of its own), one or several; or a function, plain or async, that returns them, called in a
-    thread each `flink.streams.interval` (S10). Properties are given as a mapping, as keyword arguments (`region="eu-west-1"`, see
-    `Settings`), or both. Three arguments override properties. `deserializer` makes the value of a record (default: bytes): a type that JSON
-    is decoded into and checked (`Order`, `list[Order]`), `rp.Json`, `rp.Avro` or `rp.Protobuf`, or a function of a record. Functions of a
-    record are `timestamp_assigner`, its event time in epoch ms (default: arrival), and `watermark_assigner`, the watermark that it carries
-    in epoch ms (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and
-    `flink.state.uri`; a text as `sink` or `deserializer` is the name of a registered one. `restore` takes one snapshot or a list of them.
-    `subtask` of `parallelism` reads its part of the shards. `on_alarm` is called with each `Alarm` in the loop's thread and must return
-    soon (A2). `handle_signals` stops the run at the first SIGTERM or Ctrl-C while the fetcher is open, with a last checkpoint; a second
-    signal acts as without it. Only in the main thread.
+    - `streams`: names, ARNs or NAME=ARN (a name of your own), one or several. Or a function, plain or async, that returns them; it is
+      called in a thread at each `flink.streams.interval`.
+    - `properties`, `settings`: properties as a mapping, as keyword arguments (`region="eu-west-1"`, see `Settings`), or both.
+    - `deserializer`: makes the value of a record (default: bytes). It is a type that JSON is decoded into and checked (`Order`,
+      `list[Order]`), `rp.Json`, `rp.Avro` or `rp.Protobuf`, or a function of a record. It overrides the property.
+    - `timestamp_assigner`: a function that returns the event time of a record in epoch ms (default: its arrival). It overrides the
+      property.
+    - `watermark_assigner`: a function that returns the watermark that a record carries in epoch ms (default: `flink.watermark.strategy`).
+    - `sink`, `state_store`: objects, by default made from `flink.sink` and `flink.state.uri`. A text as `sink` or `deserializer` is the
+      name of a registered one.
+    - `restore`: one snapshot, or a list of them.
+    - `subtask`, `parallelism`: this fetcher reads the part of the shards that `subtask` of `parallelism` has.
+    - `on_alarm`: called with each `Alarm` in the loop's thread. It must return soon.
+    - `handle_signals`: stop the run at the first SIGTERM or Ctrl-C while the fetcher is open, with a last checkpoint. A second signal acts
+      as if this were not set. Only in the main thread.
 
-    Raises: ConfigurationError for every setting that is invalid, StateError for a snapshot that cannot be read.
+    Raises: ConfigurationError if a setting is invalid; StateError if a snapshot cannot be read.
     """
 
     @SHORT_ERRORS
@@ -120,16 +125,16 @@ class DataFetcher(Generic[V]):
         return tuple(self._streams)
 
     def described(self) -> Properties:
-        """The properties that describe this job to a command beside it: its streams, and where it stores its positions.
+        """Return the properties that describe this job to a command: its streams, and where it stores its positions.
 
-        Raises: ConfigurationError when only the program's own objects know that.
+        Raises: ConfigurationError if only objects of the program know that.
         """
         return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
 
     def handling(self, properties: Properties) -> tuple[Sink | None, Decorators, Any]:
-        """Return its sink, if that is an object, how records get values with these properties, and the type of the values.
+        """Return the sink if it is an object, how records get values with these properties, and the type of the values.
 
-        For a command that replays dead letters.
+        Used by a command that replays dead letters.
         """
         return self._given_sink, *decorators_and_type(load_registry(), properties, *self._values)
 
@@ -151,10 +156,11 @@ class DataFetcher(Generic[V]):
         await self._close(error)
 
     async def run(self) -> BoundedResult:
-        """Run until `stop()`, an error, or the end of every stream (S8).
+        """Run until `stop()`, an error, or the end of every stream.
 
-        The run ends with a checkpoint, except after an error, which is logged too, or a cancellation. Raises: RecordPublisherError, and
-        errors of the sink.
+        The run ends with a checkpoint, except after an error or a cancellation. An error is also logged.
+
+        Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
         try:
             return await self.run_bounded()
@@ -183,9 +189,9 @@ class DataFetcher(Generic[V]):
         until_event_time: int | None = None,
         stop_at_tip: bool = False,
     ) -> BoundedResult:
-        """Run until the first bound (see `Bounds`) is met; returns why and where it ended.
+        """Run until the first bound (see `Bounds`) is met. Return why and where the run ended.
 
-        A further call continues where the last run ended. Raises: as `run`.
+        A further call continues where the last run ended. Raises: the errors of `run`.
         """
         with SHORT_ERRORS:
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
@@ -198,59 +204,61 @@ class DataFetcher(Generic[V]):
                 raise
 
     def stop(self) -> None:
-        """End the run after the current write; call it in the loop's thread. A later run ends at once.
+        """End the run after the current write. Call it in the loop's thread. A later run ends at once.
 
-        With ELASTIC assignment it reads on for 5 s at most, if there are other processes, until they know that they get its shards.
+        With ELASTIC assignment, if there are other processes, the fetcher reads for at most 5 s more, until they know that they get its
+        shards.
         """
         self._fetcher.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """The state after exactly the batches whose `write` has returned, as a JSON-serialisable dict (S1)."""
+        """Return the state after exactly the batches whose `write` has returned, as a dict that can be written as JSON."""
         return self._fetcher.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, store the snapshot and return it (S6).
+        """Flush the sink, store the snapshot and return it.
 
-        Raises: FencedError when a newer start owns the state, StateError, and errors of the sink's `flush`.
+        Raises: FencedError if a newer start owns the state; StateError if the snapshot cannot be stored; and errors of the sink's `flush`.
         """
         return await self._fetcher.checkpoint()
 
     def metrics(self) -> dict[str, Any]:
-        """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md (A1)."""
+        """Return `{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md."""
         return self._fetcher.metrics()
 
     def retention_ms(self, stream: str) -> int | None:
-        """How long a stream keeps its records, ms, as last requested (every five minutes); None while that is not known."""
+        """Return how long a stream keeps its records (ms), as last requested (every five minutes); None while that is not known."""
         return self._fetcher.retention_ms(stream)
 
     def progress(self) -> SubtaskProgress:
-        """The figures of a progress line: `records` read, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`,
-        `lag_ms` of the shard that is furthest behind, and `unfinished` records of the sink (None: not known). A twentieth of the cost of
-        `metrics()`.
+        """Return the figures of a progress line. The call has a twentieth of the cost of `metrics()`.
+
+        They are `records` read, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`, `lag_ms` of the shard that is
+        furthest behind, and `unfinished` records of the sink (None if not known).
         """
         return self._fetcher.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:
-        """The metrics that the sink has of its own; empty for most."""
+        """Return the sink's own metrics. Most sinks have none."""
         return self._fetcher.sink_metrics()
 
     def sink_unfinished(self) -> Unfinished | None:
-        """What the sink is not done with; None for most."""
+        """Return the records that the sink has not finished; None for most sinks."""
         return self._fetcher.sink_unfinished()
 
     async def wait_ready(self) -> None:
-        """Wait until the run has read each open shard of this subtask once, for tests.
+        """Wait until the run has read each open shard of this subtask once, or has ended. For tests.
 
-        Returns when the run ends, too. Raises: the error that ended it.
+        Raises: the error that ended the run.
         """
         await self._fetcher.wait_ready()
 
     def reasons_not_ready(self) -> list[str]:
-        """Why this subtask is not ready, in plain words. Empty: it reads, its checkpoints are stored, it is not fenced."""
+        """Return why this subtask is not ready, in plain words. Empty if it reads, its checkpoints are stored, and it is not fenced."""
         return self._fetcher.reasons_not_ready()
 
     async def _close(self, ended_by: BaseException | None) -> None:
-        """Close everything; an error while closing does not hide the error that ended the job."""
+        """Close everything. An error while closing does not hide the error that ended the job."""
         try:
             try:
                 await self._fetcher.close()
@@ -267,7 +275,10 @@ class DataFetcher(Generic[V]):
             RUNS_IN_THREADS.remove(self)
 
     def _tell_what_was_left_out(self) -> None:
-        """The lines about bad records name some of them; a script has no metrics that would count them."""
+        """Log how many records were skipped, or became dead letters, because a script usually exports no metrics.
+
+        The log lines about bad records name only some of them.
+        """
         done = self._fetcher.progress()
         skipped = done.skipped + sum(int(each.value or 0) for each in self.sink_metrics() if each.name == "skipped")
         if skipped or done.dead_letters:

@@ -52,7 +52,11 @@ log = logging.getLogger("recordpublisher.fetcher")
 
 
 class JobParts(msgspec.Struct, frozen=True):
-    """What a job consists of. `lister`: None for a queue. `state_place`: where its positions are stored, or ""."""
+    """The parts of a job.
+
+    - `lister`: None for a queue.
+    - `state_place`: where the job stores its positions, or "".
+    """
 
     fetcher: SubtaskFetcher | QueueJob
     lister: StreamLister | None
@@ -78,7 +82,7 @@ def build_job(
 ) -> JobParts:
     """Check the arguments, which are those of `DataFetcher`, and build the parts. Nothing is opened.
 
-    Raises: ConfigurationError for every setting that is invalid, StateError for a snapshot that cannot be read.
+    Raises: ConfigurationError if a setting is invalid; StateError if a snapshot cannot be read.
     """
     snapshots = checked_snapshots(restore)
     check_subtask(subtask, parallelism)
@@ -120,14 +124,15 @@ def build_job(
     store = state_store or build_store(registry, given)
     group = None
     if given.value(SHARD_ASSIGNMENT) == "ELASTIC":
-        from ..host.elastic_group import elastic_group_of  # most jobs are STATIC, and import nothing of groups
+        # Imported here because most jobs are STATIC and need no groups.
+        from ..host.elastic_group import elastic_group_of
 
         group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
     factory = publisher(given)  # type: ignore[call-arg]
     merge_snapshots(snapshots, factory.order_of)
     lister = StreamLister(factory, given, names.given, clock)
     streams = names.stream_list(partial(publisher.check, given), given)
-    is_in_commits = isinstance(sink, CommittingSink) and entries_of(sink) is None  # the positions are in those
+    is_in_commits = isinstance(sink, CommittingSink) and entries_of(sink) is None  # The commits have the positions.
     identified = partial(JobIdentity, given.value(JOB_NAME), subtask, parallelism)
     checkpoints = None
     if store is not None and group is None and not is_in_commits:

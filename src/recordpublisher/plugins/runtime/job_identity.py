@@ -1,4 +1,4 @@
-"""JobIdentity: as whom a job stores its positions. `as_look`: the properties of a read that must not act as the job."""
+"""Defines under which identity a job stores its positions, and the properties of a read that must not act as the job."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 
 class JobIdentity(msgspec.Struct, frozen=True):
-    """The name of a job, one of its subtasks, and a place of its positions. Whatever writes positions is made from it.
+    """The name of a job, one of its subtasks, and the place of its positions. Every object that writes positions is made from it.
 
     - `place`: the store at `flink.state.uri`, or the entries of a sink that keeps positions with its rows.
     """
@@ -26,19 +26,20 @@ class JobIdentity(msgspec.Struct, frozen=True):
     place: ConditionalStore
 
     def checkpoints(self) -> SubtaskCheckpoints:
-        """Return what stores a snapshot for each checkpoint."""
+        """Return the object that stores a snapshot at each checkpoint."""
         return SubtaskCheckpoints(SnapshotStore(self.place, self.name), self.subtask, self.parallelism)
 
     def commits(self, sink: CommittingSink, clock: Clock) -> SubtaskCommits:
-        """Return what commits the rows of `sink` with a snapshot."""
+        """Return the object that commits the rows of `sink` together with a snapshot."""
         return SubtaskCommits(sink, self.place, self.name, self.subtask, self.parallelism, clock)
 
 
 def as_look(job: Properties) -> Properties:
-    """Return the properties of a job without what would make a reader act as the job.
+    """Return the properties of a job for a reader that must not act as the job.
 
-    That is the place of the positions, the group of workers, the watermark tracker and the dead letters: bad records are skipped. Nor
-    does it use the job's consumer of enhanced fan-out, but polls: its subscriptions would end those of the job, and its end the consumer.
+    They have no place of positions, group of workers, watermark tracker or dead letters (bad records are skipped). The reader also polls
+    instead of using the job's consumer of enhanced fan-out: its subscriptions would end the job's subscriptions, and its end could
+    deregister the consumer.
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
     polled = (RECORD_PUBLISHER,) if job.value(RECORD_PUBLISHER) == "EFO" else ()

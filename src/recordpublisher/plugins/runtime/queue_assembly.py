@@ -1,4 +1,4 @@
-"""build_queue_job: makes the job of a queue from properties, and refuses what needs positions, with a sentence that says what to do."""
+"""Builds the job of a queue from properties. Settings that need positions are refused with a sentence that says what to do."""
 
 from typing import Any
 
@@ -52,9 +52,11 @@ def build_queue_job(
     clock: Clock,
     **refused: object,
 ) -> QueueJob:
-    """Build the parts. Nothing is opened. `refused`: arguments that need positions.
+    """Build the parts of the job. Nothing is opened.
 
-    Raises: ConfigurationError for every setting that is invalid, or needs positions.
+    - `refused`: arguments that need positions; they must be None or empty.
+
+    Raises: ConfigurationError if a setting is invalid, or needs positions.
     """
     _check_without_positions(given, streams=names.function, **refused)
     (stream,) = names.given or ("",)
@@ -79,7 +81,7 @@ def build_queue_job(
 
 
 def _check_without_positions(properties: Properties, **arguments: object) -> None:
-    """Raises: ConfigurationError for a property, or an argument that is given, which a job of a queue cannot have."""
+    """Check that no property or argument is given that the job of a queue cannot have. Raises: ConfigurationError if one is given."""
     for declared, reason in _REFUSED.items():
         if (value := properties.value(declared)) is not None:
             raise ConfigurationError(declared.key, value, reason=reason)

@@ -1,4 +1,4 @@
-"""`SHORT_ERRORS`: what a person must change is told in one sentence, without the calls and errors that led to it."""
+"""Reports an error that a person must fix in one sentence, without the calls and errors that led to it."""
 
 import logging
 from contextlib import ContextDecorator
@@ -21,19 +21,19 @@ log = logging.getLogger("recordpublisher.errors")
 _TOLD = (
     ConfigurationError, ConsumerError, FatalKinesisError, FencedError, RetriesExhaustedError, StateError, StreamNotFoundError,
 )  # fmt: skip
-"""Their message says all, unless user code has a part in them."""
+"""Errors whose message says everything, unless user code has a part in them."""
 _WITH_CAUSE = (DeserializationError, SinkError)
-"""What user code, or a plugin, has raised."""
+"""Errors whose cause was raised by user code or a plugin."""
 
 
 class _ShortErrors(ContextDecorator):
-    """Leaves our own calls out of a traceback, and causes in which no code of the user has a part. They are logged as DEBUG.
+    """Removes our own calls from a traceback, and causes in which user code has no part. They are logged at level DEBUG.
 
-    An error that a sink or plugin of others has raised itself stays as it is.
+    An error that a sink or plugin of another package has raised itself is not changed.
     """
 
     def __enter__(self) -> None:
-        """Nothing is done before the block."""
+        """Do nothing before the block."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -48,4 +48,4 @@ class _ShortErrors(ContextDecorator):
 
 
 SHORT_ERRORS = _ShortErrors()
-"""For the blocks and functions that users call."""
+"""Used for the blocks and functions that users call."""

@@ -1,4 +1,4 @@
-"""`STOP_SIGNALS`: the first SIGTERM or Ctrl-C stops the fetchers of this process, the next one does what it did without them."""
+"""Stops the fetchers of this process at the first SIGTERM or Ctrl-C; the next signal acts as it does without them."""
 
 import asyncio
 import logging
@@ -16,24 +16,27 @@ REPEATED_SECONDS = 0.5
 
 
 class FirstSignal:
-    """Owns when the first signal came. Supervisors may send one to the process and again to its group: that is no second one."""
+    """Owns the time of the first signal.
+
+    Supervisors may send one signal to the process and again to its process group, which does not count as a second signal.
+    """
 
     def __init__(self) -> None:
         self._at: float | None = None
 
     def is_this(self) -> bool:
-        """Whether none came before."""
+        """Return whether no signal came before."""
         is_first = self._at is None
         self._at = time.monotonic() if is_first else self._at
         return is_first
 
     def is_repeated(self) -> bool:
-        """Whether it is the first one again."""
+        """Return whether this signal repeats the first one, because it came within half a second."""
         return self._at is not None and time.monotonic() - self._at < REPEATED_SECONDS
 
 
 class StopSignals:
-    """The `stop` functions to call at the first signal, each in its own event loop. A process needs one of these."""
+    """The `stop` functions to call at the first signal, each in its own event loop. A process needs only one instance."""
 
     def __init__(self) -> None:
         self._stops: list[tuple[Callable[[], None], asyncio.AbstractEventLoop]] = []
@@ -43,7 +46,7 @@ class StopSignals:
     def add(self, stop: Callable[[], None]) -> None:
         """Call `stop` in the running loop at the first signal.
 
-        Raises: ConfigurationError outside the main thread: Python can set a signal handler only there.
+        Raises: ConfigurationError outside the main thread, because Python can set a signal handler only there.
         """
         if threading.current_thread() is not threading.main_thread():
             reason = "Python handles signals in the main thread only"
@@ -54,7 +57,7 @@ class StopSignals:
                 self._replaced[number] = signal.signal(number, self._on_signal)
 
     def remove(self, stop: Callable[[], None]) -> None:
-        """Forget `stop`; without any left the handlers of before are set again."""
+        """Forget `stop`. When none is left, restore the previous signal handlers."""
         self._stops = [each for each in self._stops if each[0] != stop]
         if not self._stops:
             self._restore()

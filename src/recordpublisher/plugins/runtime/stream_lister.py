@@ -1,9 +1,9 @@
-"""StreamLister: what a job reads about its streams besides records: shards, server time, retention and shard tips.
+"""Reads information about the streams of a job: shards, server time, retention and shard tips.
 
-A publisher with a source of its own lists its shards itself; for all others Kinesis does.
+A publisher with a source of its own lists its shards itself. For all other publishers Kinesis is called.
 """
 
-from __future__ import annotations  # the AWS SDK comes with KinesisClient, at its first use
+from __future__ import annotations  # KinesisClient loads the AWS SDK at its first use
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ from recordpublisher.publishers.stream_arns import arn_of
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
 COMPLETE_LISTING_TRIES = 5
-"""How often a first listing that lacks open shards is repeated, about once a second: ListShards is consistent within seconds."""
+"""How often a first listing that lacks open shards is repeated, about once a second. ListShards becomes consistent within seconds."""
 UNREACHABLE = "EndpointConnectionError"
 
 
@@ -49,14 +49,17 @@ class ClientProvider(Protocol):
     """A publisher factory whose Kinesis client other parts of the job may use. The factory owns and closes it."""
 
     def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
-        """The client, created for these streams (names or ARNs) at the first call; None if the factory does not use Kinesis."""
+        """Return the client, or None if the factory does not use Kinesis.
+
+        The client is created at the first call, for these streams (names or ARNs).
+        """
 
 
 class StreamLister:
     """The job's `ShardLister`.
 
-    It uses the client of the publisher's factory, since a second client costs 10 MB, 0.1 s and a request for credentials. Only without
-    such a client does it own one: the argument `client`, or one that is opened at the first call.
+    It uses the client of the publisher's factory, because a second client costs 10 MB, 0.1 s and a request for credentials. If there is no
+    such client, it owns one: the argument `client`, or a client that it opens at the first call.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class StreamLister:
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
+        """Return every shard of the stream. Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails."""
         own = await own_shards(self._factory, stream, after)
         self._is_own[stream] = own is not None
         if own is not None:
@@ -93,7 +96,7 @@ class StreamLister:
         return listed
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
-        """List again while open shards are missing: a shard that is found later is read from its beginning, or not at all (S3)."""
+        """List again while open shards are missing. A shard that is found later would be read from its beginning, or not at all (S3)."""
         client = self._kinesis_client()
         for _ in range(COMPLETE_LISTING_TRIES):
             if (unlisted := first_unlisted_range(listed)) is None:
@@ -101,7 +104,7 @@ class StreamLister:
             log.info("the listing of %s lacks the shard of hash key %d: listing again", stream, unlisted.start)
             await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
             listed = await self._call(lambda: client.list_shards(self._names[stream], None))
-        if not listed:  # a run to the tip would end with nothing read
+        if not listed:  # A run to the tip would end without reading anything.
             raise RetriesExhaustedError(
                 f"ListShards names no shard of {stream}, {COMPLETE_LISTING_TRIES + 1} times in a row"
             )
@@ -116,13 +119,16 @@ class StreamLister:
         return listed
 
     async def shard_exists(self, shard: Shard) -> bool | None:
-        """Whether Kinesis still has a shard, by GetShardIterator; None: it cannot be asked, or the source is the publisher's own."""
+        """Return whether Kinesis still has a shard, according to GetShardIterator.
+
+        None if the call fails for another reason, or if the publisher has a source of its own.
+        """
         if await self._has_own_source(shard.stream):
             return None
         client, name = self._kinesis_client(), self._names[shard.stream]
         asked = replace(
             shard, stream_arn=arn_of(name) or shard.stream_arn
-        )  # without its ARN that of another account is not found
+        )  # A stream of another account is found only by its ARN.
         try:
             await self._call(lambda: client.get_shard_iterator(asked, StartingPosition.trim_horizon()))
         except ResourceNotFoundError:
@@ -133,30 +139,36 @@ class StreamLister:
         return True
 
     def is_endless(self, stream: str) -> bool:
-        """Whether the stream has an open shard at any time: each of Kinesis does. Known after its first listing."""
+        """Return whether the stream always has an open shard, as every Kinesis stream does. Known after its first listing."""
         return self._is_own.get(stream) is False
 
     async def server_time_ms(self, stream: str) -> int:
-        """The service's wall clock, epoch ms (P3); this machine's clock if the publisher has a source of its own."""
+        """Return the service's wall clock (epoch ms, P3), or this machine's clock if the publisher has a source of its own."""
         if await self._has_own_source(stream):
             return self._clock.now_ms()
         client = self._kinesis_client()
         return await self._call(lambda: client.server_time_ms(self._names[stream]))
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
-        """The arrival time before which the stream has dropped its records, epoch ms; None if not known (S5). Raises: KinesisError."""
+        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if not known (S5).
+
+        Raises: KinesisError if a call fails.
+        """
         retention_ms = await self._fetch_retention_ms(stream)
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """The oldest record that a shard still has (S5); None if the publisher has a source of its own. Raises: KinesisError."""
+        """Return the oldest record that a shard still has (S5), or None if the publisher has a source of its own.
+
+        Raises: KinesisError if a call fails.
+        """
         if await self._has_own_source(shard.stream):
             return None
         client = self._kinesis_client()
         return await self._call(lambda: read_oldest_record(client, shard))
 
     async def retention_ms(self, stream: str) -> int | None:
-        """The retention period of the stream, ms; None if not known or if the call fails (A1)."""
+        """Return the retention period of the stream (ms), or None if it is not known or the call fails (A1)."""
         try:
             return await self._fetch_retention_ms(stream)
         except RecordPublisherError as error:
@@ -164,7 +176,10 @@ class StreamLister:
             return None
 
     async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
-        """How far a position is from the tip of its shard (A2); None if the publisher has a source of its own. Raises: KinesisError."""
+        """Return how far a position is from the tip of its shard (A2), or None if the publisher has a source of its own.
+
+        Raises: KinesisError if a call fails.
+        """
         if await self._has_own_source(shard.stream):
             return None
         return await measure_tip_distance(self._kinesis_client(), shard, position)
@@ -175,13 +190,16 @@ class StreamLister:
             await self._client.close()
 
     async def _has_own_source(self, stream: str) -> bool:
-        """Whether the publisher lists the stream itself; determined once for each stream."""
+        """Return whether the publisher lists the stream itself. This is determined once for each stream."""
         if stream not in self._is_own:
             self._is_own[stream] = await own_shards(self._factory, stream, None) is not None
         return self._is_own[stream]
 
     async def _fetch_retention_ms(self, stream: str) -> int | None:
-        """None, with one warning, for who may not ask: readers need no right to DescribeStreamSummary."""
+        """Return the retention period (ms). Return None, with one warning, if the credentials do not permit DescribeStreamSummary.
+
+        Readers do not need that permission.
+        """
         if await self._has_own_source(stream):
             return None
         client = self._kinesis_client()
@@ -199,8 +217,11 @@ class StreamLister:
             return None
 
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call with retries. Until the first success, a few are enough where their number is set, and for an endpoint that DNS does not
-        know: its setting may be wrong."""
+        """Call with retries.
+
+        Until the first success a few retries are enough if their number is set, and for an endpoint that DNS does not know, because its
+        setting may be wrong.
+        """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
             result = await call_with_retries(call, policy, needs_few=self._may_be_mistyped)

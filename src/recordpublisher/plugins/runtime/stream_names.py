@@ -1,4 +1,4 @@
-"""StreamNames: which streams a job is given, as names, a file or a function, and what each name stands for."""
+"""Resolves the streams that a job is given (names, a file or a function), and remembers what each name stands for."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ log = logging.getLogger("recordpublisher.discovery")
 GivenStreams: TypeAlias = str | Sequence[str]
 StreamsFunction: TypeAlias = Callable[[], GivenStreams | Iterable[str] | Awaitable[GivenStreams | Iterable[str]]]
 StreamsArgument: TypeAlias = GivenStreams | StreamsFunction
-"""What a job is given: names, ARNs or NAME=ARN; or a function, plain or async, that returns them and is called again and again."""
+"""The streams of a job: names, ARNs or NAME=ARN; or a function, plain or async, that returns them and is called repeatedly."""
 
 _VALID = "one or more stream names or ARNs"
 _PROPERTIES_FIRST = "the first argument is the stream's name; properties are the second"
@@ -30,8 +30,11 @@ _LINE = re.compile(r"[\w.:/=+@-]+")
 
 
 def stream_names(streams: GivenStreams) -> dict[str, str]:
-    """From each stream's name to what was given: a name, an ARN or NAME=ARN. Raises: ConfigurationError."""
-    if isinstance(streams, Mapping):  # its values may be secrets
+    """Return a dict from each stream's name to the given text: a name, an ARN or NAME=ARN.
+
+    Raises: ConfigurationError if a text is not a valid name or ARN, or if a name occurs twice.
+    """
+    if isinstance(streams, Mapping):  # The error does not show the mapping, because its values may be secrets.
         raise ConfigurationError("streams", "a mapping", _VALID, reason=_PROPERTIES_FIRST)
     given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
@@ -47,20 +50,23 @@ def stream_names(streams: GivenStreams) -> dict[str, str]:
 
 
 class StreamNames:
-    """Owns the last good list of streams, and what each name stands for that was ever in it."""
+    """Owns the last valid list of streams, and what each name stands for that was ever in the list.
+
+    The constructor calls the function once, if one is given. Raises: ConfigurationError if the function fails or does not return a valid
+    list of streams.
+    """
 
     def __init__(self, streams: StreamsArgument) -> None:
-        """Call the function once, if one is given. Raises: ConfigurationError when it fails or returns no list of streams."""
         self.function = streams if callable(streams) else None
         first = streams if self.function is None else _called(self.function)
         self.given: dict[str, str] = stream_names(cast("GivenStreams", first))
-        """From the name of each stream to what was given; streams that left the list stay."""
+        """The given text for the name of each stream. Streams that were removed from the list stay here."""
         self._last = tuple(self.given)
         self._failure: str | None = None
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What tells jobs apart that set no group: the same in all processes of a job, also when their lists differ for a moment."""
+        """Distinguishes jobs that set no group. It is the same in all processes of a job, even if their lists differ for a moment."""
         if self.function is None:
             return self._last
         function = self.function
@@ -68,18 +74,20 @@ class StreamNames:
         return (str(function) if isinstance(function, StreamsFile) else name,)
 
     def stream_list(self, check: Callable[[Sequence[str]], None], properties: Properties) -> StreamList:
-        """The list as the fetcher looks at it. `check` raises for streams that the job's publisher cannot read."""
+        """Return the list of streams for the fetcher. A function is called again at each `flink.streams.interval`.
+
+        - `check`: raises an error for streams that the job's publisher cannot read.
+        """
         if self.function is None:
             return StreamList(self._last)
         return StreamList(self._last, lambda: self._look(check), properties.value(STREAMS_INTERVAL) / 1000)
 
     async def _look(self, check: Callable[[Sequence[str]], None]) -> Sequence[str]:
-        """The streams now. What cannot be used is warned of once, and the last good list stays."""
+        """Return the current streams. If the list cannot be used, warn once and return the last valid list."""
         assert self.function is not None
         try:
-            found = await UserFunction(
-                "streams", self.function, _VALID_FUNCTION
-            )()  # it may read a file or call a service
+            # A UserFunction, because the function may read a file or call a service.
+            found = await UserFunction("streams", self.function, _VALID_FUNCTION)()
             names = stream_names(cast("GivenStreams", found))
             self._check_same(names)
             check(list(names.values()))
@@ -108,7 +116,7 @@ class StreamNames:
 
 
 class StreamsFile:
-    """A file with the name, the ARN or NAME=ARN of a stream on each line; empty lines and those that begin with # do not count."""
+    """A file with the name, the ARN or NAME=ARN of a stream on each line. Empty lines and lines that begin with # are ignored."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -117,7 +125,10 @@ class StreamsFile:
         return self._path
 
     def __call__(self) -> list[str]:
-        """The streams in the file now. Raises: ConfigurationError."""
+        """Return the streams that are in the file now.
+
+        Raises: ConfigurationError if the file cannot be read, or has an invalid line or no stream.
+        """
         valid = "a file with the name or ARN of a stream on each line"
         try:
             lines = [line.strip() for line in Path(self._path).read_text(encoding="utf-8-sig").splitlines()]
@@ -132,7 +143,10 @@ class StreamsFile:
 
 
 def streams_argument(properties: Properties) -> StreamsArgument:
-    """What the properties give as streams: names, or a function. Raises: ConfigurationError unless it is exactly one of the three."""
+    """Return the streams that the properties give: names, or a function.
+
+    Raises: ConfigurationError unless exactly one of the three properties is set, or if a name is invalid.
+    """
     keys = [each for each in (STREAMS, STREAMS_FILE, STREAMS_FUNCTION) if properties.is_set(each)]
     if len(keys) > 1:
         raise ConfigurationError(keys[1].key, properties.value(keys[1]), f"not set together with {keys[0].key}")
@@ -149,7 +163,7 @@ def streams_argument(properties: Properties) -> StreamsArgument:
 
 
 def streams_of(properties: Properties) -> list[str]:
-    """The streams of the job as they are now, as given. Raises: ConfigurationError when there are none."""
+    """Return the current streams of the job, as given. Raises: ConfigurationError if there are none."""
     given = streams_argument(properties)
     return list(StreamNames(given).given.values()) if callable(given) else list(given)
 

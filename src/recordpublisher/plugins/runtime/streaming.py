@@ -48,20 +48,22 @@ def stream(
     stop_at_tip: bool = False,
     **settings: Unpack[JobSettings],
 ) -> AsyncGenerator[RecordBatch[V], None]:
-    """Batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
+    """Return an iterator over batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
-    `streams`, properties, keyword arguments and functions are those of `DataFetcher`. A batch is done when the next one is requested. The
-    iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`), otherwise never. It starts where `flink.stream.initpos`
-    says; when that is not set, at the oldest record with `stop_at_tip` (what there is now), else at the tip (what comes from now on).
+    `streams`, properties, keyword arguments and functions are those of `DataFetcher`. A batch is finished when the next one is requested.
+    The iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end.
 
-    Positions are kept only if the call itself says where: with `state_uri` or `state_store`. Then it resumes at the stored positions, as
-    the job that they belong to, and a running start of that job ends with FencedError. Otherwise it is a look at the streams: from a
-    job's `properties` it takes neither positions, group, tracker nor dead letters (bad records are skipped), nor its consumer of enhanced
-    fan-out (it polls).
+    It starts where `flink.stream.initpos` says. If that is not set, it starts at the oldest record with `stop_at_tip` (all records that
+    exist now), else at the tip (all records that arrive from now on).
 
-    While a service is away, calls are retried for `max_outage`: 30 s if the iteration has a bound, otherwise 15 minutes.
+    - Positions are stored only if the call itself says where, with `state_uri` or `state_store`. Then the iteration resumes at the stored
+      positions, as the job that they belong to, and a running start of that job ends with FencedError.
+    - Otherwise the iteration does not act as a job. It ignores the positions, group, tracker and dead letters in a job's `properties` (bad
+      records are skipped). It also polls, and does not use the job's consumer of enhanced fan-out.
 
-    Raises: ConfigurationError at once, other errors from the iteration.
+    While a service is unavailable, calls are retried for `max_outage`: 30 s if the iteration has a bound, otherwise 15 minutes.
+
+    Raises: ConfigurationError at once; other errors from the iteration.
     """
     bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _IterationSink()
@@ -109,12 +111,12 @@ def consume(
     stop_at_tip: bool = False,
     **settings: Unpack[JobSettings],
 ) -> Records[V]:
-    """Records one by one: `for record in rp.consume("orders", region="eu-west-1")`, or `async for` in asyncio code.
+    """Return an iterator over records: `for record in rp.consume("orders", region="eu-west-1")`, or `async for` in asyncio code.
 
-    Takes the arguments of `stream`, and starts where it starts. With `for` the event loop runs in a thread of its own. A batch is done when
-    the record after its last one is requested.
+    It takes the arguments of `stream`, and starts where `stream` starts. With `for` the event loop runs in a thread of its own. A batch is
+    finished when the record after its last one is requested.
 
-    Raises: ConfigurationError at once, other errors from the iteration.
+    Raises: ConfigurationError at once; other errors from the iteration.
     """
     batches = stream(
         streams,
@@ -151,7 +153,7 @@ class _IterationSink(Sink):
         await self._batch_done
 
     async def next(self, running: asyncio.Task[BoundedResult]) -> RecordBatch | None:
-        """Wait for the next batch; None when the run has ended."""
+        """Wait for the next batch, and return it. Return None if the run has ended."""
         if self._batch is None and not running.done():
             self._batch_requested = asyncio.get_running_loop().create_future()
             running.add_done_callback(self._wake_iteration)
@@ -161,12 +163,12 @@ class _IterationSink(Sink):
         return batch
 
     def done(self) -> None:
-        """The iteration has finished with the batch: let its `write` return."""
+        """Let `write` return, because the iteration has finished with its batch."""
         if self._batch_done is not None and not self._batch_done.done():
             self._batch_done.set_result(None)
 
     def abandon(self) -> None:
-        """The iteration has ended early: fail a waiting `write`, so that its batch does not count as written."""
+        """Fail a waiting `write`, because the iteration has ended early. So its batch does not count as written."""
         if self._batch_done is not None and not self._batch_done.done():
             self._batch_done.set_exception(_AbandonedError())
 
@@ -200,11 +202,11 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
     """The records that `consume` reads, for `for` or for `async for`. `close` or `aclose` ends the read early.
 
-    Raises: RecordPublisherError from the iteration if the other kind of loop has begun to read.
+    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read.
     """
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
-        self._unread = [batches]  # which the first loop takes: only its event loop can read on
+        self._unread = [batches]  # The first loop takes the batches, because only its event loop can continue the read.
         self._in_thread = _records_in_thread(self._unread)
         self._in_loop: AsyncGenerator[RecordBatch[V], None] | None = None
         self._of_batch: Iterator[Record[V]] = iter(())
@@ -217,7 +219,8 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         self._in_thread.close()
 
     async def __anext__(self) -> Record[V]:
-        # no generator around that of the batches: at its end a loop closes all at once, and one that another closes is an error
+        # No generator wraps the generator of the batches: at its end a loop closes all generators at once, and closing one that another
+        # generator is just closing is an error.
         if self._in_loop is None:
             self._in_loop = _taken(self._unread)
         while (record := next(self._of_batch, None)) is None:
@@ -246,7 +249,10 @@ def _taken(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> AsyncGenerator
 
 
 def in_background(name: str, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-    """What an asynchronous iteration returns, which runs in a loop and thread of its own. Ending the iteration ends them."""
+    """Iterate over the items of an asynchronous iteration, which runs in a loop and thread of its own.
+
+    Both end when the iteration ends.
+    """
     with SHORT_ERRORS, BackgroundLoop(name) as loop:
         try:
             while (item := loop.run(_next(items))) is not None:

@@ -1,4 +1,4 @@
-"""`RUNS_IN_THREADS`: an interpreter that exits waits for the jobs of other threads, whose last checkpoints need thread pools."""
+"""Lets an interpreter that exits wait for the jobs of other threads, because their last checkpoints need thread pools."""
 
 import asyncio
 import concurrent.futures.thread  # noqa: F401 - its own function for the exit must be registered before ours, and so runs after it
@@ -16,13 +16,16 @@ CHECK_SECONDS = 0.2
 
 
 def call_before_pools_close(function: Callable[[], None]) -> None:
-    """Have an exit of the interpreter call a function once, before it closes thread pools. `atexit` is later."""
+    """Have an exit of the interpreter call a function once, before it closes thread pools. `atexit` functions are called after that."""
     with contextlib.suppress(RuntimeError):  # the exit has begun
         threading._register_atexit(function)  # type: ignore[attr-defined]
 
 
 class OwnedThread(threading.Thread):
-    """A thread that works for the thread that has made it. `owner`: that one, for whose end its jobs count."""
+    """A thread that works for the thread that has made it.
+
+    - `owner`: the thread that has made it. The exit waits for a job until its owner has ended.
+    """
 
     def __init__(self, *, target: Callable[[], object], name: str, daemon: bool) -> None:
         super().__init__(target=target, name=name, daemon=daemon)
@@ -30,7 +33,7 @@ class OwnedThread(threading.Thread):
 
 
 class _Run(msgspec.Struct, frozen=True):
-    """An open job: its thread, what stops it, and how long the exit waits for it."""
+    """An open job: the thread that owns it, the function that stops it, and how long the exit waits for it."""
 
     owner: threading.Thread
     stop: Callable[[], object]
@@ -39,11 +42,11 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 class RunsInThreads:
-    """The jobs that are open in other threads than the main one. A process needs one of these.
+    """The jobs that are open in threads other than the main one. A process needs only one instance.
 
-    When the main thread has ended, Python first closes every thread pool, and waits for threads only then: a job that still ran could
-    not store its last checkpoint. So the exit waits for each job before that. It stops the job of a daemon thread, for which Python
-    would not wait, and waits for it for a limited time.
+    When the main thread has ended, Python first closes every thread pool, and waits for threads only after that. A job that is still
+    running could not store its last checkpoint. So the exit waits for each job before the pools are closed. It stops the job of a daemon
+    thread, for which Python would not wait, and waits for it for a limited time.
     """
 
     def __init__(self) -> None:
@@ -51,7 +54,10 @@ class RunsInThreads:
         self._is_registered = False
 
     def add(self, job: object, stop: Callable[[], None], seconds: float) -> None:
-        """Make the exit wait for `job` until `remove`; called in the loop and thread of the job, whose daemon thread gets `seconds`."""
+        """Make the exit wait for `job` until `remove` is called. Call it in the loop and thread of the job.
+
+        - `seconds`: how long the exit waits if the thread is a daemon.
+        """
         thread = threading.current_thread()
         owner = thread.owner if isinstance(thread, OwnedThread) else thread
         if owner is threading.main_thread():
@@ -68,11 +74,11 @@ class RunsInThreads:
             run.closed.set()
 
     def wait(self) -> None:
-        """Wait until every job is closed; first stop those of daemon threads."""
+        """Wait until every job is closed. Stop the jobs of daemon threads first."""
         runs = list(self._runs.values())
         for run in runs:
             if run.owner.daemon:
-                with contextlib.suppress(RuntimeError):  # its loop was closed meanwhile
+                with contextlib.suppress(RuntimeError):  # The job's loop has been closed.
                     run.stop()
         for run in runs:
             until = time.monotonic() + run.seconds

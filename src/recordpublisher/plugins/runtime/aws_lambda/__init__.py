@@ -1,1 +1,1 @@
-"""MapSink's handler as a function of AWS Lambda. Start at `handler.py`."""
+"""Runs the handler of `MapSink` as a function of AWS Lambda. Start at `handler.py`."""

@@ -1,7 +1,7 @@
-"""The events that AWS Lambda's event source mappings send: records of one shard of a Kinesis stream, or changes of a DynamoDB table.
+"""Reads the events that AWS Lambda's event source mappings send: records of a Kinesis stream, or changes of a DynamoDB table.
 
-Their form is that of Lambda's developer guide ("Process records from Amazon Kinesis Data Streams with Lambda", "Using AWS Lambda with
-Amazon DynamoDB").
+Lambda's developer guide describes them ("Process records from Amazon Kinesis Data Streams with Lambda", "Using AWS Lambda with Amazon
+DynamoDB").
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 VALID = "the event of a Kinesis or DynamoDB Streams event source mapping"
 _DYNAMODB_SHARD = "lambda"
-"""Lambda does not tell the shard of a change."""
+"""Stands for the shard of a change, because Lambda does not report the shard."""
 
 
 def records_by_shard(event: Any) -> dict[Shard, list[UserRecord]]:
-    """The records of each shard, in order. Raises: ConfigurationError for another event."""
+    """Return the records of each shard, in order. Raises: ConfigurationError if the event has another form, or is of a tumbling window."""
     if isinstance(event, Mapping) and "window" in event:
         reason = "the answer has no state, so that Lambda would forget what the window has gathered"
         raise ConfigurationError("TumblingWindowInSeconds", event["window"], "not set", reason=reason)

@@ -1,4 +1,4 @@
-"""`rp.lambda_handler`: MapSink's handler as a function of AWS Lambda."""
+"""`rp.lambda_handler`: runs the handler of `MapSink` as a function of AWS Lambda."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .events import records_by_shard
 
 log = logging.getLogger("recordpublisher.lambda")
 SPARE_SECONDS = 1.0
-"""So long before the function's time is up it answers."""
+"""How long before the end of its time the function answers (seconds)."""
 
 
 def lambda_handler(
@@ -46,17 +46,19 @@ def lambda_handler(
     deserializer: DeserializerArgument[V] | None = None,
     **options: Unpack[MapOptions],
 ) -> Callable[[Any, Any], dict[str, Any]]:
-    """A function for AWS Lambda that calls `handler` for each record of an event from Kinesis or DynamoDB Streams, as `MapSink` does.
+    """Return a function for AWS Lambda that calls `handler` for each record of an event from Kinesis or DynamoDB Streams, like `MapSink`.
 
-    `handler` and `options` (`ordering`, `concurrency`, `retries`, `timeout`, `on_failure`, ...) are those of `MapSink`, `properties` and
-    `deserializer` those of `DataFetcher`. A change of a table is a record as with `flink.stream.recordpublisher=DYNAMODB_STREAMS`.
+    - `handler` and `options` (`ordering`, `concurrency`, `retries`, `timeout`, `on_failure`, ...): see `MapSink`.
+    - `properties` and `deserializer`: see `DataFetcher`.
 
-    The function returns `{"batchItemFailures": [...]}`, with the first record that is not handled, where one has failed or the function's
-    time is almost up. Lambda sends the shard's records from that one on again, so some are handled twice, and none is lost. The event
-    source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`, else Lambda takes any answer for a success. There you also set
-    what becomes of a record that fails again and again (retries, bisecting, on-failure destination).
+    A change of a table is the same record as with `flink.stream.recordpublisher=DYNAMODB_STREAMS`.
 
-    Raises: ConfigurationError for invalid arguments; the function raises it for another event.
+    The function returns `{"batchItemFailures": [...]}`. If a record has failed, or if the function's time is almost up, the list has the
+    first record that is not handled. Lambda then sends the shard's records again from that one on, so some records are handled twice, and
+    none is lost. The event source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`; without it Lambda takes any answer for
+    a success. In the mapping you also set what happens to a record that fails repeatedly (retries, bisecting, on-failure destination).
+
+    Raises: ConfigurationError if an argument is invalid. The function raises it if the event is not from Kinesis or DynamoDB Streams.
     """
     with SHORT_ERRORS:
         given = checked_properties(properties, {}, lambda_handler, deserializer=deserializer)
@@ -71,8 +73,9 @@ def lambda_handler(
     loops: list[BackgroundLoop] = []
 
     def function(event: Any, context: Any = None) -> dict[str, Any]:
-        if not loops or not loops[0].is_alive:  # a handler has ended it, or the process was forked
-            loops[:] = [BackgroundLoop("rp.lambda_handler").__enter__()]  # handlers keep their connections
+        if not loops or not loops[0].is_alive:  # A handler has ended the loop, or the process was forked.
+            # Kept, so that handlers keep their connections.
+            loops[:] = [BackgroundLoop("rp.lambda_handler").__enter__()]
         failures = []
         for shard, records in records_by_shard(event).items():
             invocation = _Invocation(
@@ -92,7 +95,7 @@ def _seconds_of(context: Any) -> float | None:
 
 
 class _Invocation:
-    """The records of one shard in one event. Owns the position up to which they were written to the sink."""
+    """Handles the records of one shard in one event. Owns the position up to which they were written to the sink."""
 
     def __init__(
         self, shard: Shard, records: list[UserRecord], decorator: BatchDecorator, sink: MapSink[Any], traced: Traced
@@ -105,7 +108,7 @@ class _Invocation:
         self._written: SequenceNumber | None = None
 
     async def first_unhandled(self, seconds: float | None) -> str | None:
-        """Handle the records; the sequence number of the first one that is not handled, None: all are."""
+        """Handle the records. Return the sequence number of the first record that is not handled, or None if all are handled."""
         handling = asyncio.ensure_future(self._handle(seconds))
         try:
             await asyncio.wait([handling], timeout=None if seconds is None else seconds + SPARE_SECONDS / 2)
@@ -138,7 +141,7 @@ class _Invocation:
                 await self._sink.close()
 
     async def _readable_parts(self) -> AsyncIterator[RecordBatch]:
-        """The records up to the first one that cannot be decoded."""
+        """Yield the records up to the first one that cannot be decoded."""
         last = SequenceNumber(self._records[-1].sequence_number)
         response = ReadResponse(self._records, None)
         batches = Deaggregator(self._shard, ShardMetrics()).batches(response, last, StartingPosition.trim_horizon())
@@ -149,15 +152,15 @@ class _Invocation:
                 while (part := next(parts, None)) is not None:
                     done += len(part)
                     yield part
-                    del part  # what is handled is freed
-            except DeserializationError as error:  # no record was left out: that policy raises none
+                    del part  # frees the records that were handled
+            except DeserializationError as error:  # Raised only with the policy FAIL, so no record before was skipped.
                 before = batch.sequence_numbers.index(error.sequence_number)
                 for part in self._decorator.parts(batch.slice(done, before)) if before > done else ():
                     yield part
                 return
 
     def _handled(self) -> SequenceNumber | None:
-        """The position up to which every record is handled; None: not even the first one is."""
+        """Return the position up to which every record is handled, or None if the first record is not handled."""
         if self._written is None:
             return None
         key, written = self._shard.key, ShardState(StartingPosition.trim_horizon(), self._written)
@@ -165,7 +168,10 @@ class _Invocation:
         return None if handled is None else ShardState.from_json(handled).position
 
     def _number_after(self, position: SequenceNumber | None) -> str | None:
-        """The first record behind the position; the one at it, if that is within an aggregate. None: there is none."""
+        """Return the sequence number of the first record after the position, or None if there is no such record.
+
+        If the position is inside an aggregate, the aggregate itself is the first record.
+        """
         if position is None:
             return self._records[0].sequence_number
         done = int(position.sequence) - position.is_inside_aggregate

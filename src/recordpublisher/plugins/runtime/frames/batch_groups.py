@@ -1,4 +1,4 @@
-"""Batches for a frame: up to given positions, and together for columns of a good size."""
+"""Selects the batches of a frame by position or event time, and groups them into columns of a good size."""
 
 import math
 from collections.abc import AsyncGenerator, Mapping
@@ -10,15 +10,15 @@ from recordpublisher.publishers.records import RecordBatch
 
 ROWS_PER_BATCH = 20_000
 BYTES_PER_BATCH = 16 * 2**20
-"""Memory of the records of one Arrow batch, at which it is made with fewer rows."""
+"""Memory of the records of one Arrow batch. When it is reached, the batch is made with fewer rows."""
 
 
 async def until(
     batches: AsyncGenerator[RecordBatch, None], ends: Mapping[str, ShardState]
 ) -> AsyncGenerator[RecordBatch, None]:
-    """The records up to these positions, by `Shard.key`. The read ends when it is past all of them.
+    """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
 
-    It does not where one of them is the end of a shard: nothing comes after it.
+    The end of a shard is never passed, because no record follows it. With such a position the read does not end here.
     """
     waited_for = set(ends)
     async with aclosing(batches):
@@ -44,7 +44,7 @@ def _rows_until(batch: RecordBatch, end: ShardState) -> int:
 async def within(
     batches: AsyncGenerator[RecordBatch, None], begin_ms: int, end_ms: int
 ) -> AsyncGenerator[RecordBatch, None]:
-    """The records with an event time from `begin_ms` up to, not including, `end_ms` (epoch ms)."""
+    """Yield the records whose event time is at least `begin_ms` and below `end_ms` (epoch ms)."""
     async with aclosing(batches):
         async for batch in batches:
             chosen = [begin_ms <= time < end_ms for time in batch.event_time_column]
@@ -56,7 +56,7 @@ async def within(
 
 
 async def grouped(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGenerator[list[RecordBatch], None]:
-    """Batches together, for columns of a good size."""
+    """Yield groups of batches that are large enough for columns of a good size."""
     group: list[RecordBatch] = []
     async with aclosing(batches):
         async for batch in batches:

@@ -1,4 +1,4 @@
-"""`rp.read_arrow`, `rp.read_polars` and `rp.read_pandas`: a part of streams as a frame."""
+"""`rp.read_arrow`, `rp.read_polars` and `rp.read_pandas`: read a part of streams as a data frame."""
 
 from __future__ import annotations  # the reference and help() show types by their names
 
@@ -55,7 +55,7 @@ EventTimes = tuple[datetime | str | float | None, datetime | str | float | None]
 _VALID_START = "TRIM_HORIZON, an age such as 1h, a time with a zone, or a snapshot"
 _VALID_END = "NOW, a time with a zone, or a snapshot"
 MOST_LEVELS = 64
-"""How many levels of arrays and objects a column may have. Polars took minutes for 700, and ended the process at 900."""
+"""How many levels of arrays and objects a column may have. Polars took minutes for 700 levels, and ended the process at 900."""
 
 
 def read_arrow(
@@ -71,20 +71,22 @@ def read_arrow(
     timestamp_assigner: Callable[[Record], int] | None = None,
     **settings: Unpack[ReadSettings],
 ) -> pa.RecordBatchReader:
-    """A part of streams as Arrow batches, which are read while they are taken: `rp.read_arrow("orders", start="2026-11-26T06:00:00Z")`.
+    """Return a part of streams as Arrow batches. Records are read as the batches are taken.
 
-    `start` is TRIM_HORIZON (the default: the oldest record), an age (`"1h"` or a timedelta), a time (a datetime or ISO-8601 with a zone, or
-    epoch seconds), or a snapshot of a job, after whose positions it begins. `end` is NOW (the default: the tip), a time, before whose first
-    record in each shard it ends, or a snapshot, whose positions are the last. Nothing is stored.
+    Example: `rp.read_arrow("orders", start="2026-11-26T06:00:00Z")`. Nothing is stored.
 
-    `event_times` are two times: of what is read, only records with an event time from the first up to the second come; None is no limit.
-    `columns` are the names of the columns, in their order; `metadata=False` leaves out those of the metadata.
+    - `start`: TRIM_HORIZON (the default: the oldest record), an age (`"1h"` or a timedelta), a time (a datetime or ISO-8601 with a zone, or
+      epoch seconds), or a snapshot of a job: the read begins after its positions.
+    - `end`: NOW (the default: the tip), a time: the read ends before its first record in each shard, or a snapshot: its positions are the
+      last.
+    - `event_times`: two times. Only records with an event time from the first up to the second are returned. None means no limit.
+    - `columns`: the names of the columns, in their order. `metadata=False` leaves out the columns of the metadata.
+    - `deserializer`: a type, whose fields become columns (objects in them structs), followed by the metadata. Without a type the columns
+      are the same as in Spark, with the payload as `data`. The values of a function or of `json` follow as `value`, in JSON.
 
-    With a type as `deserializer` the fields are columns, objects in them structs, and the metadata follows; without one the columns are
-    those of Spark, with the payload as `data`; what a function or `json` makes follows as `value`, in JSON. At most 20,000 rows or 16 MiB
-    of records wait for the next batch. To end early, `close` the reader. Needs the extra `arrow`.
+    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. Needs the extra `arrow`.
 
-    Raises: ConfigurationError at once, also for a field without an Arrow type and an unknown column; other errors while batches are taken.
+    Raises: ConfigurationError at once, even if a field has no Arrow type or a column is unknown; other errors while batches are taken.
     """
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
     given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
@@ -122,13 +124,13 @@ def read_polars(
     timestamp_assigner: Callable[[Record], int] | None = None,
     **settings: Unpack[ReadSettings],
 ) -> polars.DataFrame:
-    """A part of streams as a DataFrame of polars, in memory. Takes the arguments of `read_arrow`. Needs the extra `polars`.
+    """Return a part of streams as a DataFrame of polars, in memory. Takes the arguments of `read_arrow`. Needs the extra `polars`.
 
-    With `deserializer="json"`, if every value is an object and a field has one type in all of them, the fields are columns. Their types
-    are those that Arrow finds: an integer above 2^63, or one beside a fraction, is rounded to a double. A type, as `deserializer=Order`, is
+    With `deserializer="json"` the fields are columns if every value is an object and each field has one type in all of them. Arrow finds
+    the types: an integer above 2^63, or one in a column with fractions, is rounded to a double. A type, such as `deserializer=Order`, is
     exact.
 
-    Raises: as `read_arrow`.
+    Raises: the errors of `read_arrow`; ImportError if polars is not installed.
     """
     try:
         import polars
@@ -164,9 +166,9 @@ def read_pandas(
     timestamp_assigner: Callable[[Record], int] | None = None,
     **settings: Unpack[ReadSettings],
 ) -> pandas.DataFrame:
-    """A part of streams as a DataFrame of pandas, in memory, as `read_polars`. Needs the extra `arrow`, and pandas.
+    """Return a part of streams as a DataFrame of pandas, in memory, like `read_polars`. Needs the extra `arrow`, and pandas.
 
-    Raises: as `read_arrow`.
+    Raises: the errors of `read_arrow`; ImportError if pandas is not installed.
     """
     if find_spec("pandas") is None:
         raise ImportError("rp.read_pandas needs pandas: pip install pandas")
@@ -192,7 +194,7 @@ def _read_table(
     metadata: bool,
     **arguments: Any,
 ) -> pa.Table:
-    """The whole read; the fields of objects in JSON are columns, in the place of `data` and `value`."""
+    """Read everything. With JSON, the fields of the objects are columns instead of `data` and `value`."""
     kind = arguments["deserializer"] or checked_properties(properties, {}, read_arrow).value(DESERIALIZER)
     if str(kind).lower() != "json":
         with read_arrow(streams, properties, columns=columns, metadata=metadata, **arguments) as reader:
@@ -200,21 +202,22 @@ def _read_table(
     with read_arrow(streams, properties, **arguments) as reader:
         table, fields = _with_json_fields(reader.read_all())
     left_out = () if metadata else [name for name in RECORD_SCHEMA.names if name not in fields]
-    if not table.num_rows and not isinstance(columns, str):  # without an object nobody knows its fields
+    if not table.num_rows and not isinstance(columns, str):  # Without an object the fields are not known.
         for name in [name for name in columns or () if name not in table.column_names]:
             table = table.append_column(name, pa.nulls(0))
     return table.select(_chosen_names(table.column_names, columns, left_out))
 
 
 def _with_json_fields(table: pa.Table) -> tuple[pa.Table, list[str]]:
-    """The table with the fields of the objects in `value` in the place of `value` and `data`, and their names."""
+    """Return the table with the fields of the objects in `value` instead of `value` and `data`, and the names of the fields."""
     values = table["value"].to_pylist()
-    if not all(value.startswith("{") for value in values):  # pyarrow's parser ends the process at `null`
+    # Checked because pyarrow's parser ends the process at `null`.
+    if not all(value.startswith("{") for value in values):
         return table, []
     texts = "\n".join(values).encode()
     try:
         fields = json.read_json(pa.BufferReader(texts), json.ReadOptions(block_size=len(texts) + 1))
-    except pa.ArrowInvalid:  # nothing, or a field of several types
+    except pa.ArrowInvalid:  # There is no object, or a field has several types.
         return table, []
     if any(map(_is_deep, fields.schema.types)):
         return table, []
@@ -232,7 +235,7 @@ def _is_deep(of: pa.DataType) -> bool:
 
 
 def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out: Collection[str]) -> list[str]:
-    """Return the columns that the frame has. Raises: ConfigurationError for a column that is not there."""
+    """Return the columns that the frame has. Raises: ConfigurationError if a column does not exist."""
     if columns is None:
         return [name for name in names if name == DATA or name not in left_out]
     chosen = [columns] if isinstance(columns, str) else list(columns)
@@ -243,7 +246,7 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
 
 
 def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
-    """The fields of a type; what a function, `json` or `avro` makes is text in JSON beside the payload."""
+    """Return the columns for the fields of a type. The values of a function, `json` or `avro` are text in JSON, next to the payload."""
     made = made_type(values)
     if made is bytes:
         return frame_columns()
@@ -251,26 +254,30 @@ def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
 
 
 class _CheckedValues:
-    """A deserialiser whose values fit into the columns: one that does not is a bad record, as `flink.deserializer.error` treats them."""
+    """A deserialiser that checks that its values fit into the columns. A value that does not fit is a bad record
+    (`flink.deserializer.error`)."""
 
     def __init__(self, values: Deserializer[Any], columns: FrameColumns | FileColumns) -> None:
         self._values, self._columns = values, columns
         self.decompressor = getattr(values, "decompressor", None)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Those of the other. Raises: ValueError for one without a place in its column."""
+        """Return the values of the wrapped deserialiser. Raises: ValueError if one does not fit into its column."""
         values = self._values.values(batch)
         self._columns.check(batch.data if values is None else values)
         return values
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the other needs."""
+        """Let the wrapped deserialiser prepare for the batch."""
         if isinstance(self._values, PreparedDeserializer):
             await self._values.prepare(batch)
 
 
 def _start_properties(start: datetime | timedelta | str | float | State | None, given: Properties) -> dict[str, object]:
-    """Shards that a snapshot does not have are read from their oldest record. Raises: ConfigurationError."""
+    """Return the properties of the start. A read from a snapshot begins at the oldest record in shards that the snapshot does not have.
+
+    Raises: ConfigurationError if the start is invalid, at the tip, or in the future.
+    """
     if isinstance(start, Mapping) or (start is None and not given.is_set(INITIAL_POSITION)):
         return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
     at = initial_position(given) if start is None else named_start("start", start, _VALID_START)
@@ -284,9 +291,11 @@ def _start_properties(start: datetime | timedelta | str | float | State | None, 
 def _end_ms(
     end: datetime | str | float, given: Properties, timestamp_assigner: Callable[[Record], int] | None
 ) -> int | None:
-    """The last event time, epoch ms; None for NOW. Raises: ConfigurationError, also for an end in the future or before the start.
+    """Return the last event time (epoch ms), or None for NOW.
 
-    The start is an arrival; where event times are not, records after it may have earlier ones.
+    The end is compared with the start only if event times are arrivals. Other event times of records after the start may be earlier.
+
+    Raises: ConfigurationError if the end is invalid, in the future, or before the start.
     """
     if isinstance(end, str) and end.upper() == "NOW":
         return None
@@ -298,7 +307,7 @@ def _end_ms(
 
 
 def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
-    """Epoch ms. Raises: ConfigurationError for what is not two times or None, and for an end before the begin."""
+    """Return both times in epoch ms. Raises: ConfigurationError if they are not two times or None, or if the end is before the begin."""
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
         raise ConfigurationError("event_times", given, "a pair of times, each of which may be None")
     begin, end = (None if at is None else time_ms("event_times", at) for at in given)

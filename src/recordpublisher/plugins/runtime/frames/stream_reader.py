@@ -1,4 +1,4 @@
-"""StreamReader: a reader of Arrow batches that ends the read of a stream when it is closed."""
+"""A reader of Arrow batches that ends the read of a stream when it is closed."""
 
 from collections.abc import Generator, Iterable
 from itertools import chain
@@ -9,8 +9,8 @@ import pyarrow as pa
 class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyarrow is not typed
     """Owns the read, and ends it when it is closed.
 
-    `RecordBatchReader.from_batches` does not close the generator that it reads from, and a reader that comes through the C interface
-    loses the class of an error. So the batches go through the IPC format, in memory: that copies them once.
+    `RecordBatchReader.from_batches` does not close the generator that it reads from, and a reader that is passed through the C interface
+    loses the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
     """
 
     def __init__(self, schema: pa.Schema, batches: Generator[pa.RecordBatch, None, None]) -> None:
@@ -18,12 +18,12 @@ class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyar
         super().__init__(_Messages(schema, batches))
 
     def close(self) -> None:
-        """Stop the read, and wait until everything is closed. Reading on finds the end."""
+        """Stop the read, and wait until everything is closed. Later reads find the end."""
         self._batches.close()
 
 
 class _Messages:
-    """A file of a schema and batches, for pyarrow: it reads no more of a message than is left of it."""
+    """A file-like object with a schema and batches in the IPC format. A read returns at most the rest of the current message."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""The progress of a job: the sum of its subtasks' reports."""
+"""Adds the reports of all subtasks to the progress of the job."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,14 @@ from recordpublisher.publishers.log_fields import counted
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """All subtasks together.
+    """The progress of all subtasks together.
 
-    - `per_second`: records finished per second lately, those left out included; None: no time has passed.
-    - `lag_ms`: age of the oldest record that is not finished, in the shard that is furthest behind (ms); None: not known.
-    - `unfinished`: number of records that were read and that the sink has not finished; None: not known.
+    - `per_second`: recently finished records per second, including records that were left out; None if no time has passed.
+    - `lag_ms`: age of the oldest unfinished record, in the shard that is furthest behind (ms); None if not known.
+    - `unfinished`: number of records that were read and that the sink has not finished; None if not known.
     - `left`: number of records that the sink has dropped, and that the next start reads again.
-    - `unread_ms`: for how long a shard that should be read was not (ms); None: every shard is read. `read_failure`: why, if known.
+    - `unread_ms`: how long a shard that should be read was not read (ms); None if every shard is read.
+    - `read_failure`: why that shard is not read, if known.
     """
 
     records: int
@@ -48,7 +49,10 @@ class JobProgress:
 
 
 class JobProgressMeter:
-    """Owns the last report of each subtask. `began`: when the job did, in seconds of a monotonic clock."""
+    """Owns the last report of each subtask.
+
+    - `began`: when the job began (seconds of a monotonic clock).
+    """
 
     def __init__(self, began: float) -> None:
         self._last: dict[int, SubtaskProgress] = {}
@@ -61,11 +65,11 @@ class JobProgressMeter:
         return bool(self._last)
 
     def update(self, progress: SubtaskProgress) -> None:
-        """Take a subtask's newest report."""
+        """Keep a subtask's newest report."""
         self._last[progress.subtask] = progress
 
     def sample(self, now: float) -> JobProgress:
-        """The job's progress now, with the rate of the last seconds; `now` in seconds of a monotonic clock."""
+        """Return the job's progress now, with the rate of the last seconds. `now` is in seconds of a monotonic clock."""
         each = list(self._last.values())
         records = sum(one.records for one in each)
         self._rates.add(now, {"job": (sum(_finished(one) for one in each), 0)})

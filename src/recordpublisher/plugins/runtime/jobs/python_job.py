@@ -1,4 +1,4 @@
-"""A job that a program makes: `recordpublisher run shop:job`."""
+"""Runs a job that a program makes: `recordpublisher run shop:job`."""
 
 import asyncio
 import inspect
@@ -29,7 +29,13 @@ async def run_python_job(
     report: Callable[[SubtaskProgress], None],
     exporters: Sequence[MetricsExporter],
 ) -> None:
-    """Run it as `run_subtask` does; properties `given` are above its own, then comes `change`. Raises: as it, and errors of the program."""
+    """Run the job as `run_subtask` does.
+
+    - `given`: properties that take precedence over the job's own.
+    - `change`: applied to the properties after that.
+
+    Raises: the errors of `run_subtask` and of the program.
+    """
     OF_COMMAND.set(CommandOptions(given, change))
     async with made_fetcher(job) as fetcher:
         own = build_metrics_exporters(load_registry(), fetcher.properties)
@@ -37,7 +43,12 @@ async def run_python_job(
 
 
 def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
-    """The properties of its fetcher, `given` ones above its own, for a command that looks at the job. Raises: as `run_python_job`."""
+    """Return the properties of the job's fetcher, for a command that describes the job.
+
+    - `given`: properties that take precedence over the job's own.
+
+    Raises: the errors of `run_python_job`.
+    """
 
     async def made() -> Properties:
         async with fetcher_beside(job, given) as fetcher:
@@ -48,7 +59,10 @@ def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
 
 @asynccontextmanager
 async def fetcher_beside(job: str, given: Mapping[str, str]) -> AsyncIterator[DataFetcher]:
-    """The same fetcher for a command beside the job: nothing is registered. Raises: as `made_fetcher`."""
+    """Yield the job's fetcher for a command that runs next to the job. It registers no consumer of enhanced fan-out.
+
+    Raises: the errors of `made_fetcher`.
+    """
 
     def change(own: Properties) -> Properties:
         return own.merged({REGISTRATION.key: "LAZY"}) if own.value(REGISTRATION) == "EAGER" else own
@@ -60,7 +74,10 @@ async def fetcher_beside(job: str, given: Mapping[str, str]) -> AsyncIterator[Da
 
 @asynccontextmanager
 async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
-    """The fetcher, not opened. What the function has opened around its `yield` is closed at the end. Raises: ConfigurationError."""
+    """Yield the fetcher, not opened. Resources that the program's function has opened around its `yield` are closed at the end.
+
+    Raises: ConfigurationError if the name does not lead to a DataFetcher, or if the function cannot be called.
+    """
     made = imported(job, "JOB", VALID)
     if callable(made):
         if not takes(made, 0):

@@ -1,4 +1,4 @@
-"""`run_subtask`: runs one subtask of a job in this process, from its properties, until it ends or a signal drains it."""
+"""Runs one subtask of a job in this process, from its properties, until it ends or a signal drains it."""
 
 import asyncio
 import gc
@@ -39,11 +39,14 @@ async def run_subtask(
     metrics_folder: Path | None = None,
     more_exporters: Sequence[MetricsExporter] = (),
 ) -> None:
-    """Read, write and checkpoint until a signal, an error, or the end of the streams; a signal drains and checkpoints.
+    """Read, write and checkpoint until a signal, an error, or the end of the streams. After a signal, drain and take a checkpoint.
 
-    `report` is called with the progress once a second. `supervisor` is a pipe whose end of file means: drain. Metrics go through
-    `more_exporters`, and where the properties say; or into `metrics_folder`, from where the supervisor reads them. Raises:
-    RecordPublisherError and errors of the sink.
+    - `report`: called with the progress once a second.
+    - `supervisor`: descriptor of a pipe. Its end of file means that the subtask must drain.
+    - `metrics_folder`: folder from which the supervisor reads the metrics. Without it they are exported as the properties say.
+    - `more_exporters`: export the metrics too.
+
+    Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
     """
     fetcher = DataFetcher(streams_argument(properties), properties, subtask=subtask, parallelism=parallelism)
     if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
@@ -58,7 +61,7 @@ async def run_fetcher(
     exporters: Sequence[MetricsExporter],
     supervisor: int | None = None,
 ) -> None:
-    """The same for a fetcher that was made, and not opened."""
+    """Do the same with a fetcher that was made and not opened."""
     properties, subtask = fetcher.properties, fetcher.subtask
     draining = asyncio.Event()
     opening: asyncio.Task[DataFetcher] | None = None
@@ -70,7 +73,7 @@ async def run_fetcher(
         telling.append(asyncio.create_task(tell_what_drains(subtask, properties.value(SINK), fetcher.sink_unfinished)))
         fetcher.stop()
         if opening is not None:
-            opening.cancel()  # nothing was read yet, and the service may be silent for minutes
+            opening.cancel()  # Nothing was read yet, and the service may not answer for minutes.
 
     stop_on_signals(drain)
     if supervisor is not None:
@@ -95,7 +98,7 @@ async def run_fetcher(
         log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
-            result = await fetcher.run_bounded()  # `run` logs the error, which the command prints
+            result = await fetcher.run_bounded()  # not `run`, which would log the error that the command prints
         except FencedError as error:
             error.add_note(
                 f"if that was another job, give it {ANOTHER_PLACE}; --elastic lets processes share the shards"
@@ -116,8 +119,11 @@ def _metrics_exporters(properties: Properties, subtask: int, metrics_folder: Pat
 
 
 def _freeze_heap() -> None:
-    """Exclude what is imported by now, pandas too by pyarrow, from garbage collections: to scan hundreds of thousands of objects again and
-    again took a fifth of the CPU of JSON that becomes dataclasses and then Parquet."""
+    """Exclude all objects that exist now from garbage collections.
+
+    Imported modules have hundreds of thousands of objects (pyarrow also imports pandas). Scanning them again and again took a fifth of the
+    CPU time of a job that decodes JSON into dataclasses and writes Parquet files.
+    """
     gc.collect()
     gc.freeze()
 

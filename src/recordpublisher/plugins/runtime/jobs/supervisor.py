@@ -1,4 +1,4 @@
-"""Supervisor: runs the subtasks of a job as processes; they drain together, and all end when one fails."""
+"""Runs the subtasks of a job as processes. They drain together, and all of them end when one fails."""
 
 import asyncio
 import json
@@ -29,15 +29,19 @@ from .termination import CLOSING_SECONDS, SubtaskFailedError, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
 LAST_REPORT_SECONDS = 1.0
-"""For the last report of a subtask that has ended; a process that it left behind may keep the pipe open."""
+"""How long to wait for the last report of a subtask that has ended. A process that it left behind may keep the pipe open."""
 
 
 class Supervisor:
     """Owns the subtasks' processes and the pipes to them.
 
-    A subtask reports its progress through a pipe of its own: its stdout is ours, for what user code prints.
-    A subtask reads its properties from its stdin, so no secret is on a command line. The pipe stays open: its end of file means drain.
-    That holds when the supervisor dies too, so no subtask keeps running. Each has a session of its own: Ctrl-C reaches only the supervisor.
+    - A subtask reports its progress through a pipe of its own, because user code may print to the stdout that it shares with the
+      supervisor.
+    - A subtask reads its properties from its stdin, so no secret is on a command line. The pipe stays open, and its end of file means
+      drain. This works even if the supervisor dies, so no subtask keeps running.
+    - Each subtask has a session of its own, so Ctrl-C reaches only the supervisor.
+
+    The argument `command` starts a subtask when `--subtask N --supervised DESCRIPTOR` is added.
     """
 
     def __init__(
@@ -47,7 +51,6 @@ class Supervisor:
         parallelism: int,
         report: Callable[[SubtaskProgress], None],
     ) -> None:
-        """`command` starts a subtask, with `--subtask N --supervised DESCRIPTOR` added."""
         self._command = command
         self._properties = properties
         self._parallelism = parallelism
@@ -58,7 +61,7 @@ class Supervisor:
         self._is_draining = False
 
     async def run(self) -> None:
-        """Run until every subtask has ended. Raises: SubtaskFailedError for the first that failed, after all have ended."""
+        """Run until every subtask has ended. Raises: SubtaskFailedError for the first subtask that failed, after all have ended."""
         stop_on_signals(self._drain, self._kill)
         try:
             for subtask in range(self._parallelism):
@@ -112,14 +115,14 @@ class Supervisor:
         return SubtaskFailedError(subtask, code) if code else None
 
     async def _read_progress(self, reader: asyncio.StreamReader) -> None:
-        """Pass on each report; what is none is left out."""
+        """Pass on each report. Ignore lines that are not valid reports."""
         while True:
             try:
                 line = await reader.readline()
                 if not line:
                     return
                 self._report(msgspec.json.decode(line, type=SubtaskProgress))
-            except ValueError as error:  # also a line that is too long
+            except ValueError as error:  # The line may also be too long.
                 log.debug("a subtask sent what is no report: %s", error)
 
     def _drain(self) -> None:
@@ -136,14 +139,16 @@ class Supervisor:
 
 
 def read_from_supervisor() -> tuple[Properties, int]:
-    """In a subtask: its properties, and the descriptor of the pipe whose end of file means drain."""
+    """Return the properties of this subtask, and the descriptor of the pipe whose end of file means drain. Called in a subtask."""
     line = sys.stdin.readline()
     return Properties(json.loads(line)), sys.stdin.fileno()
 
 
 def reporter_to_supervisor(descriptor: int) -> Callable[[SubtaskProgress], None]:
-    """In a subtask: what writes one line for each report. A supervisor that is gone or does not read is ignored: the end of the other
-    pipe drains the subtask."""
+    """Return a function that writes one line for each report. Called in a subtask.
+
+    It ignores a supervisor that is gone or does not read, because the end of the other pipe drains the subtask.
+    """
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)
 
@@ -157,7 +162,7 @@ def reporter_to_supervisor(descriptor: int) -> Callable[[SubtaskProgress], None]
 
 
 async def _reader_of(descriptor: int) -> asyncio.StreamReader:
-    """Reads a pipe, and closes it at its end."""
+    """Return a reader of a pipe, which is closed at its end."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
@@ -166,9 +171,9 @@ async def _reader_of(descriptor: int) -> asyncio.StreamReader:
 
 @asynccontextmanager
 async def with_local_tracker(properties: Properties) -> AsyncIterator[Properties]:
-    """Run a tracker on loopback for the subtask processes; yields the properties with its address and token (C4).
+    """Run a tracker on loopback for the subtask processes. Yield the properties with its address and token (C4).
 
-    Only for IN_PROCESS, which cannot reach other processes: properties that name another tracker are yielded unchanged.
+    This is only for IN_PROCESS, which cannot reach other processes. Properties that name another tracker are yielded unchanged.
     """
     if properties.value(TRACKER) != "IN_PROCESS":
         yield properties

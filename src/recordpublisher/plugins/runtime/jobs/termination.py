@@ -1,4 +1,4 @@
-"""How a job's process ends: the first SIGTERM or SIGINT drains, the second ends it at once; exit codes."""
+"""Ends a job's process: the first SIGTERM or SIGINT drains it, the second ends it at once. Defines exit codes."""
 
 import asyncio
 import contextlib
@@ -13,15 +13,15 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from ..stop_signals import FirstSignal
 
 FAILED, BAD_CONFIGURATION = 1, 2
-"""Exit codes."""
+"""Exit codes of a job."""
 CLOSING_SECONDS = 20.0
-"""For what a job does after its drain timeout: a checkpoint, and handlers that clean up."""
+"""Time that a job gets after its drain timeout, for a checkpoint and for handlers that clean up."""
 NOTICE_SECONDS = 10.0
 log = logging.getLogger("recordpublisher.run")
 
 
 def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lambda: None) -> None:
-    """Call `drain` at the first signal; at the second, also while user code blocks the loop, call `give_up` and exit 1 at once."""
+    """Call `drain` at the first signal. At the second call `give_up` and exit with code 1 at once, even while user code blocks the loop."""
     loop = asyncio.get_running_loop()
     first = FirstSignal()
 
@@ -36,13 +36,13 @@ def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lam
                 os._exit(FAILED)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(NotImplementedError):  # as on Windows
-            loop.add_signal_handler(number, lambda: None)  # so that the loop forgets ours when it is closed
+        with contextlib.suppress(NotImplementedError):  # Windows has no such handlers.
+            loop.add_signal_handler(number, lambda: None)  # makes the loop remove our handler when it is closed
         signal.signal(number, on_signal)
 
 
 def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
-    """Call `ended` when the other end of a pipe is closed, for whatever reason."""
+    """Call `ended` when the other end of a pipe is closed, for any reason."""
     loop = asyncio.get_running_loop()
 
     def readable() -> None:
@@ -54,7 +54,10 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
 
 
 async def tell_what_drains(subtask: int, sink: str | None, unfinished: Callable[[], Unfinished | None]) -> None:
-    """Log every `NOTICE_SECONDS` what a drain waits for, until it is cancelled. `unfinished`: what the sink knows of it."""
+    """Log every `NOTICE_SECONDS` which records a drain waits for, until the task is cancelled.
+
+    - `unfinished`: returns the records that the sink has not finished, as far as it knows.
+    """
     waited = 0.0
     while True:
         await asyncio.sleep(NOTICE_SECONDS)
@@ -73,7 +76,8 @@ async def tell_what_drains(subtask: int, sink: str | None, unfinished: Callable[
 class SubtaskFailedError(RecordPublisherError):
     """A subtask failed (it has logged the error itself) or was killed.
 
-    Attributes: `code`, its exit code, below 0 a signal number; `exit_code`, that of the job.
+    - `code`: its exit code; below 0 it is a negative signal number.
+    - `exit_code`: the exit code of the job.
     """
 
     def __init__(self, subtask: int, code: int) -> None:
@@ -84,7 +88,7 @@ class SubtaskFailedError(RecordPublisherError):
 
 
 def _name(number: int) -> str:
-    """Return the name of a signal. Real-time signals between SIGRTMIN and SIGRTMAX have none."""
+    """Return the name of a signal. Real-time signals between SIGRTMIN and SIGRTMAX do not have one."""
     try:
         return signal.Signals(number).name
     except ValueError:
