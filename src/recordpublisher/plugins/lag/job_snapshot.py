@@ -1,4 +1,4 @@
-"""JobSnapshot: a job at one moment, as `lag`, the dashboard and their JSON show it. What is not known is None."""
+"""The state of a job at one moment, as `lag`, the dashboard and their JSON show it. Unknown values are None."""
 
 from typing import Protocol
 
@@ -6,19 +6,21 @@ import msgspec
 
 
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One shard; times in ms.
+    """One shard. Times are in ms.
 
-    - `subtask` reads it; with ELASTIC assignment `worker`, where its name is known. `checkpoint_age_ms`: since its last checkpoint.
-    - `stage`: WAITING for its parents, READING, DRAINING, ENDED. `parents`: the ids of the shards that were split or merged into it.
-    - `lag_ms`: the age of the oldest record that is not finished; from stored positions, of the oldest one that no checkpoint covers.
-      `unread`: whether there is one. `position`: the stored one.
-    - `loss_ms`: until a record that is not finished may be past retention.
-    - `watermark`: of the last record written, epoch ms. `is_held`, `is_excluded`: by alignment.
-    - `is_idle`: nothing arrived for `IdleIntervals.shown_ms`; `idle_ms`: since the last record.
-    - `records_per_second`: finished lately, `bytes_per_second`: written lately; or without stored positions, what arrives.
-      `tip`, `tip_age_ms`: then the sequence number of the newest record, and its age.
-    - `skipped_records`, `dead_letters`: since its reader has it. `in_flight`: records of a queue that are not acknowledged.
-    - `has_alarm`: whether the shard needs attention; None where nobody looked. `alarm`: why it does.
+    - `subtask`: the subtask that reads the shard. `worker`: the worker (ELASTIC), if its name is known.
+    - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.
+    - `stage`: WAITING for its parents, READING, DRAINING or ENDED. `parents`: the ids of the shards that were split or merged into it.
+    - `lag_ms`: age of the oldest record that is not finished. From stored positions: age of the oldest record that no checkpoint covers.
+      `unread`: whether there is such a record. `position`: the stored position.
+    - `loss_ms`: time until a record that is not finished may be past retention.
+    - `watermark`: watermark after the last record written (epoch ms). `is_held`, `is_excluded`: whether alignment holds or excludes the
+      shard.
+    - `is_idle`: whether no record arrived for `IdleIntervals.shown_ms`. `idle_ms`: time since the last record.
+    - `records_per_second`: records finished lately. `bytes_per_second`: bytes written lately. Without stored positions: what arrives.
+    - `tip`, `tip_age_ms`: without stored positions the sequence number of the newest record, and its age.
+    - `skipped_records`, `dead_letters`: counted since its reader has the shard. `in_flight`: records of a queue that are not acknowledged.
+    - `has_alarm`: whether the shard needs attention; None if this was not checked. `alarm`: why it does.
     """
 
     stream: str
@@ -49,8 +51,12 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """The last commit of a sink: files and bytes (0: rows of a database), how long ago it was (ms; None: there was none yet), and how many
-    records wait for the next one."""
+    """The last commit of a sink.
+
+    - `files`, `bytes`: what was committed; 0 for rows of a database.
+    - `age_ms`: how long ago the commit was (ms), or None before the first commit.
+    - `waiting_records`: records that wait for the next commit.
+    """
 
     files: int
     bytes: int
@@ -59,9 +65,14 @@ class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask, or with ELASTIC assignment one `worker`: whether its event loop responds, why it is not ready (none: it is), and how
-    long ago (ms) its last checkpoint was; of a running one whose sink commits, `commit`; `alarms`: active ones; `skipped_records` and
-    `dead_letters` since it started, of all shards that it had."""
+    """One subtask, or with ELASTIC assignment one `worker`.
+
+    - `responds`: whether its event loop responds. `not_ready`: why it is not ready; empty if it is ready.
+    - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).
+    - `commit`: the last commit, if the subtask is running and its sink commits.
+    - `alarms`: number of active alarms.
+    - `skipped_records`, `dead_letters`: counted since it started, in all shards that it had.
+    """
 
     subtask: int | None = None
     responds: bool | None = None
@@ -75,7 +86,10 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The job of this name at `time_ms` (epoch ms). `alignment`: what alignment waits for and why, in one sentence."""
+    """The job `job` at `time_ms` (epoch ms).
+
+    - `alignment`: which shard alignment waits for and why, in one sentence.
+    """
 
     job: str | None = None
     time_ms: int
@@ -86,18 +100,18 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def records_per_second(self) -> float | None:
-        """Of all shards whose rate is known."""
+        """Records per second, summed over the shards whose rate is known."""
         rates = [shard.records_per_second for shard in self.shards if shard.records_per_second is not None]
         return sum(rates) if rates else None
 
     @property
     def lag_ms(self) -> int | None:
-        """The largest one that is known."""
+        """Largest known lag of a shard (ms)."""
         return max((shard.lag_ms for shard in self.shards if shard.lag_ms is not None), default=None)
 
 
 class SnapshotSource(Protocol):
-    """Where snapshots come from."""
+    """An object that returns snapshots of a job."""
 
     async def snapshot(self) -> JobSnapshot:
-        """The job now. Raises: RecordPublisherError when it cannot be read."""
+        """Return the current state of the job. Raises: RecordPublisherError if it cannot be read."""

@@ -1,4 +1,4 @@
-"""LagProbe: reads how far a job is behind each shard, or without its positions what arrives there, with at most two reads for each."""
+"""Reads how far a job is behind in each shard, or without stored positions what arrives there, with at most two reads for each shard."""
 
 from __future__ import annotations
 
@@ -32,9 +32,12 @@ from .stored_positions import NOTHING_STORED, JobPositions, PositionsReader
 
 @dataclass(frozen=True, slots=True)
 class ShardProbe:
-    """What one probe read of a shard: its state (None: none is stored), what is unread after it, and what arrived lately.
+    """The results of probing one shard.
 
-    `activity`: instead of all these, where no positions are stored.
+    - `state`: the stored state, or None if none is stored.
+    - `tip`: the unread records after the state. `recent`: the records that arrived lately.
+    - `activity`: replaces these results if no positions are stored.
+    - `taken_ms`: when the state was stored (epoch ms).
     """
 
     shard: Shard
@@ -48,7 +51,7 @@ class ShardProbe:
 
 
 def probed_shard(probe: ShardProbe, now_ms: int, idle_interval_ms: int, retention_ms: int | None) -> ShardSnapshot:
-    """A probed shard; `now_ms` by the service's clock."""
+    """Return the snapshot of a probed shard. `now_ms` is the time of the service's clock."""
     if probe.activity is not None:
         return _without_positions(probe.shard, probe.activity)
     state, tip = probe.state, probe.tip
@@ -87,7 +90,7 @@ def _without_positions(shard: Shard, activity: ShardActivity) -> ShardSnapshot:
 
 
 def lost_shard(key: str, state: ShardState, subtask: int | None) -> ShardSnapshot:
-    """A shard that was not read to its end and is no longer listed: an alarm at once."""
+    """Return the snapshot of a shard that was not read to its end and is no longer listed. It has an alarm at once."""
     stream, _, shard_id = key.rpartition("/")
     return ShardSnapshot(
         stream=stream,
@@ -102,7 +105,7 @@ def lost_shard(key: str, state: ShardState, subtask: int | None) -> ShardSnapsho
 
 
 def is_overdue(shard: ShardSnapshot, interval_ms: int) -> bool:
-    """Whether the oldest unread record is older than the alarm interval. It is an alarm when the position does not move either."""
+    """Return whether the oldest unread record is older than the alarm interval. If the position does not move either, it is an alarm."""
     return bool(shard.unread) and shard.lag_ms is not None and shard.lag_ms >= interval_ms
 
 
@@ -116,21 +119,22 @@ def _since(moment_ms: int | None, now_ms: int) -> int | None:
 
 T = TypeVar("T")
 SHARDS_AT_ONCE = 8
-"""Shards probed concurrently."""
+"""Number of shards that are probed concurrently."""
 
 
 class Service(PollingPort, ListingPort, Protocol):
-    """What the probe needs of the service."""
+    """The calls of the service that the probe needs."""
 
     async def retention_ms(self, stream: str) -> int:
-        """How long the stream keeps its records, ms."""
+        """Return how long the stream keeps its records (ms)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagProbe:
-    """Probes one stream and compares it with the positions that a job has stored, when a store is given.
+    """Probes one stream, and compares it with the positions that a job has stored if a store is given.
 
-    `alarm_interval_ms`: how old an unread record is that may be an alarm. `start`: the initial position of shards without state.
+    - `alarm_interval_ms`: age from which an unread record may be an alarm.
+    - `start`: the initial position of shards without a stored state.
     """
 
     service: Service
@@ -143,8 +147,9 @@ class LagProbe:
 
     @classmethod
     def of(cls, properties: Properties, service: Service, stream: str, store: PositionsReader | None) -> LagProbe:
-        """With the intervals, the start and the retries of a job's properties. Raises: ConfigurationError."""
-        from recordpublisher.publishers.initial_position import initial_position  # brings the AWS SDK
+        """Return a probe with the intervals, start and retries of a job's properties. Raises: ConfigurationError if one is invalid."""
+        # Imported here because it loads the AWS SDK.
+        from recordpublisher.publishers.initial_position import initial_position
 
         return cls(
             service,
@@ -157,13 +162,19 @@ class LagProbe:
         )
 
     async def read(self) -> list[ShardSnapshot]:
-        """Every shard that was not read to its end. Raises: KinesisError, StateError."""
+        """Return every shard that was not read to its end.
+
+        Raises: KinesisError if the service cannot be read; StateError if no positions are stored, or if they cannot be read.
+        """
         listed = await self._retried(functools.partial(self.service.list_shards, self.stream))
         return await self._probe_all(listed, await self._load_job(listed))
 
     async def read_with_alarms(self, grace_seconds: float) -> list[ShardSnapshot]:
-        """The same, with alarms: for a shard whose oldest unread record is older than the interval and whose position does not move within
-        the grace period."""
+        """Return the same shards, with alarms.
+
+        A shard has an alarm if its oldest unread record is older than the interval, and if its position does not move within
+        `grace_seconds`.
+        """
         listed = await self._retried(functools.partial(self.service.list_shards, self.stream))
         job = await self._load_job(listed)
         first = await self._probe_all(listed, job)
@@ -213,7 +224,7 @@ class LagProbe:
         ]
 
     async def _retention_ms(self) -> int | None:
-        """None without the permission to read it: then only the time until loss is unknown."""
+        """Return the retention period (ms), or None without the permission to read it. Then only the time until loss is unknown."""
         try:
             return await self._retried(functools.partial(self.service.retention_ms, self.stream))
         except FatalKinesisError:

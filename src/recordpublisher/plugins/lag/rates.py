@@ -1,4 +1,4 @@
-"""Rates: how much was counted a second, from counters at two moments."""
+"""Computes rates per second from counters at two moments."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -9,19 +9,22 @@ Counters = Mapping[str, tuple[int, int]]
 
 
 class Rates:
-    """Owns the counters of the last seconds: the newest, and those back to the window's begin."""
+    """Owns the counters of the last seconds: the newest ones, and older ones back to the beginning of the window."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, Counters]] = deque()
 
     def add(self, now: float, counters: Counters) -> None:
-        """Take the counters at `now`, in seconds of a monotonic clock. Called about once a second."""
+        """Keep the counters at `now` (seconds of a monotonic clock). Called about once a second."""
         self._samples.append((now, counters))
         while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW_SECONDS:
             self._samples.popleft()
 
     def per_second(self, shard: str) -> tuple[float, float] | None:
-        """Records and bytes a second; None: not known, as of a shard that another process took over and counts anew."""
+        """Return records and bytes per second, or None if they are not known.
+
+        They are not known if another process has taken over the shard, so that the counters begin again at 0.
+        """
         if len(self._samples) < 2:
             return None
         (then, before), (now, after) = self._samples[0], self._samples[-1]

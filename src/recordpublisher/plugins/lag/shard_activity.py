@@ -1,4 +1,4 @@
-"""ShardActivity: what arrives in a shard, from one or two reads near its tip. It needs no stored position."""
+"""Measures what arrives in a shard with one or two reads near its tip. No stored position is needed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from recordpublisher.publishers.shards import Shard
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
 SHORT_MS = 2_000
-"""A shard takes 1 MB a second, so a read of this long brings at most the 2 MB that a shard returns each second."""
+"""A shard takes 1 MB a second, so the records of this time are at most the 2 MB that a shard returns each second."""
 LONGER_MS = 20_000
-"""Looked at when nothing arrived in the last two seconds: the records came in a burst."""
+"""Read if no record arrived in the last two seconds, because the records came in a burst."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardActivity:
-    """Kinesis records and bytes of data that arrive each second, and the newest record: its sequence number and age in ms.
+    """Kinesis records and bytes of data that arrive per second, and the newest record (`tip`: sequence number, `tip_age_ms`: age in ms).
 
-    None: not known. Without a record within the interval the rates are 0 and the newest record is not known.
+    Values that are not known are None. If no record arrived within the interval, the rates are 0 and the newest record is not known.
     """
 
     records_per_second: float | None = None
@@ -31,9 +31,9 @@ class ShardActivity:
 
 
 async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interval_ms: int) -> ShardActivity:
-    """Read what arrived within the interval; where that is more than a few records, in the last seconds that brought any.
+    """Read the records that arrived within the interval. If there are more than a few, read the last seconds in which records arrived.
 
-    Raises: KinesisError, nothing is retried.
+    Raises: KinesisError if a call fails; nothing is retried.
     """
     start_ms = now_ms - interval_ms
     few = await _read_since(port, shard, start_ms, FEW_RECORDS)
@@ -50,7 +50,8 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
         if records:
             if is_at_tip:
                 return _until_tip(records, start_ms, now_ms)
-            # More records than one read brings came in a burst that the shorter windows did not see: nothing arrives now.
+            # A longer window has more records than one read returns, and the shorter windows had none: it was a burst, and no record
+            # arrives now.
             return _between(records) if window_ms == SHORT_MS else ShardActivity(0.0, 0.0)
     return ShardActivity()
 
@@ -58,7 +59,10 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
 async def _read_since(
     port: PollingPort, shard: Shard, start_ms: int, limit: int
 ) -> tuple[Sequence[UserRecord], bool] | None:
-    """The first records from a time on, and whether there are no more. None: several empty responses in a row did not reach any."""
+    """Return the first records after a time, and whether there are no more.
+
+    None if several empty responses in a row reached neither a record nor the tip.
+    """
     iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.at_timestamp(start_ms))
     for _ in range(MAX_READS):
         if iterator is None:
@@ -84,7 +88,7 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 
 
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
-    """Of records with newer ones after them, whose number is not known."""
+    """Return the rates between the first and the last of these records. Newer records follow, whose number is not known."""
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
     if not seconds:
         return ShardActivity()

@@ -1,4 +1,4 @@
-"""The positions that a job has stored, in a state store, a sink or a group of workers; and JobPositions, what they say of each shard."""
+"""Reads the positions that a job has stored, in a state store, a sink or a group of workers, and the state of each shard in them."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ from ..host.source_kind import reads_a_queue
 
 PositionsLoader = Callable[[WorkerRecord], Awaitable[Positions]]
 ATTEMPTS = 5
-"""Shards may move from worker to worker while their positions are read; then they are read again."""
+"""How often positions are read again because shards have moved between workers while they were read."""
 
 
 class PositionsReader(Protocol):
-    """Where a job's stored positions are read."""
+    """Reads a job's stored positions."""
 
     @property
     def place(self) -> str:
-        """Where it looks, for messages."""
+        """Where the positions are, for messages."""
 
     async def load(self) -> Sequence[State]:
-        """The snapshots of all subtasks."""
+        """Return the snapshots of all subtasks."""
 
     async def close(self) -> None:
-        """Release what the reading took."""
+        """Close what was opened to read."""
 
 
 class SinkPositions:
-    """Reads the positions that a sink stores with its output. The sink is never opened: that would fence off the running job."""
+    """Reads the positions that a sink stores with its output. It never opens the sink, because that would fence off the running job."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
     @property
     def place(self) -> str:
-        """That of the entries, or of the rows."""
+        """The place of the sink's entries, or of its rows."""
         return self._sink.destination() if (entries := entries_of(self._sink)) is None else entries.place
 
     async def load(self) -> Sequence[State]:
-        """The snapshots of all subtasks."""
+        """Return the snapshots of all subtasks."""
         if (entries := entries_of(self._sink)) is not None:
             return await SnapshotStore(entries).load()
         return await self._sink.stored_positions() or []
@@ -74,7 +74,10 @@ class SinkPositions:
 
 
 def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
-    """What a restart does to a job that stores no positions, and what helps; empty for one that does. `sink`: None: not known."""
+    """Return what a restart does to a job that stores no positions, and what helps. Empty if the job stores positions.
+
+    - `sink`: the class of the job's sink, or None if it is not known.
+    """
     if properties.value(STATE_URI) is not None or (sink is not None and stores_positions(sink)):
         return ""
     if reads_a_queue(properties):
@@ -87,10 +90,11 @@ def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobPositions:
-    """The state of each listed shard by `Shard.key`, and the subtask or (ELASTIC) the worker that stored it, and when (epoch ms); no states
-    without a store.
+    """The state of each listed shard by `Shard.key`, and who stored it when. Without a store there are no states.
 
-    `lost` are shards that were not read to their end and that the stream no longer lists (S5).
+    - `subtasks`, `workers`: the subtask, or with ELASTIC assignment the worker, that stored the state.
+    - `taken_ms`: when the state was stored (epoch ms).
+    - `lost`: shards that were not read to their end and that the stream no longer lists (S5).
     """
 
     states: Mapping[str, ShardState]
@@ -101,7 +105,10 @@ class JobPositions:
 
     @classmethod
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobPositions:
-        """Read snapshots; a shard without state starts where the job would start it. Raises: StateError."""
+        """Read snapshots. A shard without a stored state begins where the job would begin it.
+
+        Raises: StateError if a snapshot cannot be read.
+        """
         snapshots = list(snapshots)
         restored = merge_snapshots(snapshots)
         starts = Starts(start).pinned_at(restored.pinned_ms)
@@ -116,7 +123,7 @@ class JobPositions:
         return cls(initial_states(shards, restored, starts), subtasks, lost_states, workers, taken)
 
     def lowest_shard(self) -> str | None:
-        """The shard with the lowest watermark that was not read to its end: a stalled alignment waits for it."""
+        """Return the shard with the lowest watermark that was not read to its end. A stalled alignment waits for it."""
         known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
         lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
         return None if lowest is None else lowest[1]
@@ -126,7 +133,7 @@ NOTHING_STORED = JobPositions({}, {}, {})
 
 
 class StoreOrGroupPositions:
-    """Reads the positions of a job that may be running, and writes nothing. With a sink that keeps positions: in the sink."""
+    """Reads the positions of a job that may be running, and writes nothing. If the sink keeps positions, it reads them there."""
 
     def __init__(self, store: ConditionalStore, sink: Sink | None = None) -> None:
         self._store = store
@@ -135,24 +142,30 @@ class StoreOrGroupPositions:
 
     @property
     def place(self) -> str:
-        """That of the sink, if it keeps positions."""
+        """Where positions are stored: in the sink if it keeps them, else in the state store."""
         return self._store.place if self._in_sink is None else self._in_sink.place
 
     async def load(self) -> Sequence[State]:
-        """The snapshots of all subtasks, or those of a group. Raises: StateError, StoreUnavailableError."""
+        """Return the snapshots of all subtasks, or of a group of workers.
+
+        Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
+        """
         group = await self.load_group()
         if group is not None:
             return group
         return await (SnapshotStore(self._store) if self._in_sink is None else self._in_sink).load()
 
     async def load_group(self) -> Sequence[State] | None:
-        """Those of a group; None: there is none. Raises: StateError, StoreUnavailableError."""
+        """Return the snapshots of a group of workers, or None if there is no group.
+
+        Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
+        """
         group = GroupStore(self._store)
         entries = None if self._entries is None else GroupStore(self._entries)
         return await group_snapshots(group, partial(read_positions, group, entries))
 
     async def close(self) -> None:
-        """Close the store, and the sink."""
+        """Close the store and the sink."""
         try:
             await self._store.close()
         finally:
@@ -161,9 +174,10 @@ class StoreOrGroupPositions:
 
 
 async def group_snapshots(group: GroupStore, read: PositionsLoader) -> list[State] | None:
-    """A snapshot for each worker that has shards, with its name as `worker`, and one for the shards that nobody has (None).
+    """Return a snapshot for each worker that has shards, and one for the shards without an owner. None without a group.
 
-    None without a group. Raises: StateError when the position of an owned shard is not where it must be.
+    Each snapshot has the name of its worker, or None, as `worker`. Raises: StateError if the position of an owned shard is not stored where
+    it must be.
     """
     for _ in range(ATTEMPTS):
         table = await group.read_table()
@@ -179,7 +193,7 @@ async def group_snapshots(group: GroupStore, read: PositionsLoader) -> list[Stat
 async def _positions(
     read: PositionsLoader, table: LeaseTable, records: Mapping[str, WorkerRecord]
 ) -> dict[str, Positions]:
-    """What each owner has stored."""
+    """Return the positions that each owner has stored."""
     return {worker: await read(records[worker]) for worker in table.owners & records.keys()}
 
 
@@ -196,7 +210,10 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
 
 
 def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[dict[str, ShardState], list[str]]:
-    """The state of each shard of the table, and the shards whose state was not found. `positions`: by owner."""
+    """Return the state of each shard of the table, and the shards whose state was not found.
+
+    - `positions`: the stored positions of each owner.
+    """
     states: dict[str, ShardState] = {}
     missing: list[str] = []
     for shard, lease in table.leases.items():
