@@ -1,4 +1,4 @@
-"""From a file of positions, as `recordpublisher positions show --json` prints them, to the shard states of another job."""
+"""Imports a file of positions, as `recordpublisher positions show --json` prints them, into another job."""
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,11 @@ from .job_positions import ImportedPosition, JobPositions, imported_states
 
 @dataclass(frozen=True, slots=True)
 class FileTransfer:
-    """A job and a file of positions. `streams` are the job's, by name or ARN. `is_forced`: the file's replace those that the job has."""
+    """A job and a file of positions.
+
+    - `streams`: the job's streams, by name or ARN.
+    - `is_forced`: whether the positions of the file replace those that the job has.
+    """
 
     job: JobPositions
     path: Path
@@ -30,9 +34,10 @@ class FileTransfer:
     is_forced: bool = False
 
     async def plan_import(self) -> list[ImportedPosition]:
-        """What the job would start from.
+        """Return the positions from which the job would start.
 
-        Raises: ConfigurationError; StateError when the file is not of these streams, or when the job has positions.
+        Raises: ConfigurationError if the job has no state store or the file cannot be read; StateError if the file has invalid lines or
+        other streams than the job, or if the job has positions.
         """
         self.job.check_writable()
         (await self.job.load()).check_unused(self.is_forced)
@@ -48,9 +53,9 @@ class FileTransfer:
 
 
 def read_positions(path: Path) -> dict[str, ShardState]:
-    """The state of each shard by `Shard.key`, in the order of the file.
+    """Return the state of each shard by `Shard.key`, in the order of the file.
 
-    Raises: ConfigurationError when the file cannot be read, StateError naming the line that is no position or a shard's second one.
+    Raises: ConfigurationError if the file cannot be read; StateError, naming the line, if it is not a valid position or repeats a shard.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -70,7 +75,10 @@ def read_positions(path: Path) -> dict[str, ShardState]:
 def positions_from_states(
     states: Mapping[str, ShardState], listed: Sequence[Shard], streams: Collection[str]
 ) -> list[ImportedPosition]:
-    """What the job starts from. Raises: StateError for a stream that the job does not read, or of which the file has nothing."""
+    """Return the positions from which the job starts.
+
+    Raises: StateError if the file has a stream that the job does not read, or lacks a stream of the job.
+    """
     found = {stream_of(shard) for shard in states}
     if others := sorted(found - set(streams)):
         raise StateError(
@@ -84,7 +92,7 @@ def positions_from_states(
 
 
 def _parse(line: str, where: str) -> tuple[str, ShardState]:
-    """Read a line as `positions show --json` prints it."""
+    """Return the shard and the state of a line as `positions show --json` prints it. Raises: StateError if the line has another form."""
     stored = read_document(line, _StoredLine, f"{where}, which must be as `positions show --json` prints it,")
     stream, _, shard_id = stored.shard.rpartition("/")
     if not stream or not shard_id:

@@ -1,4 +1,4 @@
-"""JobPositions: the stored positions of the job that a properties file describes, in its sink and its state store, and imported ones."""
+"""Reads and writes the stored positions of the job that a properties file describes, in its sink and its state store."""
 
 from __future__ import annotations
 
@@ -37,18 +37,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredPositions:
-    """What the sink and the state store have. Where both have a shard, the job goes on from the sink's."""
+    """The positions in the sink and in the state store. If both have a shard, the job resumes at the sink's position."""
 
     in_sink: RestoredState
     in_store: RestoredState
 
     @property
     def merged(self) -> RestoredState:
-        """What the job would be restored from."""
+        """The state from which the job would be restored."""
         return overlay(self.in_store, self.in_sink)
 
     def check_unused(self, is_forced: bool) -> None:
-        """Raises: StateError when there are positions that imported ones would replace, or that come before them."""
+        """Check that no positions exist that imported ones would replace, or that take precedence over them.
+
+        Raises: StateError if the sink has positions, or if the state store has some and `is_forced` is False.
+        """
         if self.in_sink.shards:
             raise StateError(
                 f"the sink has positions of {_streams(self.in_sink)} with its rows, and the job goes on from these: "
@@ -61,13 +64,14 @@ class StoredPositions:
 
 
 class JobPositions:
-    """Reads a job's positions beside it, without taking anything over, and writes the first ones of a job that is not running.
+    """Reads a job's positions while the job may run, without taking anything over. Writes the first positions of a job that is not running.
 
     Owns the connections of its sink, which is never opened, and of its state store, which is opened by the first call that needs it.
+
+    Raises: ConfigurationError if a property is invalid, or if the job stores its positions nowhere.
     """
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError when the job stores its positions nowhere."""
         self._registry = load_registry()
         properties.check()
         publisher_class(self._registry, properties, "this command")
@@ -82,7 +86,7 @@ class JobPositions:
 
     @property
     def are_in_the_sink(self) -> bool:
-        """Whether the sink keeps them, with its rows."""
+        """Whether the sink keeps the positions with its rows."""
         return self._sink is not None
 
     @property
@@ -93,7 +97,7 @@ class JobPositions:
         return mask_passwords(str(self._properties.value(STATE_URI)))
 
     async def load(self) -> StoredPositions:
-        """What is stored now. Nothing is created. Raises: StateError."""
+        """Return the positions that are stored now. Nothing is created. Raises: StateError if they cannot be read."""
         with_rows = merge_snapshots([] if self._in_sink is None else await self._in_sink.load())
         store = self._existing_store()
         in_store = [] if store is None else await _stored(store, self._sink)
@@ -103,7 +107,10 @@ class JobPositions:
         return StoredPositions(RestoredState(), overlay(stored, with_rows))
 
     async def heartbeats(self) -> Mapping[str, int]:
-        """The number of the last heartbeat of each worker of the job's group that nobody has sealed. Raises: StateError."""
+        """Return the number of the last heartbeat of each worker of the job's group that is not sealed.
+
+        Raises: StateError if the group cannot be read.
+        """
         store = self._existing_store()
         if store is None:
             return {}
@@ -112,23 +119,23 @@ class JobPositions:
 
     @property
     def heartbeat_seconds(self) -> float:
-        """Between two heartbeats of a worker, at most."""
+        """Longest time between two heartbeats of a worker (seconds)."""
         return self._lease_settings.interval
 
     def check_writable(self) -> None:
-        """Raises: ConfigurationError when there is no state store to write to."""
+        """Check that positions can be written. Raises: ConfigurationError if there is no state store to write to."""
         if self._entries is None and self._properties.value(STATE_URI) is None:
             reason = "the sink stores positions only together with its rows, so the first ones must be in a state store"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as a new generation: subtasks that are running are fenced off. With ELASTIC as those of a new group.
+        """Store states as a new generation, which fences off subtasks that are running. With ELASTIC assignment store them as a new group.
 
-        Raises: ConfigurationError, StateError.
+        Raises: ConfigurationError if there is no state store; StateError if the states cannot be written.
         """
         self.check_writable()
         store = self._entries or self._opened_store()
-        assert store is not None  # there is a URI
+        assert store is not None  # `check_writable` has found a URI.
         if self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
             await store_as_group(store, states)
             return
@@ -138,18 +145,21 @@ class JobPositions:
         await snapshots.fence_subtasks_from(1, is_replaced=True)
 
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
-        """Store states over those of the job; a group's when nobody is in it. Silent workers are waited for. Raises: StateError."""
+        """Replace the positions of the job. If it is a group, wait for silent workers, and replace them when no worker is left.
+
+        Raises: StateError if a worker is running, or if the states cannot be written.
+        """
         group = await self._group()
         if group is None:
             await self.store(states)
             return
         await end_group(group, self._lease_settings)
         store = self._opened_store()
-        assert store is not None  # the group is in it
+        assert store is not None  # The group was read from it.
         await store_as_group(store, states, await group.read_table())
 
     async def is_of_a_group(self) -> bool:
-        """Whether the job is ELASTIC, by its properties or by the positions that it has. Raises: StateError."""
+        """Return whether the job is ELASTIC, by its properties or by its stored positions. Raises: StateError if they cannot be read."""
         return self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC" or await self._group() is not None
 
     async def close(self) -> None:
@@ -161,7 +171,10 @@ class JobPositions:
 
     @property
     def _entries(self) -> ConditionalStore | None:
-        """Where a fixed number of subtasks has its positions with the rows. A group begins in its store."""
+        """The store in which a fixed number of subtasks has its positions with the rows.
+
+        None with ELASTIC assignment, because a group begins in the state store.
+        """
         is_elastic = self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
         return None if is_elastic else entries_of(self._sink)
 
@@ -180,13 +193,19 @@ class JobPositions:
         return self._store
 
     def _existing_store(self) -> ConditionalStore | None:
-        """Opening a store in a folder creates it, also for a mistyped path: None while there is no such folder."""
+        """Return the state store, or None if it is in a folder that does not exist.
+
+        Opening the store would create the folder, even if its path is mistyped.
+        """
         uri = self._properties.value(STATE_URI)
         return None if uri is not None and missing_folder(uri) is not None else self._opened_store()
 
 
 async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
-    """Wait until no worker is in the group: silent ones are sealed. Raises: StateError naming one that lives, StoreUnavailableError."""
+    """Wait until no worker is in the group; silent workers are sealed.
+
+    Raises: StateError, naming the worker, if one is running; StoreUnavailableError if the store does not answer.
+    """
     try:
         await seal_all_silent(group, settings, SystemClock())
     except LiveWorkerError as error:
@@ -196,7 +215,7 @@ async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
 
 
 async def _stored(store: ConditionalStore, sink: Sink | None) -> Sequence[State]:
-    """The positions of a group of workers, or the snapshots of subtasks."""
+    """Return the positions of a group of workers, or the snapshots of subtasks."""
     group = await StoreOrGroupPositions(store, sink).load_group()
     return await SnapshotStore(store).load() if group is None else group
 
@@ -207,9 +226,10 @@ def _streams(restored: RestoredState) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImportedPosition:
-    """What the job starts from for one shard.
+    """The position from which the job starts to read one shard.
 
-    `found`: what the other side has stored. `is_stored`: False if that is nothing: then the job decides by its own rules.
+    - `found`: the position that the other side has stored, as a text.
+    - `is_stored`: False if the other side has stored none. Then the job decides by its own rules.
     """
 
     shard: str
@@ -220,14 +240,17 @@ class ImportedPosition:
 
 
 def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, ShardState]:
-    """The states to store. Nothing, where nothing was found: the job knows what to do with a new shard or an ended one."""
+    """Return the states to store.
+
+    Shards for which no position was found are left out, because the job knows how to begin a new or an ended shard.
+    """
     return {position.shard: position.state for position in positions if position.is_stored}
 
 
 @asynccontextmanager
 async def job_and_service(properties: Properties) -> AsyncIterator[tuple[JobPositions, KinesisClient, Sequence[str]]]:
-    """The job's positions, the service and the job's streams."""
-    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+    """Yield the job's positions, the service and the job's streams."""
+    from recordpublisher.publishers.kinesis import KinesisClient  # imported here because it loads the AWS SDK
 
     streams, job = streams_of(properties), JobPositions(properties)
     try:

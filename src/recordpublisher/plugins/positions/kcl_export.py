@@ -1,4 +1,4 @@
-"""From the shard states of a job to the KCL's leases, and what those cannot hold. Pure."""
+"""Converts the shard states of a job to the KCL's leases, and finds states that leases cannot hold. Pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: goi
 
 @dataclass(frozen=True, slots=True)
 class ExportedLease:
-    """The lease to write for one shard, and the one that it replaces."""
+    """The lease to write for one shard, and the lease that it replaces."""
 
     shard: str
     written: KclLease
@@ -29,7 +29,7 @@ class ExportedLease:
 
     @property
     def goes_back(self) -> bool:
-        """Whether the replaced lease is ahead of the job: the KCL would read records again."""
+        """Whether the replaced lease is ahead of the job, so that the KCL would read records again."""
         return self.replaced is not None and self.replaced.progress > self.written.progress
 
 
@@ -40,10 +40,10 @@ def leases_from_states(
     rows: Sequence[KclLease],
     streams: Sequence[str],
 ) -> list[ExportedLease]:
-    """The lease of each listed shard that is to be read, and of those that ended in the job and not in the table.
+    """Return the leases of the listed shards that are to be read, and of shards that ended in the job but not in the table.
 
-    Raises: StateError when the rows do not name the streams and the job has several, or are of another stream; and for a position that the
-    KCL cannot hold.
+    Raises: StateError if the rows are of another stream, if they do not name the streams although the job has several, or if the KCL cannot
+    hold a position.
     """
     replaced = {row.key: row for row in rows}
     identifiers = _stream_identifiers(replaced.values(), streams)
@@ -53,7 +53,7 @@ def leases_from_states(
     for shard in listed:
         state = states[shard.key]
         if state.ended and shard.key not in restored.shards and not _is_open(rows, shard):
-            continue  # an ancestor that ended long ago: the KCL has deleted such a lease, or knows its end
+            continue  # An ancestor that ended long ago. The KCL has deleted its lease, or knows its end.
         checkpoint, sub_sequence = _checkpoint_of(shard.key, state)
         children = tuple(child.shard_id for child in listed_children.of(shard.key)) if state.ended else ()
         lease = KclLease(
@@ -72,7 +72,7 @@ def leases_from_states(
 
 
 def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
-    """Whether the KCL would read on a shard that it has left to the job: its lease has not ended."""
+    """Return whether the KCL would continue to read a shard that it has left to the job, because its lease has not ended."""
     own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
     return any(row.checkpoint != SHARD_END for row in own)
 
@@ -96,7 +96,10 @@ def _note(state: ShardState, checkpoint: str) -> str:
 
 
 def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Mapping[str, str | None]:
-    """`account:stream:epoch` of each stream, from the rows; None for the table of a single stream."""
+    """Return `account:stream:epoch` of each stream, taken from the rows; None for the table of a single stream.
+
+    Raises: StateError if the rows do not have exactly one identifier of each stream.
+    """
     found: dict[str, set[str]] = {stream: set() for stream in streams}
     names_streams = False
     for row in rows:

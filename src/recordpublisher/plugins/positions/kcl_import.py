@@ -1,4 +1,7 @@
-"""From the KCL's leases to the shard states of a job: read on after the last checkpoint, nothing twice and nothing skipped. Pure."""
+"""Converts the KCL's leases to the shard states of a job, which resumes after the last checkpoint without repeating or skipping records.
+
+Pure functions.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,9 +19,9 @@ from .kcl_lease_table import AT_TIMESTAMP, LATEST, WHOLE_AGGREGATE, KclLease, ch
 
 
 def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: str) -> dict[str, list[KclLease]]:
-    """The leases of each of the job's streams. A table that does not name its stream is the one of a job with one stream.
+    """Return the leases of each of the job's streams. A table that does not name its stream is the table of a job with one stream.
 
-    Raises: StateError when a stream has none, or when two streams of other accounts or times have the same name.
+    Raises: StateError if a stream has no lease, or if the table has several streams of the same name.
     """
     leases = list(leases)
     unnamed = [lease for lease in leases if lease.stream is None]
@@ -39,9 +42,12 @@ def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: 
 def positions_from_leases(
     leases: Sequence[KclLease], listed: Sequence[Shard], stream: str, start: StartingPosition, now_ms: int
 ) -> list[ImportedPosition]:
-    """The position of every leased or listed shard of a stream. `start` is where the job's properties begin, `now_ms` the service's time.
+    """Return the position of every leased or listed shard of a stream.
 
-    Raises: StateError when these are not the stream's leases; ConfigurationError for a lease at a time that the table does not hold.
+    - `start`: where the job's properties begin.
+    - `now_ms`: the service's time (epoch ms).
+
+    Raises: StateError if the leases are of another stream; ConfigurationError if a lease begins at a time that the table does not hold.
     """
     shards = {shard.shard_id: shard for shard in listed}
     unfinished = {lease.shard_id for lease in leases if not lease.has_ended}
@@ -76,7 +82,7 @@ def _state_of(
     first = starts.get(lease.checkpoint, trim_horizon)
     if lease.progress[0] == 0:
         return ShardState(first, parents=parents, waiting=is_waiting)
-    # 0 stands for a record that is no aggregate, or for the first of an aggregate's: a reader drops either, and nothing more
+    # 0 stands for a record that is not an aggregate, or for the first sub-record of an aggregate. A reader drops exactly that one.
     is_whole = lease.sub_sequence >= WHOLE_AGGREGATE
     position = SequenceNumber(lease.checkpoint) if is_whole else SequenceNumber(lease.checkpoint, lease.sub_sequence)
     return ShardState(first, position, parents=parents)

@@ -1,4 +1,4 @@
-"""The KCL's lease table in DynamoDB: the format of a lease, and KclLeaseTable, which reads and writes it."""
+"""The KCL's lease table in DynamoDB: the format of a lease, and the class that reads and writes the table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ from ..stores.dynamodb_store import create_table
 SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP = "SHARD_END", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
 NO_SEQUENCE_NUMBER = (SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP)
 WHOLE_AGGREGATE = 2**31 - 1
-"""The sub-sequence number that stands for a whole record: higher than that of any sub-record.
+"""The sub-sequence number that stands for a whole record. It is higher than the number of any sub-record.
 
-The KCL numbers sub-records from 0, and a record that is no aggregate has 0. It reads from the record of its checkpoint on, and drops
-what is not above the checkpoint. So 0 would repeat the other sub-records of an aggregate.
+The KCL numbers sub-records from 0, and a record that is not an aggregate has 0. The KCL reads from the record of its checkpoint on, and
+drops records that are not above the checkpoint. So 0 would repeat the other sub-records of an aggregate.
 """
 
 
@@ -25,10 +25,11 @@ what is not above the checkpoint. So 0 would repeat the other sub-records of an 
 class KclLease:
     """The lease of one shard.
 
-    - `checkpoint`: the last processed sequence number, or one of `NO_SEQUENCE_NUMBER`; `sub_sequence`: the last processed sub-record of it.
-    - `counter`: a living worker adds one every few seconds. `owner`: the worker that has the lease.
-    - `stream_id`: `account:stream:epoch` in a table of several streams, else None: then the table does not name the stream.
-    - `has_pending`: a checkpoint was prepared and never completed; the KCL reads from the completed one.
+    - `checkpoint`: the last processed sequence number, or one of `NO_SEQUENCE_NUMBER`.
+    - `sub_sequence`: the last processed sub-record of that record.
+    - `counter`: a number that a running worker increases every few seconds. `owner`: the worker that has the lease.
+    - `stream_id`: `account:stream:epoch` in a table of several streams. None if the table does not name the stream.
+    - `has_pending`: whether a checkpoint was prepared and never completed. The KCL reads from the completed checkpoint.
     """
 
     shard_id: str
@@ -49,7 +50,7 @@ class KclLease:
 
     @property
     def stream(self) -> str | None:
-        """The stream's name; None where the table does not name it."""
+        """Name of the stream; None if the table does not name it."""
         return None if self.stream_id is None else self.stream_id.split(":")[1]
 
     @property
@@ -59,7 +60,7 @@ class KclLease:
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """A sort key: a start, then a sequence number with its sub-sequence number, then the end."""
+        """Sort key of the progress: a start, then a sequence number with its sub-sequence number, then the end."""
         if self.checkpoint in NO_SEQUENCE_NUMBER:
             return (2 if self.has_ended else 0, 0, 0)
         return (1, int(self.checkpoint), self.sub_sequence)
@@ -69,7 +70,7 @@ class KclLease:
 
 
 def check_hash_range(lease: KclLease, shard: Shard) -> None:
-    """Refuse a lease of a shard of the same id in another stream. Raises: StateError."""
+    """Check that the lease is not of a shard with the same id in another stream. Raises: StateError if their hash ranges differ."""
     if lease.hash_range is not None and lease.hash_range != shard.hash_range:
         raise StateError(
             f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, and the shard of {shard.stream} "
@@ -78,7 +79,10 @@ def check_hash_range(lease: KclLease, shard: Shard) -> None:
 
 
 def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
-    """Read a row. None: it is no lease but another entity, which KCL 3.5 and later keep in the same table. Raises: StateError."""
+    """Return the lease in a row, or None if the row is another entity, which KCL 3.5 and later keep in the same table.
+
+    Raises: StateError if the row is not a valid lease.
+    """
     if "S" in item.get("entityType", {}) and item["entityType"]["S"] != "LEASE":
         return None
     row = _text(item, "leaseKey")
@@ -113,7 +117,7 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
 
 
 def lease_to_item(lease: KclLease) -> dict[str, Any]:
-    """The row of a lease without an owner: the next worker takes it."""
+    """Return the row of a lease without an owner, so that the next worker takes it."""
     item: dict[str, Any] = {
         "leaseKey": {"S": lease.key},
         "leaseCounter": {"N": str(lease.counter)},
@@ -140,19 +144,20 @@ def _text(item: Mapping[str, Any], name: str) -> str | None:
 
 
 class KclLeaseTable:
-    """Owns its client. The table's name is what the KCL calls the application's name, unless the KCL is told another.
+    """Owns the client of a lease table. The KCL names the table like its application, unless it is configured otherwise.
 
-    Every method raises: StateError, StoreUnavailableError.
+    Every method raises: StoreUnavailableError if DynamoDB does not answer; StateError for other failures.
+
+    Raises: ConfigurationError if credentials or region are invalid.
     """
 
     def __init__(self, name: str, properties: Properties) -> None:
-        """Raises: ConfigurationError."""
         self.place = f"kcl:{name}"
         self._name = name
         self._service = StoreService("dynamodb", self.place, properties)
 
     async def read(self) -> list[KclLease] | None:
-        """Every lease, sorted by key; rows that are no leases are ignored. None when there is no table."""
+        """Return every lease, sorted by key, or None if there is no table. Rows that are not leases are ignored."""
         leases: list[KclLease] = []
         try:
             async for items in self._service.pages("Scan", _parse_page, TableName=self._name, ConsistentRead=True):
@@ -163,9 +168,10 @@ class KclLeaseTable:
         return sorted(leases, key=lambda lease: lease.key)
 
     async def write(self, lease: KclLease, seen: KclLease | None) -> None:
-        """Put a lease without an owner in the place of the one that was `seen`, or of none.
+        """Write a lease without an owner. It replaces the lease `seen`, or is new if that is None.
 
-        Its counter goes one up: a worker that had the lease cannot renew it, nor checkpoint. Raises: StateError when the row has changed.
+        Its counter increases by one, so a worker that had the lease can neither renew it nor checkpoint. Raises: StateError if the row has
+        changed.
         """
         condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(leaseKey)"}
         if seen is not None:
@@ -177,7 +183,8 @@ class KclLeaseTable:
         try:
             await self._service.call("PutItem", lambda _: None, TableName=self._name, Item=written, **condition)
         except ConditionFailedError as error:
-            if not await self._has(written):  # otherwise an SDK retry met its own first attempt
+            # If it has, the SDK's retry met its own first attempt, which had succeeded.
+            if not await self._has(written):
                 raise StateError(
                     f"the lease {lease.key} in {self.place} was changed meanwhile: is a worker of the KCL alive?"
                 ) from error

@@ -1,4 +1,4 @@
-"""KclTransfer: moves positions between a job and a lease table of the KCL: look at both sides twice, plan, then write.
+"""Moves positions between a job and a lease table of the KCL: reads both sides twice, plans, then writes.
 
 A plan alone is the dry run.
 """
@@ -25,7 +25,7 @@ from .kcl_import import leases_by_stream, positions_from_leases
 from .kcl_lease_table import KclLease, KclLeaseTable
 
 HEARTBEATS_WATCHED = 2
-"""A heartbeat may be late."""
+"""Heartbeat intervals to wait, because a heartbeat may be late."""
 Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 
@@ -34,9 +34,9 @@ T = TypeVar("T")
 class KclTransfer:
     """A job and a lease table, which may hold several streams.
 
-    - `streams`: the job's, by name or ARN.
-    - `watch_seconds`: between the two looks at what may be running.
-    - `is_forced`: go on where an import or export would refuse.
+    - `streams`: the job's streams, by name or ARN.
+    - `watch_seconds`: pause between the two reads of each side, which may be running (seconds).
+    - `is_forced`: continue where an import or export would refuse.
     """
 
     job: JobPositions
@@ -49,7 +49,7 @@ class KclTransfer:
     pause: Pause = asyncio.sleep
 
     async def plan_import(self) -> list[ImportedPosition]:
-        """What the job would start from. Raises: StateError when the KCL is running, or when the job has positions."""
+        """Return the positions from which the job would start. Raises: StateError if the KCL is running, or if the job has positions."""
         self.job.check_writable()
         (await self.job.load()).check_unused(self.is_forced)
         before, heartbeats = await self._read_leases(), await self._pause_for_heartbeats()
@@ -63,7 +63,10 @@ class KclTransfer:
         await self.job.store(imported_states(plan))
 
     async def plan_export(self) -> list[ExportedLease]:
-        """The leases that would be written. Raises: StateError when either side is running, or when a lease is ahead of the job."""
+        """Return the leases that would be written.
+
+        Raises: StateError if the job has no positions, if either side is running, or if a lease is ahead of the job.
+        """
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
             raise StateError(f"the job has stored no positions in {self.job.place}: are these its properties?")
@@ -84,7 +87,7 @@ class KclTransfer:
         return plan
 
     async def apply_export(self, plan: Sequence[ExportedLease]) -> None:
-        """Write the planned leases, and create the table if there is none. Raises: StateError when a row was changed since the plan."""
+        """Write the planned leases, and create the table if there is none. Raises: StateError if a row was changed since the plan."""
         if await self.table.read() is None:
             await self.table.create()
         for exported in plan:
@@ -118,7 +121,7 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Pause between the two looks; returns the heartbeats before. A group on a quiet stream changes nothing else."""
+        """Pause between the two reads, and return the heartbeats from before. On a quiet stream they are all that a group changes."""
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
         return before
@@ -139,6 +142,6 @@ class KclTransfer:
 
 
 def renewed_leases(before: Sequence[KclLease], after: Sequence[KclLease]) -> list[KclLease]:
-    """The leases whose counter or owner changed between two readings, and new ones: a worker is alive."""
+    """Return new leases, and leases whose counter or owner changed between two reads. They show that a worker is running."""
     known = {lease.key: (lease.counter, lease.owner) for lease in before}
     return [lease for lease in after if known.get(lease.key) != (lease.counter, lease.owner)]

@@ -1,4 +1,4 @@
-"""JobLeftovers: what killed processes of a job have staged and nobody will publish, and commits that cannot be published."""
+"""Finds data that killed processes of a job have staged and no process will publish, and commits that cannot be published."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .job_positions import end_group
 
 
 class Unpublished(NamedTuple):
-    """Commits of an entry that are not published."""
+    """The commits of an entry that are not published."""
 
     sink: CommittingSink
     store: ConditionalStore
@@ -39,11 +39,12 @@ class Unpublished(NamedTuple):
 class JobLeftovers:
     """Owns the connections of the job's sink and of its dead-letter sink, which are never opened, and of its state store.
 
-    What a running job stages now is in no entry either: only its age tells it from what is left.
+    Data that a running job has just staged is in no entry either, so only its age tells it from leftovers.
+
+    Raises: ConfigurationError if a property is invalid. Sinks that stage nothing have no leftovers.
     """
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError. Sinks that stage nothing leave nothing."""
         registry = load_registry()
         properties.check()
         sink = build_sink(registry, properties)
@@ -60,23 +61,28 @@ class JobLeftovers:
             self._stores[sink].append(self._state)
 
     async def find(self, before: float) -> Sequence[tuple[CommittingSink, Sequence[Leftover]]]:
-        """What was written before this time (epoch seconds), by sink. Raises: StateError, StoreUnavailableError."""
+        """Return the leftovers of each sink that were written before this time (epoch seconds).
+
+        Raises: StoreUnavailableError if a store does not answer; StateError if it cannot be read.
+        """
         return [(sink, await self._find(sink, before)) for sink in self._sinks]
 
     async def unpublished(self) -> Sequence[Unpublished]:
-        """Return what entries name and the destination proves not to have. Of a running job that is published soon.
+        """Return the commits that entries name and that the destination proves not to have. A running job publishes them soon.
 
-        Raises: StateError, StoreUnavailableError.
+        Raises: StoreUnavailableError if a store does not answer; StateError if it cannot be read.
         """
         return [
             each for sink in self._sinks for store in self._stores[sink] for each in await _unpublished_in(store, sink)
         ]
 
     async def take_back(self, found: Unpublished) -> None:
-        """Let the destination refuse what is not published, and return the positions to before it.
+        """Make the destination refuse commits that are not published, and return to the positions from before them.
 
-        The silent workers of a group are waited for, for the lease duration. Raises: StateError naming a worker that lives, or if others
-        have changed the entry meanwhile; StoreUnavailableError.
+        The silent workers of a group are waited for, for the lease duration.
+
+        Raises: StateError, naming the worker, if one is running, or if another process has changed the entry; StoreUnavailableError if a
+        store does not answer.
         """
         if not found.name.startswith(SUBTASK_PREFIX):
             group = None if self._state is None else GroupStore(self._state, self._lease_settings.interval)
@@ -97,7 +103,7 @@ class JobLeftovers:
 
     async def _find(self, sink: CommittingSink, before: float) -> list[Leftover]:
         listed = await sink.leftovers(())
-        # What is committed or published meanwhile is in the entries, or gone.
+        # Listed again, because in the meantime files may have been committed (then an entry names them) or published (then they are gone).
         in_stores = [await _named_in(store, sink.target()) for store in self._stores[sink]]
         named = [each for names in in_stores for staged in names.values() for each in staged]
         still = set(await sink.leftovers(named))
@@ -105,13 +111,16 @@ class JobLeftovers:
 
 
 async def take_back(found: Unpublished) -> None:
-    """Let the destination refuse what is not published, and return the positions to before it. A process that goes on is fenced off.
+    """Make the destination refuse commits that are not published, and return to the positions from before them.
 
-    Of a group nobody may live (`JobLeftovers.take_back`). Raises: StateError if the entry has changed meanwhile; StoreUnavailableError.
+    A process of the job that continues is fenced off. No worker of a group may be running (`JobLeftovers.take_back`).
+
+    Raises: StateError if another process has changed the entry; StoreUnavailableError if a store does not answer.
     """
     of_subtask = found.name.startswith(SUBTASK_PREFIX)
     taken = await (_take_back_of_subtask if of_subtask else _take_back_of_worker)(found)
-    # A table may forget its number after a time: then a process that wakes up finds nothing that it could publish.
+    # A table may forget the number of a refused commit after a time. Its files are deleted, so that a process that wakes up later cannot
+    # publish them.
     lives = {each.number.writer.rpartition("/")[2] for each in taken}
     if lives:
         await found.sink.discard(lives.__contains__, ())
@@ -132,7 +141,10 @@ async def _take_back_of_subtask(found: Unpublished) -> Sequence[Staged]:
 
 
 async def _take_back_of_worker(found: Unpublished) -> Sequence[Staged]:
-    """All shards with these rows are still its own: a worker releases a shard, and others take one, only when its rows are published."""
+    """Take back the commits of a worker.
+
+    All shards with these rows are still its own: a worker releases a shard, and others acquire one, only when its rows are published.
+    """
     group, place = GroupStore(found.store), f"{found.name} in {found.store.place}"
     worker, _, number = found.name.removeprefix(PARTS).rpartition("/")
     await seal_part(group, worker, int(number))
@@ -162,7 +174,7 @@ async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list
 
 
 async def _named_in(store: ConditionalStore, target: str) -> dict[str, Sequence[Staged]]:
-    """What the entries of subtasks and workers name that is in this target."""
+    """Return the items staged for `target` that the entries of subtasks and workers name."""
     found = {name: (each.document.target, each.document.staged) for name, each in (await read_entries(store)).items()}
     for name, value in (await store.list(PARTS)).items():
         part = PositionPart.from_bytes(value.value, f"{name} in {store.place}")

@@ -1,4 +1,4 @@
-"""Lets a job that has positions go on from another place: the oldest record, the tip, or a time. `reset_positions` is public."""
+"""Lets a job that has positions continue from another place: the oldest record, the tip, or a time. `reset_positions` is public."""
 
 import functools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -29,7 +29,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PositionsReset:
-    """A job, and where it is to go on. `shard_ids`: the shards to reset, of all streams; empty: every shard."""
+    """A job, and the place where it is to continue.
+
+    - `shard_ids`: the shards to reset, of all streams; empty for every shard.
+    """
 
     job: JobPositions
     service: ListingPort
@@ -39,10 +42,10 @@ class PositionsReset:
     shard_ids: Collection[str] = ()
 
     async def plan(self) -> list[ImportedPosition]:
-        """What the job would go on from, all shards; a `note` for those that are reset.
+        """Return the positions from which the job would continue, for all shards. Shards that are reset have a `note`.
 
-        Raises: StateError when the job has no positions, or keeps them where only it can write them; ConfigurationError for an unknown
-        shard and a time in the future.
+        Raises: StateError if the job has no positions, or keeps them where only the job can write them; ConfigurationError if a shard is
+        unknown, or the time is in the future.
         """
         if self.job.are_in_the_sink and await self.job.is_of_a_group():
             raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
@@ -61,7 +64,7 @@ class PositionsReset:
             chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
             start = await self._start_of(stream)
             fresh = initial_states(chosen, RestoredState({}), Starts(start))
-            # What comes before the tip is not wanted, and what comes after it is: from then on a gap is one (P3, S5).
+            # Records before the tip are not wanted, and records after it are. So a gap counts as a loss only from the tip on (P3, S5).
             seen_ms = start.timestamp_ms if self.start.is_tip else None
             children = {f"{stream_name(stream)}/{parent}" for shard in listed for parent in shard.parents}
             for key, state in fresh.items():
@@ -74,17 +77,20 @@ class PositionsReset:
         return sorted(known.values(), key=lambda position: position.shard)
 
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:
-        """Store the planned positions. Subtasks that run are fenced off. Raises: StateError while a worker of the group runs."""
+        """Store the planned positions. Running subtasks are fenced off. Raises: StateError if a worker of the group is running."""
         await self.job.store_over(imported_states(plan))
 
     async def _start_of(self, stream: str) -> StartingPosition:
-        """The tip as a time, so that records that come before the job starts are read (P3). Raises: ConfigurationError for a later time."""
+        """Return the start for a stream. The tip becomes a time, so that records that arrive before the job starts are read (P3).
+
+        Raises: ConfigurationError if the time is in the future.
+        """
         if self.start.type is PositionType.TRIM_HORIZON:
             return self.start
         now = await self._retried(functools.partial(self.service.server_time_ms, stream))
         if (at := self.start.timestamp_ms) is None:
             return self.start.pinned_at(now)
-        refuse_future("to", at, now, 1_000)  # the service tells whole seconds
+        refuse_future("to", at, now, 1_000)  # The service's clock has whole seconds.
         return self.start
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -94,7 +100,10 @@ class PositionsReset:
 def _expired(
     known: Mapping[str, ImportedPosition], listed: Sequence[Shard], restored: RestoredState, stream: str
 ) -> dict[str, ImportedPosition]:
-    """The shards that a stream lists no more, to be forgotten: a start would find their records lost, after each reset again."""
+    """Return the shards that a stream no longer lists, so that they are forgotten.
+
+    Otherwise each start after a reset would report their records as lost.
+    """
     there = {shard.key for shard in listed} | set(shards_missing_from_listing(listed, restored, [stream]))
     return {
         key: replace(each, note="it has expired, and is forgotten", is_stored=False)
@@ -104,7 +113,10 @@ def _expired(
 
 
 def place_named(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
-    """Return the start that `to` gives. Raises: ConfigurationError that names the setting `name`, also for a time before 2000."""
+    """Return the start that `to` gives.
+
+    Raises: ConfigurationError, which names the setting `name`, if `to` is invalid or before the year 2000.
+    """
     start = named_start(name, to)
     if start.timestamp_ms is not None and start.timestamp_ms < EARLIEST_PLAUSIBLE_MS:
         raise ConfigurationError(name, to, A_START, reason=f"that is {iso_time(start.timestamp_ms)}")
@@ -118,17 +130,19 @@ async def reset_positions(
     shard_ids: Collection[str] = (),
     dry_run: bool = False,
 ) -> dict[str, SequenceNumber | StartingPosition | None]:
-    """Let a job that was stopped go on from another place, as `recordpublisher positions reset` does.
+    """Let a job that was stopped continue from another place, as `recordpublisher positions reset` does.
 
-    - `properties`: of the job, as `recordpublisher run` takes them.
+    - `properties`: the job's properties, as `recordpublisher run` takes them.
     - `to`: `"TRIM_HORIZON"`, `"LATEST"`, an age (`"1h"` or a timedelta), or a time: a datetime or ISO-8601 with a zone, epoch seconds or
       milliseconds.
-    - `shard_ids`: only these shards, of all streams. Default: every shard.
-    - `dry_run`: nothing is written.
+    - `shard_ids`: reset only these shards, of all streams. Default: every shard.
+    - `dry_run`: write nothing.
 
-    Returns, by `stream/shard`, after which record or from where each shard is read now; None for one that was read to its end. Subtasks
-    that run are fenced off. Raises: ConfigurationError; StateError when the job has no positions, while a worker of the group runs, or
-    where a group's positions are with its rows; KinesisError.
+    Return a dict with each `stream/shard`: the record after which, or the place from where, it is read now; None if it was read to its end.
+    Running subtasks are fenced off.
+
+    Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
+    group is running, or if a group's positions are stored with its rows; KinesisError if the shards cannot be listed.
     """
     start, properties = place_named(to, "to"), Properties(properties)
     async with job_and_service(properties) as (job, service, streams):
