@@ -1,4 +1,4 @@
-"""What a person sees of a job at one moment, read from the running job or from its stored positions.
+"""Shows the state of a job at one moment to a person, read from the running job or from its stored positions.
 
-Start at `live_snapshots.py`. What a snapshot holds is in `plugins/lag/job_snapshot.py`.
+Start at `live_snapshots.py`. The fields of a snapshot are in `plugins/lag/job_snapshot.py`.
 """

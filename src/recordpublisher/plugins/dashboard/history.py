@@ -1,4 +1,4 @@
-"""History: the totals of the last minutes, so that a page that is opened later has something to draw."""
+"""Keeps the totals of the last minutes, so that a page that is opened later has something to draw."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ HISTORY_SECONDS = 1_800.0
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
-    """The totals at one moment (epoch ms): records written a second, and the largest lag (ms). None: not known, or not to be read then."""
+    """The totals at one moment (epoch ms): records written per second, and the largest lag (ms). Unknown values are None."""
 
     time_ms: int
     records_per_second: float | None = None
@@ -24,7 +24,7 @@ class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class History:
-    """Owns the points of the last half an hour: one for each `interval_seconds`, whether or not anybody looks."""
+    """Owns the points of the last half hour: one for each `interval_seconds`, even if no page is open."""
 
     def __init__(self, source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
         self._source = source
@@ -34,11 +34,11 @@ class History:
 
     @property
     def points(self) -> list[HistoryPoint]:
-        """The oldest first."""
+        """The points, the oldest first."""
         return [*self._points]
 
     async def run(self) -> None:
-        """Take points until cancelled."""
+        """Add points until cancelled."""
         while True:
             self._points.append(await self._point())
             await asyncio.sleep(self._interval_seconds)
@@ -54,5 +54,5 @@ class History:
 
 
 def point_of(snapshot: JobSnapshot) -> HistoryPoint:
-    """The totals of a snapshot."""
+    """Return the totals of a snapshot."""
     return HistoryPoint(snapshot.time_ms, snapshot.records_per_second, snapshot.lag_ms)

@@ -1,4 +1,4 @@
-"""HttpSnapshots: the snapshots that a running job serves (`run --dashboard`), read by another process."""
+"""Reads the snapshots that a running job serves (`run --dashboard`), from another process."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ RESPONSE_SECONDS = 10.0
 
 
 class HttpSnapshots:
-    """Reads the shards of some streams, from the URL that the job has logged. Owns nothing."""
+    """Reads the shards of some streams, from the URL that the job has logged. Owns no connection."""
 
     def __init__(self, url: str, streams: Sequence[str]) -> None:
         url = url if "://" in url or ":" not in url else f"http://{url}"
@@ -24,12 +24,12 @@ class HttpSnapshots:
         self._streams = [stream_name(stream) for stream in streams]
 
     async def snapshot(self) -> JobSnapshot:
-        """The job now. Raises: RecordPublisherError when it does not respond, or does not read the stream."""
+        """Return the current state of the job. Raises: RecordPublisherError if it does not respond, or does not read the streams."""
         try:
             snapshot = msgspec.json.decode(await self._read(), type=JobSnapshot)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
-            words = f"no running job serves {self._url}: {reason}"  # the reason may have the URL too; a port that is none is no password
+            words = f"no running job serves {self._url}: {reason}"  # Masked, because the reason may have the URL too.
             raise RecordPublisherError(mask_passwords(words) if "@" in words else words) from error
         shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
         served = sorted({shard.stream for shard in snapshot.shards})

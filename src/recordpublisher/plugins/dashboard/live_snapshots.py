@@ -1,4 +1,4 @@
-"""`run --dashboard`: snapshots of a running job, from the metrics of its subtasks on this machine, served while it runs."""
+"""Serves snapshots of a running job (`run --dashboard`), made from the metrics of its subtasks on this machine."""
 
 import asyncio
 import logging
@@ -22,17 +22,19 @@ from .server import DashboardServer
 
 log = logging.getLogger("recordpublisher.metrics")
 HISTORY_INTERVAL_SECONDS = 10.0
-"""A point costs what a page's reading costs: 10 ms of CPU at 1,000 shards."""
+"""Time between two points. One point costs as much as one read of a page: 10 ms of CPU at 1,000 shards."""
 OLD_SECONDS = 1.0
-"""A snapshot is computed at most this often, however many readers ask for it."""
+"""A snapshot is computed at most this often (seconds), however many readers request it."""
 UNREAD = "has unread records and wrote none for the alarm interval"
 
 
 class LiveSnapshots:
-    """Owns the last snapshot, and the counters of earlier ones for the rates. Nothing is computed while nobody asks."""
+    """Owns the last snapshot, and the counters of earlier ones for the rates. Without readers nothing is computed.
+
+    - `job`: the name of the job, if it has one.
+    """
 
     def __init__(self, source: MetricsSource, clock: Clock, idle_interval_ms: int, job: str | None = None) -> None:
-        """`job`: its name, if it has one."""
         self._source = source
         self._job = job
         self._clock = clock
@@ -42,7 +44,7 @@ class LiveSnapshots:
         self._last: tuple[float, JobSnapshot] | None = None
 
     async def snapshot(self) -> JobSnapshot:
-        """The job now. Raises: RecordPublisherError while no subtask responds."""
+        """Return the current state of the job. Raises: RecordPublisherError while no subtask responds."""
         async with self._making:
             if self._last is None or self._clock.monotonic() - self._last[0] >= OLD_SECONDS:
                 made = await self._make()
@@ -111,7 +113,7 @@ def _subtask(health: SubtaskHealth, values: dict[str, Any]) -> SubtaskSnapshot:
 
 
 def alignment_sentence(subtasks: Sequence[SubtaskMetrics]) -> str:
-    """What alignment waits for now and why, in one sentence, of one subtask or more."""
+    """Return which shard alignment waits for now and why, in one sentence."""
     held = sum(each.values["heldShards"] for each in subtasks)
     shards = sum(each.values["openShards"] for each in subtasks)
     if not held:
@@ -138,13 +140,13 @@ def _lowest_shard(subtasks: Sequence[SubtaskMetrics]) -> tuple[int, str, Mapping
 
 
 def _watermark(shard: Mapping[str, Any]) -> float:
-    """That with which the shard counts for the global one: a shard without any holds all others back."""
+    """Return the value with which the shard counts for the global watermark. A shard without a watermark holds all others back."""
     watermark = shard["watermark"] if shard["nextWatermark"] is None else shard["nextWatermark"]
     return float("-inf") if watermark is None else watermark
 
 
 def _reason(shard: Mapping[str, Any]) -> str:
-    """Why the shard's watermark does not rise."""
+    """Return why the shard's watermark does not rise."""
     if shard["stage"] == "ENDED":
         return "which has ended and whose children are not read yet"
     if shard["alarm"]:
@@ -160,7 +162,7 @@ def _reason(shard: Mapping[str, Any]) -> str:
 
 
 class LiveDashboard(MetricsExporter):
-    """Owns the server. It reads the same metrics as other exporters: when a page is open, and now and then for its charts."""
+    """Owns the server. It reads the same metrics as other exporters, when a page is open, and from time to time for the charts."""
 
     def __init__(self, port: int, idle_interval_ms: int, job: str | None = None) -> None:
         self._port = port
@@ -169,7 +171,7 @@ class LiveDashboard(MetricsExporter):
         self._server: DashboardServer | None = None
 
     async def open(self, source: MetricsSource) -> None:
-        """Listen, and log where. Raises: ConfigurationError for `port`."""
+        """Listen, and log the URL. Raises: ConfigurationError if the port cannot be used."""
         clock = SystemClock()
         snapshots = LiveSnapshots(source, clock, self._idle_interval_ms, self._job)
         self._server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))

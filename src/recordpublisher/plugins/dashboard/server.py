@@ -1,4 +1,4 @@
-"""DashboardServer: serves the page of a job and its snapshots on loopback, for a browser or a program on this machine."""
+"""Serves the page of a job and its snapshots on loopback, for a browser or a program on this machine."""
 
 import asyncio
 import base64
@@ -21,16 +21,18 @@ UNAVAILABLE = 503
 
 
 class Unavailable(msgspec.Struct, frozen=True):
-    """What is sent, with this status, while the job cannot be read."""
+    """The response with the status `UNAVAILABLE`, while the job cannot be read."""
 
     error: str
 
 
 class DashboardServer:
-    """Owns the listening socket, and the task that keeps the history. Every request reads a snapshot."""
+    """Owns the listening socket, and the task that keeps the history. Every request reads a snapshot.
+
+    - `history`: without it the charts of a page begin when the page is opened.
+    """
 
     def __init__(self, source: SnapshotSource, history: History | None = None) -> None:
-        """Without `history` the charts of a page begin when it is opened."""
         self._source = source
         self._history = history
         self._keeping: asyncio.Task[None] | None = None
@@ -38,7 +40,7 @@ class DashboardServer:
         self._pages = HttpPages(pages, is_local=True)
 
     async def open(self, port: int) -> str:
-        """Listen; 0 takes a free port. Returns the URL. Raises: ConfigurationError when the port cannot be used."""
+        """Listen, and return the URL. Port 0 selects a free port. Raises: ConfigurationError if the port cannot be used."""
         try:
             port = await self._pages.listen(HOST, port)
         except OSError as error:
@@ -74,7 +76,10 @@ class DashboardServer:
 
 
 def dashboard_page() -> Page:
-    """One HTML document with style and script inside. A browser runs only this script, and lets it connect only to its own server."""
+    """Return one HTML document with style and script inside.
+
+    A browser runs only this script, and lets it connect only to its own server.
+    """
     folder = files(__package__) / "web"
     html, style, script = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
     policy = (

@@ -1,4 +1,4 @@
-"""Snapshots of any job, from its stored positions and the tips of its shards. What these do not tell is unknown."""
+"""Makes snapshots of any job from its stored positions and the tips of its shards. Values that these do not show are unknown."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -12,27 +12,33 @@ from ..lag.probe import LagProbe
 
 
 class StoredSnapshots:
-    """Probes each shard of one stream for every snapshot. Owns nothing."""
+    """Probes each shard of one stream for every snapshot. Owns no connection."""
 
     def __init__(self, probe: LagProbe, clock: Clock) -> None:
         self._probe = probe
         self._clock = clock
 
     async def snapshot(self) -> JobSnapshot:
-        """The job now. Raises: KinesisError, StateError."""
+        """Return the current state of the job.
+
+        Raises: KinesisError if the stream cannot be read; StateError if no positions are stored, or if they cannot be read.
+        """
         return job_snapshot(
             await self._probe.read(), self._clock.now_ms(), self._probe.idle_intervals.waits_for_every_shard
         )
 
 
 class JoinedSnapshots:
-    """The streams of one job in one snapshot. Owns the last one. Nothing is read while nobody asks."""
+    """Joins the streams of one job in one snapshot. Owns the last snapshot. Without readers nothing is read.
+
+    - `sources`: one source for each stream.
+    - `interval_seconds`: shortest time between two reads of the sources, for all readers together.
+    - `job`: the name of the job, if it has one.
+    """
 
     def __init__(
         self, sources: Sequence[SnapshotSource], clock: Clock, interval_seconds: float, job: str | None = None
     ) -> None:
-        """`sources`: one for each stream. `interval_seconds`: from one reading of them to the next, for all readers together.
-        `job`: its name, if it has one."""
         self._sources = sources
         self._clock = clock
         self._interval_seconds = interval_seconds
@@ -41,7 +47,10 @@ class JoinedSnapshots:
         self._last: tuple[float, JobSnapshot] | None = None
 
     async def snapshot(self) -> JobSnapshot:
-        """The job now, or within the interval the last one. Raises: RecordPublisherError when a stream cannot be read."""
+        """Return the current state of the job, or the last snapshot if it is newer than the interval.
+
+        Raises: RecordPublisherError if a stream cannot be read.
+        """
         async with self._reading:
             if self._last is None or self._clock.monotonic() - self._last[0] >= self._interval_seconds:
                 read = _joined([await source.snapshot() for source in self._sources])
@@ -50,7 +59,10 @@ class JoinedSnapshots:
 
 
 def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool = False) -> JobSnapshot:
-    """A job whose shards were read. `waits_for_idle`: its watermarks wait for idle shards too."""
+    """Return the snapshot of a job whose shards were read.
+
+    - `waits_for_idle`: whether its watermarks also wait for idle shards.
+    """
     counted = [shard for shard in shards if shard.watermark is not None and (waits_for_idle or not shard.is_idle)]
     lowest = min(counted, key=_watermark, default=None)
     return JobSnapshot(
@@ -67,7 +79,7 @@ def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool
 
 
 def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
-    """The lowest watermark is the global one, and its stream has the sentence. The time is that of the oldest values."""
+    """Join snapshots. The lowest watermark is the global one, with the sentence of its stream; the time is the oldest one."""
     marked = [snapshot for snapshot in snapshots if snapshot.global_watermark is not None]
     lowest = min(marked, key=lambda snapshot: snapshot.global_watermark or 0, default=None)
     return JobSnapshot(
@@ -80,7 +92,10 @@ def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
 
 
 def _newest(readers: Iterable[SubtaskSnapshot]) -> list[SubtaskSnapshot] | None:
-    """Each subtask or worker once, with its newest checkpoint; whether it still runs is not known. None: nobody is known."""
+    """Return each subtask or worker once, with its newest checkpoint; None if none is known.
+
+    Whether a subtask or worker is still running is not known.
+    """
     newest: dict[tuple[str, int], SubtaskSnapshot] = {}
     for reader in readers:
         key = (reader.worker or "", reader.subtask or 0)
