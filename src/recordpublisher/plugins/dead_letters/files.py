@@ -1,4 +1,4 @@
-"""FileLetters: dead letters in files of the jsonl or parquet sink. What is left of a file takes its place; if nothing is, it is deleted."""
+"""Reads dead letters from files of the jsonl or parquet sink. A replay rewrites each file with its remaining letters, or deletes it."""
 
 import asyncio
 import secrets
@@ -18,16 +18,18 @@ from recordpublisher.publishers.properties.properties import Properties
 from .stored_letters import CHUNK, StoredLetters
 
 Write = Callable[[Path, Sequence[int]], None]
-"""Writes some of a file's letters, by their numbers, to another file."""
+"""Writes some of a file's letters, given by their numbers, to another file."""
 Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
-"""What is in a file, how a letter is made of it, and how some of it are written."""
+"""The content of a file, a function that makes a letter of an item, and a function that writes some of the items."""
 
 
 class FileLetters(StoredLetters):
-    """Owns the file that is replayed, and which of its letters are left."""
+    """Owns the file that is being replayed, and the numbers of its remaining letters.
+
+    A folder that does not exist yet has no letters. Raises: ConfigurationError if its parent does not exist either.
+    """
 
     def __init__(self, sink: type[FileSink], stored_in: Callable[[Path], Stored], properties: Properties) -> None:
-        """A folder that is not there yet has no letters. Raises: ConfigurationError for one whose parent is not there either."""
         place, key = properties.value(sink.folder), sink.folder.key
         folder = None if place is None else Path(path_of(place, key))
         if folder is None or not folder.absolute().parent.is_dir():
@@ -37,7 +39,7 @@ class FileLetters(StoredLetters):
         self._stored_in = stored_in
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """File by file, in the order of their names."""
+        """Yield the letters of each file, in the order of the files' names."""
         for path in sorted(self._folder.rglob(f"*{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
@@ -47,7 +49,7 @@ class FileLetters(StoredLetters):
                 yield letters[start : start + CHUNK]
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
-        """Keep what is left of the file."""
+        """Keep the remaining letters of the file."""
         self._left -= {letter.place for letter in succeeded}
         if succeeded:
             await asyncio.to_thread(self._keep_left)
@@ -58,7 +60,8 @@ class FileLetters(StoredLetters):
 
     def _keep_left(self) -> None:
         if self._left:
-            anew = self._folder / HIDDEN / f"left-of-replay-{secrets.token_hex(8)}{self._suffix}"  # of no other replay
+            # A name that no other replay has.
+            anew = self._folder / HIDDEN / f"left-of-replay-{secrets.token_hex(8)}{self._suffix}"
             make_folder(anew.parent)
             self._write(anew, sorted(self._left))
             sync(anew)
@@ -69,7 +72,7 @@ class FileLetters(StoredLetters):
 
 
 def json_lines(path: Path) -> Stored:
-    """What is in a file of the jsonl sink."""
+    """Return the content of a file of the jsonl sink."""
     lines = lines_of(path)
 
     def write(anew: Path, left: Sequence[int]) -> None:
@@ -82,12 +85,12 @@ def json_lines(path: Path) -> Stored:
 
 
 def parquet_rows(path: Path) -> Stored:
-    """What is in a file of the parquet sink. Raises: StateError."""
+    """Return the content of a file of the parquet sink. Raises: StateError if the file is not valid Parquet."""
     from pyarrow import parquet
 
     try:
         table = parquet.read_table(path, partitioning=None)
-    except ValueError as error:  # that of Arrow
+    except ValueError as error:  # ArrowInvalid is a ValueError.
         raise unreadable(str(path), error) from error
 
     def write(anew: Path, left: Sequence[int]) -> None:
@@ -97,7 +100,7 @@ def parquet_rows(path: Path) -> Stored:
         name = f"row {index + 1} of {path}"
         try:
             row = table.slice(index, 1).to_pylist()[0]
-        except (ValueError, OverflowError) as error:  # such as a time of the year 10,000
+        except (ValueError, OverflowError) as error:  # For example, a time of the year 10,000 cannot be converted.
             raise unreadable(name, error) from error
         return letter_of_row(row, name, index)
 

@@ -1,4 +1,4 @@
-"""stored_letters_of: the place where a job's dead-letter sink has written. What a place needs is imported for a job that has it."""
+"""Finds the place where a job's dead-letter sink has written. The modules for a place are imported only for a job that uses it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .stored_letters import StoredLetters
 
 
 def stored_letters_of(properties: Properties) -> StoredLetters:
-    """Where a job's dead letters are. Raises: ConfigurationError for a sink whose letters cannot be read."""
+    """Return the place of a job's dead letters. Raises: ConfigurationError if the letters of its sink cannot be read."""
     name, of_sink = (properties.value(DEAD_LETTER_SINK) or "").lower(), dead_letter_properties(properties)
     if name == "jsonl":
         from recordpublisher.plugins.sinks.files.jsonl import JsonlSink

@@ -1,4 +1,4 @@
-"""QueueLetters: the dead letters of the queue that a job reads; a replay puts them back, with no receive counted."""
+"""Reads the dead letters of the queue that a job reads. A replay puts them back, with a receive count of 0."""
 
 from collections.abc import AsyncGenerator, Sequence
 
@@ -13,14 +13,18 @@ from recordpublisher.publishers.shards import Shard
 from .stored_letters import Failures, StoredLetters
 
 HIDDEN_SECONDS = 120
-"""From other processes, while letters are shown or replayed; then they are put back."""
+"""How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""
 
 
 class QueueLetters(StoredLetters):
-    """Receives letters until there are no more, and makes visible again what is neither restored nor discarded."""
+    """Receives letters until there are none left. Letters that are neither restored nor discarded become visible again.
+
+    - `restores`: whether replayed letters go back into the queue. If not, they are discarded.
+
+    Raises: ConfigurationError if the queue's properties are invalid.
+    """
 
     def __init__(self, properties: Properties, *, restores: bool) -> None:
-        """`restores`: what was replayed goes back into the queue; else it is discarded. Raises: ConfigurationError."""
         streams = list(StreamNames(streams_argument(properties)).given.values())
         KinesisQueue.check(properties, streams)
         self._queue = KinesisQueue(properties.merged({QUEUE_CREATION.key: "NONE"}))
@@ -29,7 +33,7 @@ class QueueLetters(StoredLetters):
         self._stream = streams[0]
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Ten letters at a time."""
+        """Yield ten letters at a time."""
         arn, client = await self._queue.queue_arn(), self._queue.client()
         self._held: set[str] = set()
         try:
@@ -48,7 +52,10 @@ class QueueLetters(StoredLetters):
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard what succeeded; what failed, also in that, becomes visible at the end, and is not received again before."""
+        """Restore or discard the letters that succeeded. Return those for which that call failed.
+
+        All letters that failed become visible at the end, so they are not received again before.
+        """
         handles = [letter.place for letter in succeeded]
         codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)
         self._held.difference_update(set(handles) - codes.keys())

@@ -1,4 +1,4 @@
-"""Where dead letters are replayed: the job's handler or sink, or the streams that they came from."""
+"""The targets of a replay of dead letters: the job's handler or sink, or the streams that the letters came from."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ from .stored_letters import Failures, StoredLetters, put_letters
 
 
 class JobTarget:
-    """The job alone: its handler or its sink, called as in the job, with values, order, retries and time-outs. Age does not count.
+    """Replays letters into the job's handler or sink, called as in the job, with values, order, retries and timeouts.
 
-    Letters are written at least once: after a kill those that were replayed last are written again.
+    Age does not count. Letters are written at least once: after a kill, the letters that were replayed last are written again.
+
+    - `program`: the fetcher that a program makes, if the job is a program.
+
+    Raises: ConfigurationError if the sink is not set, would lose the letters, or does not accept these values.
     """
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:
-        """`program`: the fetcher that a program makes. Raises: ConfigurationError if the sink takes nothing, or not these values."""
         given, registry, sink = properties.merged({ON_BAD_RECORD.key: "DEAD_LETTER"}), load_registry(), None
         if program is None:
             self._decorator_for, self._value_type = decorators_and_type(registry, given)
@@ -62,7 +65,10 @@ class JobTarget:
         await self._sink.close()
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Call the handler for each, as many at a time as the job does, or write and flush them."""
+        """Replay the letters and return the failures.
+
+        A handler is called for each letter, with the concurrency of the job. To another sink the letters are written and flushed.
+        """
         self._failed = {}
         for shard, of_shard in groupby(sorted(letters, key=_order), lambda letter: letter.shard):
             records = [letter.record for letter in of_shard]
@@ -90,7 +96,7 @@ class JobTarget:
 
 
 class StreamTarget(AsyncExitStack):
-    """The stream that each letter came from: it is put to the tip, with its keys. Owns a sink for each stream."""
+    """Puts each letter to the tip of the stream that it came from, with its keys. Owns a sink for each stream."""
 
     def __init__(self, properties: Properties) -> None:
         super().__init__()
@@ -99,7 +105,10 @@ class StreamTarget(AsyncExitStack):
         self._sinks: dict[str, KinesisSink] = {}
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Return when all are acknowledged. Raises: ConfigurationError for a stream that the job does not read, SinkError."""
+        """Return when all letters are acknowledged.
+
+        Raises: ConfigurationError if the job does not read a letter's stream; SinkError if a record cannot be put.
+        """
         for stream, of_stream in groupby(letters, lambda letter: letter.shard.stream):
             await put_letters(await self._sink_of(stream), of_stream)
         for sink in self._sinks.values():
@@ -122,10 +131,10 @@ def _order(letter: DeadLetter) -> tuple[str, int, str, int]:
 
 
 class DropTarget(AsyncExitStack):
-    """Nowhere: each letter counts as replayed."""
+    """Drops the letters: each counts as replayed."""
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """None fails."""
+        """Return no failures."""
         return {}
 
 
@@ -135,10 +144,11 @@ async def replayed(
     only: Collection[str] = (),
     mended: Mapping[tuple[str, str], bytes] | None = None,
 ) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
-    """Replay every letter once, a chunk at a time: those that succeeded, and those that failed and are kept, with the reason.
+    """Replay every letter once, a chunk at a time. Yield those that succeeded, and those that failed and are kept, with the reason.
 
-    `only`: those with these numbers; empty: all. The others are kept; in a stream they go to its tip. `mended`: the payload of a letter, by
-    the shard's key and its number, in place of its own; only these are replayed, and one that fails is kept with its own payload.
+    - `only`: the numbers of the letters to replay; empty for all. The others are kept; if the letters are in a stream, they go to its tip.
+    - `mended`: new payloads by the shard's key and the letter's number. If given, only these letters are replayed. A letter that fails is
+      kept with its old payload.
     """
     async for chunk in letters.chunks(is_replay=True):
         chosen = [letter for letter in chunk if not only or letter.number in only]

@@ -1,4 +1,4 @@
-"""StoredLetters: the letters of a job, in the place where its dead-letter sink has written them (S7)."""
+"""The interface of a place where a job's dead-letter sink has written letters (S7)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,34 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 MOST_LOGGED = 20
-"""Letters that cannot be read, each with a line of its own."""
+"""Number of unreadable letters that are logged with a line of their own."""
 Failures = Mapping[tuple[str, str, int], str]
 """Why letters failed, by `DeadLetter.key`."""
 CHUNK = 1000
-"""Letters that are replayed together: what a kill may repeat."""
+"""Number of letters that are replayed together. A kill may repeat this many."""
 
 
 class StoredLetters(ABC):
-    """A place with dead letters. Owns its connections, and how many of the letters could not be read: those are kept."""
+    """A place with dead letters. Owns its connections, and counts the letters that cannot be read, which are kept."""
 
     unreadable = 0
 
     @abstractmethod
     def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """The letters, some at a time. With `is_replay`, `finish` follows each chunk."""
+        """Yield the letters, some at a time. With `is_replay`, the caller calls `finish` after each chunk."""
 
     @abstractmethod
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures | None:
-        """Keep only the letters of a chunk that failed. Durable when this returns. Return which of `succeeded` are kept all the same."""
+        """Keep only the failed letters of a chunk. This is durable when the call returns.
+
+        Return which of `succeeded` are kept all the same, with the reason.
+        """
 
     def _readable(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
-        """Of what is stored, the letters that can be read; `letter_of` is given the number too, and raises StateError for the others."""
+        """Return the letters that can be read. Count and log the others.
+
+        - `letter_of`: makes a letter of an item and its number. It raises StateError if the item cannot be read.
+        """
         letters = []
         for index, each in enumerate(stored):
             try:
@@ -54,7 +60,7 @@ class StoredLetters(ABC):
 
 
 async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
-    """Put the original records to the tip of a stream, with their keys. Raises: SinkError."""
+    """Put the original records to the tip of a stream, with their keys. Raises: SinkError if a record cannot be put."""
     for letter in letters:
         record = letter.record
         hash_key = written_hash_key(record.explicit_hash_key)

@@ -1,4 +1,4 @@
-"""StreamLetters: dead letters in a stream. A replay has positions of its own; what fails again is put to the stream's tip."""
+"""Reads dead letters from a stream. A replay has positions of its own. Letters that fail again are put to the stream's tip."""
 
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -23,10 +23,12 @@ from .stored_letters import StoredLetters, put_letters
 
 
 class StreamLetters(StoredLetters):
-    """Reads what is in the stream now. Where it goes on is kept beside the positions of the job."""
+    """Reads the letters that are in the stream now. The position of a replay is stored next to the positions of the job.
+
+    Raises: ConfigurationError if no stream, or no place for positions, is set.
+    """
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError without a stream, or a place for positions."""
         for needed in (SINK_STREAM, STATE_URI):
             if properties.value(needed) is None:
                 raise ConfigurationError(needed.key, None, needed.valid, reason="the dead letters are in a stream")
@@ -38,23 +40,23 @@ class StreamLetters(StoredLetters):
         self._of_sink = properties
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """The batches that were read; a batch is done when the next one is asked for."""
+        """Yield the batches that were read. A batch is finished when the next one is requested."""
         now = int(time.time() * 1000)
         reading = partial(stream, self._stream, self._reading, stop_at_tip=True, until_event_time=now)
-        # Only a call that itself says where keeps positions.
+        # `stream` stores positions only if the call itself says where.
         batches = reading(state_uri=self._place) if is_replay else reading(restore=await self._stored())
         async with aclosing(batches):
             async for batch in batches:
                 yield [DeadLetter(batch.shard, record, "") for record in batch.records]
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
-        """Put what failed to the stream again."""
+        """Put the failed letters into the stream again."""
         if failed:
             async with KinesisSink(self._of_sink) as sink:
                 await put_letters(sink, failed)
 
     async def _stored(self) -> list[State] | None:
-        """Where the last replay ended; None: there was none."""
+        """Return where the last replay ended, or None if there was none."""
         store = None if missing_folder(self._place) else build_store(load_registry(), self._keeping)
         if store is None:
             return None

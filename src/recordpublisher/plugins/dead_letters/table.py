@@ -1,4 +1,4 @@
-"""TableLetters: dead letters in a table of the sql sink. A row is deleted when its letter was replayed."""
+"""Reads dead letters from a table of the sql sink. A row is deleted when its letter was replayed."""
 
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
@@ -19,17 +19,16 @@ from recordpublisher.publishers.properties.properties import Properties
 from .stored_letters import CHUNK, StoredLetters
 
 UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
-"""What the conversion of a column raises, such as that of a time which SQLite keeps as text."""
+"""Errors of the conversion of a column, for example of a time that SQLite stores as text."""
 _StoredRow = tuple[Any, Any]
-"""Its key, and its columns or the error of one of them."""
+"""The key of a row, and its columns or the error of one of them."""
 _NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival_timestamp", "data", "value"}
 
 
 class TableLetters(StoredLetters):
-    """Owns the connection to the database."""
+    """Owns the connection to the database. Raises: ConfigurationError if the URI is not set or is invalid."""
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError for a URI that is not set or wrong."""
         uri = properties.value(SQL_URI)
         if uri is None:
             raise ConfigurationError(SQL_URI.key, None, SQL_URI.valid)
@@ -37,7 +36,7 @@ class TableLetters(StoredLetters):
         self._name = properties.value(SQL_TABLE)
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """In the order of the key. Raises: ConfigurationError for a table without the columns of a record."""
+        """Yield the letters in the order of the key. Raises: ConfigurationError if the table does not have the columns of a record."""
         place: Any = None
         while rows := await self._database.transaction(partial(self._after, place)):
             place = rows[-1][0]
@@ -45,7 +44,7 @@ class TableLetters(StoredLetters):
                 yield letters
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
-        """Delete the rows of those that succeeded."""
+        """Delete the rows of the letters that succeeded."""
         if succeeded:
             await self._database.transaction(lambda connection: self._delete(connection, succeeded))
 
@@ -65,7 +64,7 @@ class TableLetters(StoredLetters):
         try:
             rows = connection.execute(page(columns)).mappings()
             return [(tuple(row[name] for name in IDENTITY), row) for row in rows]
-        except UNREADABLE:  # of one of them, which is looked for
+        except UNREADABLE:  # One row cannot be converted, so read the rows one by one.
             places = [tuple(row) for row in connection.execute(page(select(*keys)))]
             return [(each, _row_or_error(connection, columns.where(tuple_(*keys) == each))) for each in places]
 
