@@ -1,1 +1,1 @@
-"""Metrics leave the process: exporters, and the one page of all subtasks of a machine. Start at `export.py`."""
+"""Exports metrics from the process: exporters, and one page for all subtasks of a machine. Start at `export.py`."""

@@ -1,6 +1,6 @@
-"""CloudWatchExporter: log lines in CloudWatch's embedded metric format (EMF), to stdout or a file.
+"""Exports metrics as log lines in CloudWatch's embedded metric format (EMF), to stdout or a file.
 
-CloudWatch makes metrics of such lines where they reach CloudWatch Logs: from Lambda, ECS or the CloudWatch agent. No call is made here.
+CloudWatch makes metrics of such lines when they reach CloudWatch Logs: from Lambda, ECS or the CloudWatch agent. No call is made here.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
 
 class CloudWatchExporter(PeriodicExporter):
-    """Writes a line for each subtask, and for each shard if `flink.metrics.cloudwatch.shards` is set: each shard's metrics are billed.
+    """Writes a line for each subtask. With `flink.metrics.cloudwatch.shards` also a line for each shard, whose metrics are billed.
 
-    Owns the last value of each counter: CloudWatch adds up, so a line has what was counted since the line before.
+    Owns the last value of each counter: CloudWatch adds values up, so a line has the difference to the line before.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
@@ -47,7 +47,10 @@ class CloudWatchExporter(PeriodicExporter):
         self._counted: dict[tuple[str, ...], int] = {}
 
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
-        """Write the lines of this moment. Raises: OSError; then the next lines have what was counted since the last that were written."""
+        """Write the lines of this moment.
+
+        Raises: OSError if they cannot be written. Then the next lines have the difference to the last lines that were written.
+        """
         before = dict(self._counted)
         lines = b"".join(msgspec.json.encode(line) + b"\n" for each in subtasks for line in self._lines_of(each))
         try:
@@ -68,7 +71,7 @@ class CloudWatchExporter(PeriodicExporter):
     def _line(
         self, dimensions: dict[str, str], table: Iterable[Metric[Any] | SinkMetric], values: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """One log line: metrics with their units, and texts as plain fields."""
+        """Return one log line: metrics with their units, and texts as plain fields."""
         known = [metric for metric in table if is_known(metric.name, values.get(metric.name))]
         numbers = [metric for metric in known if metric.type is not MetricType.TEXT]
         directive = {
@@ -86,17 +89,18 @@ class CloudWatchExporter(PeriodicExporter):
             return int(value)
         key = (*dimensions.values(), metric.name)
         before, self._counted[key] = self._counted.get(key, 0), value
-        return value - before if value >= before else value  # a shard that comes back to this subtask counts from 0
+        # The counters of a shard that comes back to this subtask begin at 0.
+        return value - before if value >= before else value
 
     def _write(self, lines: bytes) -> None:
         if self._file == "-":
             sys.stdout.buffer.write(lines)
             sys.stdout.buffer.flush()
-        else:  # opened each time: another program may have moved the file away
+        else:  # The file is opened each time, because another program may have moved it.
             with Path(self._file).open("ab") as file:
                 file.write(lines)
 
 
 def _sink_name(metric: SinkMetric) -> str:
-    """Of a sink's metric beside those of its subtask: `sinkRequests`."""
+    """Return the name of a sink's metric next to the metrics of its subtask, for example `sinkRequests`."""
     return f"sink{metric.name[0].upper()}{metric.name[1:]}"

@@ -1,4 +1,4 @@
-"""`rp.export_metrics` and `rp.metrics_text`: metrics of fetchers and producers (A1). PeriodicExporter writes now and then."""
+"""`rp.export_metrics` and `rp.metrics_text`: export the metrics of fetchers and producers (A1). Base of periodic exporters."""
 
 import asyncio
 import logging
@@ -23,31 +23,31 @@ from ..host.manager import load_registry
 
 @runtime_checkable
 class MeasuredFetcher(Protocol):
-    """What is exported of a `DataFetcher`."""
+    """The part of a `DataFetcher` that is exported."""
 
     @property
     def subtask(self) -> int:
-        """Its number."""
+        """Number of the subtask."""
 
     def metrics(self) -> dict[str, Any]:
-        """Return its metrics now."""
+        """Return the current metrics."""
 
     def sink_metrics(self) -> list[SinkMetric]:
-        """Those of its sink."""
+        """Return the metrics of its sink."""
 
     def reasons_not_ready(self) -> list[str]:
-        """Why it is not ready."""
+        """Return why it is not ready."""
 
 
 @runtime_checkable
 class MeasuredProducer(Protocol):
-    """What is exported of a `Producer`, or of a `KinesisSink` that is used without a job."""
+    """The part of a `Producer`, or of a `KinesisSink` that is used without a job, that is exported."""
 
     def exported_metrics(self) -> list[SinkMetric]:
-        """Return its metrics now."""
+        """Return the current metrics."""
 
     def reasons_not_ready(self) -> list[str]:
-        """Why it takes no records."""
+        """Return why it takes no records."""
 
 
 @asynccontextmanager
@@ -56,8 +56,12 @@ async def export_metrics(
 ) -> AsyncIterator[None]:
     """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
-    `sources` are fetchers, producers, and Kinesis sinks that no job has; see `metrics_text`. `flink.metrics.exporters` says where to.
-    `recordpublisher run` does this by itself. Raises: ConfigurationError; TypeError if a source has no metrics.
+    - `properties`: `flink.metrics.exporters` says where to export.
+    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job; see `metrics_text`.
+
+    `recordpublisher run` does this by itself.
+
+    Raises: ConfigurationError if an exporter's properties are invalid; TypeError if a source has no metrics.
     """
     exporters = build_metrics_exporters(load_registry(), Properties(properties))
     async with exporters_opened(exporters, FetchersHere(_as_fetchers(sources))):
@@ -67,10 +71,12 @@ async def export_metrics(
 def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
     """Return the metrics in the text format of Prometheus, for a page `/metrics` that the application serves itself.
 
-    `sources` are fetchers, whose event loop must make the call, producers, and Kinesis sinks that no job has. A producer or sink counts as
-    a subtask; its number follows those of the fetchers, in the order of the arguments. Raises: TypeError if a source has no metrics.
+    - `sources`: fetchers, whose event loop must make the call, producers, and Kinesis sinks that are not the sink of a job. A producer or
+      sink counts as a subtask. Its number follows those of the fetchers, in the order of the arguments.
+
+    Raises: TypeError if a source has no metrics.
     """
-    from .prometheus.exporter import page_of  # with the HTTP server, which this text needs not
+    from .prometheus.exporter import page_of  # imported here because it loads the HTTP server
 
     here = FetchersHere(_as_fetchers(sources))
     return page_of(here.measure(), here.check())
@@ -85,7 +91,7 @@ class _ProducerAsFetcher:
         self.reasons_not_ready = producer.reasons_not_ready
 
     def metrics(self) -> dict[str, Any]:
-        """Nothing: it reads no shards."""
+        """Return no metrics of shards, because a producer reads none."""
         return {"subtask": {}, "shards": {}}
 
 
@@ -112,21 +118,21 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
 
 
 class FetchersHere:
-    """The fetchers of this process, as a MetricsSource. Whoever can ask them sees that the event loop responds."""
+    """The fetchers of this process, as a MetricsSource. If it can be asked, the event loop responds."""
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
         self._fetchers = fetchers
 
     async def metrics(self) -> list[SubtaskMetrics]:
-        """The metrics of each."""
+        """Return the metrics of each fetcher."""
         return self.measure()
 
     async def health(self) -> list[SubtaskHealth]:
-        """The health of each."""
+        """Return the health of each fetcher."""
         return self.check()
 
     def measure(self) -> list[SubtaskMetrics]:
-        """Return the metrics of each."""
+        """Return the metrics of each fetcher."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
             SubtaskMetrics(fetcher.subtask, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
@@ -134,7 +140,7 @@ class FetchersHere:
         ]
 
     def check(self) -> list[SubtaskHealth]:
-        """Return the health of each."""
+        """Return the health of each fetcher."""
         return [SubtaskHealth(fetcher.subtask, True, fetcher.reasons_not_ready()) for fetcher in self._fetchers]
 
 
@@ -142,7 +148,7 @@ log = logging.getLogger("recordpublisher.metrics")
 
 
 class PeriodicExporter(MetricsExporter):
-    """Owns the task that sends after each `flink.metrics.interval`. What fails is logged, and the next interval tries again."""
+    """Owns the task that sends metrics after each `flink.metrics.interval`. A failure is logged, and the next interval tries again."""
 
     def __init__(self, properties: Properties) -> None:
         self._seconds = properties.value(METRICS_INTERVAL) / 1000
@@ -150,10 +156,10 @@ class PeriodicExporter(MetricsExporter):
 
     @abstractmethod
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
-        """Send the metrics of this moment. Raises: any error, which is logged."""
+        """Send the metrics of this moment. Raises: any error if that fails; the caller logs it."""
 
     async def open(self, source: MetricsSource) -> None:
-        """Start to send."""
+        """Start the task that sends."""
         self._source = source
         self._sending = asyncio.create_task(self._run())
 

@@ -1,4 +1,4 @@
-"""The tables of metrics as monitoring systems know them: names in base units (seconds, bytes), from the tables of the code (A1)."""
+"""Translates the metrics of the code for monitoring systems: their names, in base units (seconds, bytes) (A1)."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _STEMS = {
     "numBytesOut": "written",
     "numRecordsOutErrors": "failed_records",
 }
-"""Of metrics whose name contains a unit or a verb: without it."""
+"""Stems of metrics whose name contains a unit or a verb; the stems leave it out."""
 _UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
 
 
@@ -31,9 +31,9 @@ _UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
 class ExportedMetric:
     """One metric for other systems.
 
-    - `source`: its name in `fetcher.metrics()`; `stem`: the same in lower case, without unit.
-    - `unit`: seconds, timestamp_seconds (since 1970), bytes, or none.
-    - `divisor`: source values are divided by it.
+    - `source`: its name in `fetcher.metrics()`. `stem`: this name in lower case, without unit.
+    - `unit`: seconds, timestamp_seconds (since 1970), bytes, or "".
+    - `divisor`: the number by which source values are divided.
     """
 
     scope: Scope
@@ -46,7 +46,7 @@ class ExportedMetric:
 
     @property
     def prometheus_name(self) -> str:
-        """The name by Prometheus's conventions, with unit and `_total`; that of a text ends in `_info`."""
+        """The name by Prometheus's conventions, with unit and `_total`. The name of a text ends in `_info`."""
         parts = ["recordpublisher", self.scope, self.stem]
         if self.unit and not self.stem.endswith(self.unit):
             parts.append(self.unit)
@@ -55,7 +55,7 @@ class ExportedMetric:
 
     @property
     def opentelemetry_name(self) -> str:
-        """The name by OpenTelemetry's conventions, without unit; the standard one where there is one."""
+        """The name by OpenTelemetry's conventions, without unit; the standard name if there is one."""
         if (self.scope, self.source) == ("shard", "records"):
             return "messaging.client.consumed.messages"
         ending = "_timestamp" if self.unit == "timestamp_seconds" else ""
@@ -64,20 +64,20 @@ class ExportedMetric:
 
     @property
     def opentelemetry_unit(self) -> str:
-        """The unit by UCUM."""
+        """The unit in the notation of UCUM."""
         if (self.scope, self.source) == ("shard", "records"):
             return "{message}"
         return {"seconds": "s", "timestamp_seconds": "s", "bytes": "By"}.get(self.unit, "1")
 
     def number(self, value: Any) -> int | float | None:
-        """A value in the exported unit; None: not known. Not for texts."""
+        """Return a value in the exported unit, or None if it is not known. Not for texts."""
         if not is_known(self.source, value):
             return None
         return int(value) if self.divisor == 1 else value / self.divisor
 
 
 def is_known(name: str, value: Any) -> bool:
-    """Whether a value of `fetcher.metrics()` is known: `millisBehindLatest` is -1 before the first read, as in Flink."""
+    """Return whether a value of `fetcher.metrics()` is known. As in Flink, `millisBehindLatest` is -1 before the first read."""
     return value is not None and not (name == "millisBehindLatest" and value < 0)
 
 
@@ -94,7 +94,7 @@ EXPORTED_SHARD_METRICS = tuple(_exported("shard", metric) for metric in SHARD_ME
 
 
 class Origin(NamedTuple):
-    """Where values are from: a subtask and its sink, or (not empty) a shard that it reads."""
+    """The origin of values: a subtask and its sink, or a shard that the subtask reads (if `shard` is not empty)."""
 
     subtask: int
     stream: str = ""
@@ -106,14 +106,14 @@ Row = tuple[Origin, dict[str, Any]]
 
 
 def shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
-    """The shards of a subtask."""
+    """Return the rows of the shards of a subtask."""
     for key, values in subtask.shards.items():
         stream, _, shard = key.rpartition("/")
         yield Origin(subtask.subtask, stream, shard), values
 
 
 def exported_tables(subtasks: Sequence[SubtaskMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
-    """The metrics of subtasks, of the sinks that they have (each once), and of shards, with the rows of each."""
+    """Return the metrics of subtasks, of their sinks (each metric once), and of shards, with the rows of each table."""
     of_sinks = {metric.name: _exported("sink", metric) for each in subtasks for metric in each.sink}
     in_sinks = [(Origin(each.subtask), {one.name: one.value for one in each.sink}) for each in subtasks]
     return [

@@ -1,4 +1,4 @@
-"""HttpPages: a small HTTP server for a few pages, on TCP or on a Unix socket. No peer can disturb the job through it."""
+"""A small HTTP server for a few pages, on TCP or on a Unix socket. No client can disturb the job through it."""
 
 import asyncio
 import logging
@@ -12,14 +12,15 @@ from aiohttp import web
 
 log = logging.getLogger("recordpublisher.metrics")
 _log_of_peers = logging.getLogger("recordpublisher.metrics.peers")
-_log_of_peers.disabled = True  # aiohttp logs a traceback for each malformed request: a peer could fill the job's log
+# Aiohttp logs a traceback for each malformed request, so a client could fill the job's log.
+_log_of_peers.disabled = True
 
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 30.0
 """A connection without a complete request is closed after this time."""
 CLOSE_SECONDS = 1.0
 BROWSER_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-"""Of servers for this machine, which browsers read: they keep no response, and take each for what its type says."""
+"""Headers of servers for this machine. Browsers then store no response, and use only the given content type."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -34,32 +35,31 @@ class Page:
 
 
 Pages = Mapping[str, Callable[[], Awaitable[Page]]]
-"""What each path responds to GET and HEAD."""
+"""For each path a function that returns the response to GET and HEAD."""
 
 
 class HttpPages:
     """Owns the listening socket and its connections, of which there are at most `MAX_CONNECTIONS`.
 
-    A further one takes the place of the oldest that waits for a request, so that idle peers keep no probe away.
+    A further connection replaces the oldest one that waits for a request, so that idle clients cannot keep a probe away.
+
+    - `is_local`: refuse requests that name another host than `localhost` or a loopback address. A browser sends the name by which it found
+      the server. So a page of another site, whose name leads to this machine, cannot read the pages.
     """
 
     def __init__(self, pages: Pages, is_local: bool = False) -> None:
-        """`is_local`: refuse requests that name another host than `localhost` or a loopback address.
-
-        A browser sends the name by which it found the server. So a page of another site, whose name leads to this machine, cannot read.
-        """
         self._pages = pages
         self._is_local = is_local
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """Listen on TCP; returns the port. Raises: OSError."""
+        """Listen on TCP, and return the port. Raises: OSError if the address cannot be used."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._protocol_factory(), host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def listen_on_path(self, path: Path) -> None:
-        """Listen on a Unix socket. Raises: OSError."""
+        """Listen on a Unix socket. Raises: OSError if the path cannot be used."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._protocol_factory(), path)
 
@@ -97,13 +97,13 @@ class HttpPages:
 
 
 def _name_of(host: str) -> str:
-    """Without the port, which differs behind a tunnel."""
+    """Return a host without its port, which differs behind a tunnel."""
     name, _, port = host.rpartition(":")
     return name.lower() if name and port.isdecimal() else host.lower()
 
 
 class _BoundedServer(web.Server):
-    """Owns which connections are open, the oldest first, and which of them are being answered."""
+    """Owns the open connections, the oldest first, and knows which of them are being answered."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
@@ -111,7 +111,7 @@ class _BoundedServer(web.Server):
         self._answering: set[asyncio.Protocol] = set()
 
     def accept(self) -> asyncio.Protocol:
-        """What takes a new connection."""
+        """Return the protocol for a new connection."""
         if len(self._open) >= MAX_CONNECTIONS and not self._close_oldest():
             return _Refusal()
         accepted = self()
@@ -119,13 +119,13 @@ class _BoundedServer(web.Server):
         return accepted
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        """Called by aiohttp."""
+        """Forget the connection. Called by aiohttp."""
         self._open.pop(handler, None)
         super().connection_lost(handler, exc)
 
     @contextmanager
     def answering(self, connection: asyncio.Protocol) -> Iterator[None]:
-        """The connection has sent a request, which is answered in the block."""
+        """Mark the connection as being answered during the block."""
         self._answering.add(connection)
         try:
             yield
@@ -133,7 +133,7 @@ class _BoundedServer(web.Server):
             self._answering.discard(connection)
 
     def _close_oldest(self) -> bool:
-        """Close the oldest connection that waits for a request; False where each is being answered."""
+        """Close the oldest connection that waits for a request. Return False if every connection is being answered."""
         waiting = next((connection for connection in self._open if connection not in self._answering), None)
         if waiting is not None:
             del self._open[waiting]

@@ -1,4 +1,4 @@
-"""OpenTelemetryExporter: sends the metrics over OTLP (HTTP) with the official SDK, extra `opentelemetry`."""
+"""Sends the metrics over OTLP (HTTP) with the official SDK, extra `opentelemetry`."""
 
 import asyncio
 from collections.abc import Iterator
@@ -41,14 +41,16 @@ Row = tuple[dict[str, str | int], dict[str, Any]]
 """The attributes of a subtask or shard, and its values."""
 
 SYSTEM = "aws_kinesis"
-"""The value of `messaging.system`; the conventions name none for Kinesis."""
+"""The value of `messaging.system`. The conventions define no value for Kinesis."""
 
 
 class OpenTelemetryExporter(PeriodicExporter):
-    """Sends to `flink.metrics.opentelemetry.endpoint`, or to where the SDK's environment variables (`OTEL_EXPORTER_OTLP_...`) say.
+    """Sends to `flink.metrics.opentelemetry.endpoint`, or to the address in the SDK's environment variables (`OTEL_EXPORTER_OTLP_...`).
 
-    It hands the SDK's exporter finished data, without the SDK's instruments: these drop what exceeds 2,000 series of a metric, and
-    keep shards that have ended. Raises: ConfigurationError.
+    It gives the SDK's exporter finished data, and does not use the SDK's instruments: these drop series of a metric above 2,000, and keep
+    shards that have ended.
+
+    Raises: ConfigurationError if the endpoint is not a URL, or contains a secret.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
@@ -67,12 +69,12 @@ class OpenTelemetryExporter(PeriodicExporter):
         self._clock = clock or SystemClock()
 
     async def open(self, source: MetricsSource) -> None:
-        """Start to send; counters count from here."""
+        """Start to send. Counters count from this moment."""
         self._started_ms = self._clock.now_ms()
         await super().open(source)
 
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
-        """Send the metrics of this moment. Raises: OSError when the collector did not take them."""
+        """Send the metrics of this moment. Raises: OSError if the collector did not accept them."""
         if (
             subtasks
             and await asyncio.to_thread(self._exporter.export, self._data(subtasks)) is not MetricExportResult.SUCCESS
@@ -119,7 +121,7 @@ def _attributes(origin: Origin) -> dict[str, str | int]:
 
 
 def _values(metric: ExportedMetric, rows: list[Row]) -> Iterator[tuple[dict[str, str | int], int | float]]:
-    """What is known; a text is an attribute of a 1."""
+    """Return the known values. A text is an attribute of the value 1."""
     for attributes, values in rows:
         value = values.get(metric.source)
         if metric.type is MetricType.TEXT:

@@ -1,4 +1,4 @@
-"""Metrics of subtasks that are processes of their own: each serves its own on a Unix socket, and their supervisor reads them there."""
+"""Collects the metrics of subtasks that run as processes: each serves its metrics on a Unix socket, where the supervisor reads them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ from .http_pages import HttpPages, Page
 
 T = TypeVar("T")
 RESPONSE_SECONDS = 5.0
-"""A subtask that takes longer does not respond. Prometheus itself waits 10 s by default."""
+"""A subtask that takes longer counts as not responding. Prometheus itself waits 10 s by default."""
 METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
 
 
@@ -33,9 +33,10 @@ METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
 async def exported_from_processes(
     properties: Properties, parallelism: int, more: Sequence[MetricsExporter] = ()
 ) -> AsyncIterator[Path | None]:
-    """In the supervisor: export the metrics of all subtasks while the block runs, to where the properties say and through `more`.
+    """Export the metrics of all subtasks while the block runs, to where the properties say and through `more`. Runs in the supervisor.
 
-    Yields the folder for their sockets, which only this user can read; None without any exporter. Raises: ConfigurationError.
+    Yield the folder for the subtasks' sockets, which only this user can read; None without any exporter. Raises: ConfigurationError if an
+    exporter's properties are invalid.
     """
     exporters = [*build_metrics_exporters(load_registry(), properties), *more]
     if not exporters:
@@ -47,14 +48,14 @@ async def exported_from_processes(
 
 
 class SubtaskSocket(MetricsExporter):
-    """In a subtask: serves its metrics and health to the supervisor."""
+    """Serves the metrics and health of a subtask to the supervisor. Runs in the subtask."""
 
     def __init__(self, folder: Path, subtask: int) -> None:
         self._path = _socket_path(folder, subtask)
         self._pages = HttpPages({METRICS_PATH: self._metrics, HEALTH_PATH: self._health})
 
     async def open(self, source: MetricsSource) -> None:
-        """Listen."""
+        """Listen on the socket."""
         self._source = source
         await self._pages.listen_on_path(self._path)
 
@@ -76,19 +77,19 @@ class SubtaskProcesses:
         self._paths = {subtask: _socket_path(folder, subtask) for subtask in range(parallelism)}
 
     async def metrics(self) -> list[SubtaskMetrics]:
-        """Those of every subtask that responds."""
+        """Return the metrics of every subtask that responds."""
         found = await asyncio.gather(*(_read(path, METRICS_PATH, SubtaskMetrics) for path in self._paths.values()))
         return [metrics for of_subtask in found if of_subtask for metrics in of_subtask]
 
     async def health(self) -> list[SubtaskHealth]:
-        """Of every subtask, also of those that do not respond."""
+        """Return the health of every subtask, including subtasks that do not respond."""
         found = await asyncio.gather(*(_read(path, HEALTH_PATH, SubtaskHealth) for path in self._paths.values()))
         silent = [SubtaskHealth(subtask, False, []) for subtask in self._paths]
         return [health for no_answer, answer in zip(silent, found, strict=True) for health in answer or [no_answer]]
 
 
 async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
-    """A subtask's page; None if it does not respond in time."""
+    """Return a subtask's page, or None if the subtask does not respond in time."""
     connector = aiohttp.UnixConnector(str(path))
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
     try:

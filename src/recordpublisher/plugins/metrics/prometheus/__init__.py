@@ -1,1 +1,1 @@
-"""The pages that Prometheus and probes read. Beside the code: a dashboard for Grafana and alert rules."""
+"""The pages that Prometheus and probes read. The folder also has a dashboard for Grafana and alert rules."""

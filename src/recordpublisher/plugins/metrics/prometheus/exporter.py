@@ -1,4 +1,4 @@
-"""PrometheusExporter: the pages /metrics, in the text format of Prometheus, /healthz and /readyz."""
+"""Serves the pages /metrics (in the text format of Prometheus), /healthz and /readyz."""
 
 import errno
 import logging
@@ -29,7 +29,7 @@ _READY = "recordpublisher_subtask_ready", "gauge", "1 while the subtask reads an
 
 
 def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth]) -> str:
-    """The page: each metric once, with a line for each subtask or shard."""
+    """Return the page: each metric once, with a line for each subtask or shard."""
     healths = list(health)
     lines = [
         *family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths]),
@@ -44,13 +44,13 @@ def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth])
 
 
 def family(name: str, kind: str, description: str, samples: list[str]) -> list[str]:
-    """A metric with its lines, each of which begins behind the name."""
+    """Return the lines of a metric. Each sample is the part of its line after the name."""
     escaped = description.replace("\\", "\\\\").replace("\n", "\\n")
     return [f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n", *[f"{name}{sample}\n" for sample in samples]]
 
 
 def _samples(metric: ExportedMetric, rows: list[Row]) -> list[str]:
-    """What follows the name on each line; values that are not known have none."""
+    """Return the part after the name of each line. Unknown values have no line."""
     source, number = metric.source, metric.number
     if metric.type is MetricType.TEXT:
         given = [(labels, values.get(source)) for labels, values in rows]
@@ -65,18 +65,18 @@ def _labels(origin: Origin) -> str:
 
 
 def escaped_label(text: str) -> str:
-    """A text as the value of a label."""
+    """Return a text as the value of a label."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 log = logging.getLogger("recordpublisher.metrics")
 PORTS = 20
-"""Ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
+"""Number of ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
 _VALID = "host:port, for example 127.0.0.1:9249, or 0.0.0.0:9249 for other machines"
 
 
 class PrometheusExporter(MetricsExporter):
-    """Serves the pages of one machine, at `flink.metrics.prometheus.address`. Raises: ConfigurationError."""
+    """Serves the pages of one machine at `flink.metrics.prometheus.address`. Raises: ConfigurationError if the address is invalid."""
 
     def __init__(self, properties: Properties) -> None:
         self._address = properties.value(PROMETHEUS_ADDRESS)
@@ -87,15 +87,16 @@ class PrometheusExporter(MetricsExporter):
 
     @property
     def url(self) -> str:
-        """Where the pages are, once it is open."""
+        """URL of the pages, once the exporter is open."""
         return f"http://{self._host}:{self._port}"
 
     async def open(self, source: MetricsSource) -> None:
-        """Listen. Raises: ConfigurationError when the address cannot be used."""
+        """Listen. Raises: ConfigurationError if the address cannot be used."""
         self._source = source
         try:
             self._port = await self._listen()
-        except (OSError, ValueError) as error:  # ValueError: a label that is too long, or has a null character
+        # ValueError: a part of the host name is too long, or has a null character.
+        except (OSError, ValueError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             raise ConfigurationError(
                 PROMETHEUS_ADDRESS.key, self._address, "an address of this machine with a free port", reason=reason
@@ -103,7 +104,10 @@ class PrometheusExporter(MetricsExporter):
         log.info("metrics are at %s/metrics, health at /healthz and /readyz", self.url)
 
     async def _listen(self) -> int:
-        """Listen, on the next free port if the address was not set and another process has the port. Raises: OSError, ValueError."""
+        """Listen, and return the port. If no address was set, the next free port is used when another process has the port.
+
+        Raises: OSError or ValueError if the address cannot be used.
+        """
         for port in range(self._port, self._port + self._tries):
             try:
                 found = await self._pages.listen(self._host.strip("[]"), port)
@@ -135,7 +139,7 @@ class PrometheusExporter(MetricsExporter):
         return page if page.status == 503 else Page(page.body + await self._behind())
 
     async def _behind(self) -> bytes:
-        """Return a line with the lag of the job, since one that is ready may be far behind."""
+        """Return a line with the lag of the job, since a job that is ready may be far behind."""
         lags = [shard["lagMs"] for each in await self._source.metrics() for shard in each.shards.values()]
         known = [lag for lag in lags if lag is not None]
         return b"%.1f s behind\n" % (max(known) / 1000) if known else b""
@@ -150,7 +154,7 @@ def _health_page(reasons: list[str]) -> Page:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of an address. Raises: ConfigurationError."""
+    """Return the parts of an address. Raises: ConfigurationError if it is not host:port."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 <= int(port) < 65_536:
         raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, _VALID)
