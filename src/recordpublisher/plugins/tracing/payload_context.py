@@ -1,4 +1,4 @@
-"""The context of a trace in a record's payload: how it is found there, and how `KinesisSink` puts it there."""
+"""Finds the trace context in a record's payload, and adds it to payloads that `KinesisSink` writes."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -21,15 +21,17 @@ Carrier = Mapping[str, str]
 
 
 class ContextField:
-    """A field of JSON objects with the text of W3C's `traceparent`, or with an object of all headers (`tracestate`, `baggage`)."""
+    """A field of JSON objects with the text of W3C's `traceparent`, or with an object of all headers (`tracestate`, `baggage`).
+
+    Raises: ConfigurationError if JSON would have to escape the field's name.
+    """
 
     def __init__(self, name: str) -> None:
-        """Raises: ConfigurationError for a name that JSON would have to escape."""
         self._key = msgspec.json.encode(name)
         self._decode = json_field(TRACING_FIELD.key, name, Any, msgspec.UNSET)
 
     def read(self, record: Record) -> Carrier | None:
-        """What the field holds; None: it is not there, or the payload is no JSON object."""
+        """Return the headers in the field, or None if the field is missing or the payload is not a JSON object."""
         try:
             context = self._decode(record.data).value
         except UNDECODABLE:
@@ -40,9 +42,9 @@ class ContextField:
         return {name: value for name, value in texts if isinstance(value, str)} or None
 
     def add(self, data: bytes, traceparent: str) -> bytes:
-        """The payload with the field. One that has it, or is no JSON object, stays as it is."""
+        """Return the payload with the field added. A payload that has the field, or is not a JSON object, is returned unchanged."""
         try:
-            is_there = self._decode(data).value is not msgspec.UNSET  # null is there, too
+            is_there = self._decode(data).value is not msgspec.UNSET  # A field with null counts as present.
         except UNDECODABLE:
             return data
         if is_there:
@@ -53,7 +55,10 @@ class ContextField:
 
 
 def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]:
-    """How a record's carrier is found: by the user's function, or in a field. Raises: ConfigurationError."""
+    """Return a function that finds the trace context of a record, by the user's function or in a field.
+
+    Raises: ConfigurationError if the function cannot be imported, or if the field's name is invalid.
+    """
     if properties.value(TRACING_FUNCTION) is not None:
         function = imported_function(properties, TRACING_FUNCTION, "module:function, of a function of a Record")
         return _Guarded(function)
@@ -62,7 +67,7 @@ def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]
 
 
 class _Guarded:
-    """A function of the user, whose errors and results end no job."""
+    """A function of the user whose errors and invalid results do not end the job."""
 
     def __init__(self, function: Callable[[Record], Carrier | None]) -> None:
         self._function = function
@@ -78,7 +83,10 @@ class _Guarded:
 
 
 def _checked(carrier: object) -> Carrier | None:
-    """What a user's function returned. Raises: TypeError for anything but texts by name, which OpenTelemetry trusts to be."""
+    """Return the result of a user's function. OpenTelemetry trusts that it is a mapping of texts.
+
+    Raises: TypeError if it is something else.
+    """
     if carrier is None:
         return None
     if isinstance(carrier, Mapping) and all(isinstance(text, str) for item in carrier.items() for text in item):

@@ -1,4 +1,4 @@
-"""Whether this process makes traces: with a tracer provider that was set before its job or sink is made. Otherwise nothing is imported."""
+"""Decides whether this process makes traces: if a tracer provider was set before the job or sink is made. Otherwise it imports nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
-"""Of the conventions that names and attributes follow: development, as all of messaging."""
+"""Version of the conventions that names and attributes follow. Their status is *development*, like all messaging conventions."""
 
 
 def tracer_of_process() -> Tracer | None:
-    """OpenTelemetry's tracer; None: there is no provider. Whoever has set one has imported the API."""
+    """Return OpenTelemetry's tracer, or None if no provider was set. A program that has set a provider has imported the API."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
@@ -30,7 +30,10 @@ def tracer_of_process() -> Tracer | None:
 
 
 def traced_calls(properties: Properties, clock: Clock) -> Traced:
-    """A function that puts spans around a call with records; `untraced` without a provider. Raises: ConfigurationError."""
+    """Return a function that puts spans around a call with records; `untraced` if no provider was set.
+
+    Raises: ConfigurationError if a tracing property is invalid.
+    """
     read, tracer = carrier_reader(properties), tracer_of_process()
     if tracer is None:
         return untraced
@@ -40,7 +43,7 @@ def traced_calls(properties: Properties, clock: Clock) -> Traced:
 
 
 def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | None:
-    """A function that puts the current trace context into a payload; None: without a field for it, or without a provider."""
+    """Return a function that puts the current trace context into a payload. None without a field for it, or without a provider."""
     field = properties.value(TRACING_FIELD)
     if field is None or tracer_of_process() is None:
         return None

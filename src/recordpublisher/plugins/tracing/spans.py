@@ -1,4 +1,4 @@
-"""ProcessSpans: the span around each call of a handler and each write, by the messaging conventions of OpenTelemetry 1.44.0."""
+"""Puts a span around each call of a handler and each write, by the messaging conventions of OpenTelemetry 1.44.0."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .payload_context import Carrier
 
 
 class ProcessSpans:
-    """The span of one record is a child of the context in its payload. That of several has a link to the context of each."""
+    """Makes spans. The span of one record is a child of the context in its payload. The span of several records links to each context."""
 
     def __init__(
         self, tracer: Tracer, read: Callable[[Record], Carrier | None], properties: Properties, clock: Clock
@@ -34,7 +34,7 @@ class ProcessSpans:
         self._has_record_spans = properties.value(TRACING_SPANS) == "RECORD"
 
     def around(self, call: RecordsCall) -> RecordsCall:
-        """The same call in a span: with a record, a list of records or a batch."""
+        """Return the same call in a span. It takes a record, a list of records or a batch."""
 
         async def in_span(given: Record | Sequence[Record] | RecordBatch) -> Any:
             return await self._call(call, given)
@@ -95,12 +95,12 @@ def _name(records: Sequence[Record]) -> str:
 
 
 def _common(values: Iterable[str]) -> str | None:
-    """The value of all; None: they differ."""
+    """Return the value that all have, or None if they differ."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 
 
 def _link(context: Context | None, record: Record | None = None) -> Link:
-    """A link to the span of a context (None: to the current one), with the record that has the context."""
+    """Return a link to the span of a context (the current span if it is None). It names the record that has the context."""
     attributes = {} if record is None else {"messaging.message.id": record.sequence_number}
     return Link(get_current_span(context).get_span_context(), attributes)
