@@ -1,4 +1,4 @@
-"""PostgreSQL and SQLite (extra `sql`), as the SQL sink, the store and dead letters use them. Start at `database.py`."""
+"""Connects to PostgreSQL and SQLite (extra `sql`) for the SQL sink, the store and dead letters. Start at `database.py`."""
 
 from recordpublisher.extras import install_command
 

@@ -1,4 +1,4 @@
-"""Database: one connection in one thread; transactions are retried when the connection is lost."""
+"""One connection to a database in one thread. Transactions are retried when the connection is lost."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,18 +29,18 @@ T = TypeVar("T")
 
 
 class Database:
-    """Owns an engine and the only thread that ever touches it.
+    """Owns an engine and the only thread that ever uses it.
 
-    A pool of threads is not safe: a cancelled `asyncio.to_thread` leaves its thread running, the next call overlaps it on the same
-    connection, and one commits or rolls back the other's work. With one thread, a call waits until the previous one has ended, even if
-    that was cancelled.
+    A pool of threads would not be safe: a cancelled `asyncio.to_thread` leaves its thread running, the next call overlaps it on the same
+    connection, and one of them commits or rolls back the other's work. With one thread, a call waits until the previous one has ended, even
+    if that call was cancelled.
+
+    - `key`: the property that has the URI.
+
+    Raises: ConfigurationError if the URI is invalid, or if the driver is not installed.
     """
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that has the URI.
-
-        Raises: ConfigurationError.
-        """
         self._session_name = "recordpublisher"
         self._key, self._shown_uri = key, mask_passwords(uri)
         self._engine = engine_of(uri, key)
@@ -54,10 +54,13 @@ class Database:
         self._session_name = name
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in the thread, in a transaction of its own; returns its result. An exception rolls everything back.
+        """Run `work` in the thread, in a transaction of its own, and return its result. An exception rolls everything back.
 
-        After a lost connection or a lock timeout `work` runs again, for `flink.job.max.outage`. The first commit may have succeeded
-        although its response was lost; `work` must check that. Raises: RetriesExhaustedError, and any other error of `work`.
+        After a lost connection or a lock timeout `work` runs again, for up to `flink.job.max.outage`. The first commit may have succeeded
+        although its response was lost, so `work` must check that.
+
+        Raises: RetriesExhaustedError if the database does not answer for that long; ConfigurationError if it refuses the user or the
+        statements; any other error of `work`.
         """
         try:
             return await call_with_retries(
@@ -73,19 +76,22 @@ class Database:
 
     @property
     def place(self) -> str:
-        """The kind of the database, where it is, and its name: what stays the same when the user, the password or options change."""
+        """The kind of the database, its address and its name. It does not change with the user, the password or options."""
         url = self._engine.url
         if url.get_backend_name() == "sqlite":
             return f"sqlite:///{Path(url.database or '').absolute()}"
         return f"{url.get_backend_name()}://{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
 
     def exists(self) -> bool:
-        """False for a file of SQLite that is not there yet: a connection would create it."""
+        """Return False for a file of SQLite that does not exist yet, because a connection would create it; otherwise True."""
         url = self._engine.url
         return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
 
     def check_folder(self) -> None:
-        """Raises: ConfigurationError for a file of SQLite in a folder that does not exist: a connection would not create it."""
+        """Check that the folder of a SQLite file exists, because a connection would not create it.
+
+        Raises: ConfigurationError if it does not exist.
+        """
         url = self._engine.url
         folder = Path(url.database or "").absolute().parent
         if url.get_backend_name() == "sqlite" and "uri" not in url.query and not folder.is_dir():
@@ -99,7 +105,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def close(self) -> None:
-        """Close the connection after the running work, and end the thread. The next call makes new ones."""
+        """Close the connection after the running work, and end the thread. The next call makes a new connection and thread."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -121,7 +127,7 @@ class Database:
             error = first_error(raised)
             if is_permanent(error) or isinstance(error, ProgrammingError):
                 valid = "a database that this user can open, and in which the tables can be created and written"
-                reason = str(error.orig).strip().partition("\n")[0]  # what follows is the statement
+                reason = str(error.orig).strip().partition("\n")[0]  # The statement follows on the next lines.
                 if is_of_pooler(error):
                     reason += "; this is PgBouncer: its pool_mode must be transaction or session, and the URI without such parameters"
                 raise ConfigurationError(self._key, self._shown_uri, valid, reason=reason) from error

@@ -1,4 +1,4 @@
-"""Engines: the supported databases, and the setup of their sessions for short, fenced transactions."""
+"""Creates engines for the supported databases, and sets up their sessions for short, fenced transactions."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,29 +13,36 @@ from recordpublisher.publishers.errors import ConfigurationError
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
 _OF_POSTGRESQL: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
-"""No statement is prepared on the server: behind a pooler in transaction mode the next transaction runs in another session, which does not
-have the statement, or has another client's of the same name."""
+"""No statement is prepared on the server.
+
+Behind a pooler in transaction mode the next transaction runs in another session, which does not have the statement, or has another client's
+statement of the same name.
+"""
 _LOCK_SECONDS = 30
 _IDLE_TIMEOUT_MS = 30_000
-"""A session that is idle inside a transaction holds locks; the server ends it after this time. Successors do not wait for that: they end
-their predecessor's session (`postgresql_sessions.py`)."""
+"""A session that is idle inside a transaction holds locks, so the server ends it after this time.
+
+A later start of the job does not wait for that: it ends the session of its predecessor (`postgresql_sessions.py`).
+"""
 
 
 def engine_of(uri: str, key: str) -> Engine:
-    """An engine with one connection, for one thread. Nothing is connected yet.
+    """Return an engine with one connection, for one thread. It does not connect yet.
 
-    Raises: ConfigurationError for an invalid URI, another database or a missing driver; it never shows the password.
+    Raises: ConfigurationError if the URI is invalid, names another kind of database, or needs a driver that is not installed. The error
+    never shows the password.
     """
     try:
         url = make_url(uri)
         url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
         engine = _engine(url)
     except (ArgumentError, NoSuchModuleError, ValueError):
-        raise ConfigurationError(key, uri, _VALID) from None  # the cause may quote the URI
+        raise ConfigurationError(key, uri, _VALID) from None  # without the cause, which may quote the URI
     except ImportError as error:
         reason = f"{error}; {install_command('postgresql')}"
         raise ConfigurationError(key, uri, _VALID, reason=reason) from error
-    if "@" in (url.host or ""):  # the end of the password, which errors of the driver would show as a host
+    # The host would contain the end of the password, which errors of the driver would show.
+    if "@" in (url.host or ""):
         raise ConfigurationError(key, uri, _VALID, reason="an @ in a password is written %40")
     return engine
 
@@ -43,9 +50,9 @@ def engine_of(uri: str, key: str) -> Engine:
 def _engine(url: URL) -> Engine:
     dialect = url.get_backend_name()
     if dialect not in ("postgresql", "sqlite") or (dialect == "sqlite" and url.database in (None, "", ":memory:")):
-        raise ValueError(dialect)  # a database in memory does not survive a restart
+        raise ValueError(dialect)  # A database in memory would not survive a restart.
     arguments = _OF_POSTGRESQL if dialect == "postgresql" else {"timeout": _LOCK_SECONDS}
-    # hide_parameters: rows are the user's data; a message names the value that is wrong, never a whole row
+    # hide_parameters, because rows are the user's data. A message may name the wrong value, but never shows a whole row.
     engine = create_engine(
         url, pool_size=1, max_overflow=0, pool_pre_ping=True, hide_parameters=True, connect_args=arguments
     )
@@ -57,9 +64,9 @@ def _engine(url: URL) -> Engine:
 
 
 def _begin_immediately(engine: Engine) -> None:
-    """SQLite: take the write lock when the transaction begins, so that nothing it has read changes before it writes.
+    """Let SQLite take the write lock when the transaction begins, so that the data it has read does not change before it writes.
 
-    The driver's own transaction control is off: it would begin transactions too late and commit before savepoints.
+    The driver's own transaction control is off, because it would begin transactions too late and commit before savepoints.
     """
 
     @event.listens_for(engine, "connect")
@@ -72,10 +79,10 @@ def _begin_immediately(engine: Engine) -> None:
 
 
 def _drain_pipelines(engine: Engine) -> None:
-    """PostgreSQL: fetch what is left of a pipeline in which a statement failed: the driver would log a warning that it was ignored."""
-    from psycopg import Pipeline  # only where the engine is one of PostgreSQL
+    """Let PostgreSQL's driver fetch the rest of a pipeline in which a statement failed. Otherwise it would log a warning."""
+    from psycopg import Pipeline  # imported here because only PostgreSQL needs it
 
-    if not Pipeline.is_supported():  # an old client library
+    if not Pipeline.is_supported():  # The client library is too old.
         return
 
     @event.listens_for(engine, "do_executemany")
@@ -85,16 +92,16 @@ def _drain_pipelines(engine: Engine) -> None:
                 cursor.executemany(statement, parameters)
                 pipeline.sync()
             except Exception:
-                with suppress(Exception):  # that the pipeline was aborted: the first error says why
+                with suppress(Exception):  # The pipeline was aborted; the first error says why.
                     pipeline.sync()
                 raise
         return True
 
 
 def name_transactions(engine: Engine, name: Callable[[], str]) -> None:
-    """PostgreSQL: give each transaction of this engine a name in the list of sessions, and a limit for how long it may be idle.
+    """Give each transaction in PostgreSQL a name in the list of sessions, and a limit for how long it may be idle.
 
-    Both end with the transaction: behind a pooler the session belongs to another client then. SQLite: do nothing.
+    Both end with the transaction, because behind a pooler the session then belongs to another client. With SQLite do nothing.
     """
     if engine.dialect.name != "postgresql":
         return

@@ -1,4 +1,4 @@
-"""PostgreSQL sessions: a start ends those of its predecessor, which releases their locks; and the lock for creating tables."""
+"""Ends PostgreSQL sessions of a predecessor, which releases their locks, and takes the lock for creating tables."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 
 
 def session_prefix(table: str, job: str) -> str:
-    """The prefix of a job's session names. A name has at most 63 characters."""
+    """Return the prefix of a job's session names. A name has at most 63 characters."""
     return f"recordpublisher {hashlib.sha256(f'{table} {job}'.encode()).hexdigest()[:20]}"
 
 
@@ -28,6 +28,6 @@ def end_sessions(connection: Connection, name: str) -> None:
 
 
 def lock_table_creation(connection: Connection, table: str) -> None:
-    """Let one process at a time create and read the table. With SQLite the transaction holds a lock already."""
+    """Let only one process at a time create and read the table. With SQLite the transaction already holds a lock."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": table})
