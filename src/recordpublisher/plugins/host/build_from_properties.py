@@ -1,4 +1,4 @@
-"""Builds the objects that a job's properties name: a name is looked up in the registry, and its class is built with the properties.
+"""Builds the objects that a job's properties name: looks up a name in the registry, and makes the class with the properties.
 
 Each function belongs to one property, for example `build_sink` to `flink.sink`.
 """
@@ -40,14 +40,22 @@ from .registry import Registry
 
 
 def source_class(registry: Registry, properties: Properties) -> type[RecordSource]:
-    """The class of `flink.stream.recordpublisher`, not built. Raises: ConfigurationError, PluginError."""
+    """Return the class of `flink.stream.recordpublisher`, not an instance.
+
+    Raises: ConfigurationError if the name is not registered; PluginError if the class cannot be imported.
+    """
     return registry.publishers.get(properties.as_given(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
 
 
 def publisher_class(
     registry: Registry, properties: Properties, what: str, name: str | None = None
 ) -> type[RecordPublisherFactory]:
-    """The same, or of another publisher (`name`), for `what`, which needs positions. Raises: ConfigurationError also for a queue."""
+    """Return the class of the publisher `name`, by default of `flink.stream.recordpublisher`. It must have positions.
+
+    - `what`: the part of the program that needs positions, for messages.
+
+    Raises: ConfigurationError if the name is not registered, or is a queue; PluginError if the class cannot be imported.
+    """
     name = name or properties.as_given(RECORD_PUBLISHER)
     made = registry.publishers.get(name, RECORD_PUBLISHER.key)
     if not issubclass(made, RecordPublisherFactory):
@@ -58,7 +66,7 @@ def publisher_class(
 
 
 def build_sink(registry: Registry, properties: Properties) -> Sink:
-    """The sink of `flink.sink`. Raises: ConfigurationError."""
+    """Return the sink of `flink.sink`. Raises: ConfigurationError if it is not set or unknown, or if a property of the sink is invalid."""
     name = properties.value(SINK)
     if name is None:
         raise ConfigurationError(SINK.key, None, ", ".join(registry.sinks.names()))
@@ -66,10 +74,12 @@ def build_sink(registry: Registry, properties: Properties) -> Sink:
 
 
 def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink | None:
-    """The sink of `flink.deadletter.sink`; None unless the policy for bad records is DEAD_LETTER (S7). Raises: ConfigurationError.
+    """Return the sink of `flink.deadletter.sink`, or None unless the policy for bad records is DEAD_LETTER (S7).
 
-    It gets the job's properties with two changes: its settings are those under `flink.deadletter.` instead of `flink.sink.`, and its
-    job name has the suffix " dead letters".
+    It gets the job's properties with two changes: its settings are the properties under `flink.deadletter.` instead of `flink.sink.`, and
+    its job name has the suffix " dead letters".
+
+    Raises: ConfigurationError if the sink is not set or unknown, or if one of its properties is invalid.
     """
     if properties.value(ON_BAD_RECORD) != "DEAD_LETTER":
         return None
@@ -87,7 +97,7 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
 
 
 def dead_letter_properties(properties: Properties) -> Properties:
-    """What the dead-letter sink is built with."""
+    """Return the properties for the dead-letter sink."""
     job = properties.value(JOB_NAME)
     own = properties.with_prefix(DEAD_LETTER).items()
     settings = {OF_SINK + key: value for key, value in own if key != "sink"}
@@ -96,20 +106,26 @@ def dead_letter_properties(properties: Properties) -> Properties:
 
 
 def build_store(registry: Registry, properties: Properties) -> ConditionalStore | None:
-    """The store for the scheme of `flink.state.uri`; None without a URI. Raises: ConfigurationError."""
+    """Return the store for the scheme of `flink.state.uri`, or None without a URI. Raises: ConfigurationError if the URI is invalid."""
     uri = properties.value(STATE_URI)
     return None if uri is None else conditional_store_of(uri, STATE_URI.key, properties, registry)
 
 
 def build_metrics_exporters(registry: Registry, properties: Properties) -> list[MetricsExporter]:
-    """The exporters of `flink.metrics.exporters`, none if it is not set. Raises: ConfigurationError."""
+    """Return the exporters of `flink.metrics.exporters`, or [] if it is not set.
+
+    Raises: ConfigurationError if a name is unknown, or if a property of an exporter is invalid.
+    """
     names = [name.strip() for name in (properties.value(METRICS_EXPORTERS) or "").split(",")]
     chosen = dict.fromkeys(registry.metrics_exporters.get(name, METRICS_EXPORTERS.key) for name in names if name)
     return [exporter_class(properties) for exporter_class in chosen]  # type: ignore[call-arg]
 
 
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
-    """The deserialiser of `flink.deserializer`: a name, or `module:name` of a type or a function. Raises: ConfigurationError."""
+    """Return the deserialiser of `flink.deserializer`: a registered name, or `module:name` of a type or a function.
+
+    Raises: ConfigurationError if it is unknown, or cannot be imported or used.
+    """
     name = properties.value(DESERIALIZER) or ""
     if ":" in name or ("." in name and name not in registry.deserializers.names()):
         valid = f"module:name, of {VALID_DESERIALIZER}"
@@ -124,7 +140,10 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
 
 
 def watermark_strategy_factory(registry: Registry, properties: Properties) -> Callable[[], WatermarkStrategy]:
-    """Makes a strategy of `flink.watermark.strategy` for each shard. Raises: ConfigurationError."""
+    """Return a function that makes a strategy of `flink.watermark.strategy` for each shard.
+
+    Raises: ConfigurationError if the name is unknown.
+    """
     strategy_class = registry.watermark_strategies.get(
         properties.value(WATERMARK_STRATEGY) or "", WATERMARK_STRATEGY.key
     )
@@ -132,23 +151,26 @@ def watermark_strategy_factory(registry: Registry, properties: Properties) -> Ca
 
 
 def build_shard_assigner(registry: Registry, properties: Properties) -> ShardAssigner:
-    """The assigner of `flink.shard.assigner`. Its number is taken modulo the parallelism, as in Flink's connector: a shard with a number
-    outside that range would have no owner. Raises: ConfigurationError."""
+    """Return the assigner of `flink.shard.assigner`.
+
+    Its number is taken modulo the parallelism, as in Flink's connector. Otherwise a shard with a number outside of that range would have no
+    owner. Raises: ConfigurationError if the name is unknown.
+    """
     assigner_class = registry.shard_assigners.get(properties.value(SHARD_ASSIGNER) or "", SHARD_ASSIGNER.key)
     assigner: ShardAssigner = assigner_class(properties)
     return lambda shard, parallelism: assigner(shard, parallelism) % parallelism
 
 
 _IN_PROCESS_TRACKERS: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = weakref.WeakValueDictionary()
-"""The in-process trackers by job, so that fetchers of one job in one process share one; each lives as long as one of these fetchers."""
+"""The in-process trackers by job. Fetchers of one job in one process share a tracker, which exists as long as one of these fetchers."""
 
 
 def build_tracker(
     registry: Registry, properties: Properties, streams: tuple[str, ...], parallelism: int, clock: Clock | None = None
 ) -> WatermarkTracker:
-    """The tracker of `flink.watermark.tracker` (W10). Without a group name, the stream names identify the group.
+    """Return the tracker of `flink.watermark.tracker` (W10). Without a group name, the stream names identify the group.
 
-    Raises: ConfigurationError for an unknown name or a missing setting of the tracker (C2).
+    Raises: ConfigurationError if the name is unknown, or if a setting of the tracker is missing (C2).
     """
     tracker_class = registry.trackers.get(properties.as_given(TRACKER), TRACKER.key)
     group = properties.value(WATERMARK_GROUP)

@@ -1,4 +1,4 @@
-"""The built-in classes, registered through the same hooks as those of any plugin, and imported at their first use."""
+"""Registers the built-in classes through the same hooks as any plugin. They are imported at their first use."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -59,7 +59,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "opentelemetry": "plugins.metrics.opentelemetry:OpenTelemetryExporter",
     },
 }
-"""For each kind the names, and where their classes are, below this package."""
+"""For each kind the names, and the place of each class in this package."""
 
 
 def _registering(places: Mapping[str, str]) -> Callable[[Registrar[Any]], None]:
@@ -72,4 +72,4 @@ def _registering(places: Mapping[str, str]) -> Callable[[Registrar[Any]], None]:
 
 
 plugin = type("BuiltIns", (), {REGISTER + kind: _registering(places) for kind, places in BUILT_INS.items()})
-"""What an entry point of a plugin would name."""
+"""The object that an entry point of a plugin would name."""

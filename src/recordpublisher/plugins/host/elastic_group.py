@@ -1,4 +1,4 @@
-"""`flink.shard.assignment=ELASTIC`: checks what it cannot be combined with (C2)."""
+"""Checks that `flink.shard.assignment=ELASTIC` is not combined with settings that it does not support (C2)."""
 
 import sys
 from collections.abc import Sequence
@@ -26,7 +26,10 @@ def elastic_group_of(
     restore: Sequence[State],
     parallelism: int,
 ) -> ElasticGroup | None:
-    """The group of this process in a store; None with STATIC assignment. Raises: ConfigurationError."""
+    """Return the group of this process in a store, or None with STATIC assignment.
+
+    Raises: ConfigurationError if a setting cannot be combined with ELASTIC, or if there is no store.
+    """
     if properties.value(SHARD_ASSIGNMENT) != "ELASTIC":
         return None
     if parallelism != 1:
@@ -48,7 +51,7 @@ def elastic_group_of(
 
 
 def _check_sink(sink: Sink | None) -> None:
-    """A sink that keeps positions must be fenced by worker (E1)."""
+    """Check that a sink that keeps positions can be fenced for each worker (E1). Raises: ConfigurationError if it cannot."""
     if sink is not None and stores_positions(type(sink)) and not isinstance(sink, CommittingSink):
         reason = f"{type(sink).__name__} keeps positions with what it writes, and is no `CommittingSink`"
         raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)

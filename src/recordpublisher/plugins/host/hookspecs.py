@@ -28,7 +28,7 @@ from .registry import Registrar
 PROJECT = "recordpublisher"
 """The entry-point group, and the project name of the pluggy markers."""
 REGISTER = f"{PROJECT}_register_"
-"""What the name of each hook begins with; the kind of class follows."""
+"""Prefix of the name of each hook; the kind of class follows."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -64,8 +64,10 @@ def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkS
 
 @hookspec
 def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
-    """Add shard assigners, functions of shard and parallelism that return the subtask, modulo the parallelism (S9); selected by
-    `flink.shard.assigner`."""
+    """Add shard assigners; selected by `flink.shard.assigner`.
+
+    An assigner is a function of shard and parallelism that returns the subtask, which is taken modulo the parallelism (S9).
+    """
 
 
 @hookspec

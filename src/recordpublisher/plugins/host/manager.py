@@ -1,4 +1,4 @@
-"""`load_registry`: finds the installed plugins by entry point, loads those that are not blocked, and registers their names."""
+"""Finds the installed plugins by entry point (`load_registry`), loads those that are not blocked, and registers their names."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class _Candidate(msgspec.Struct, frozen=True):
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
-    A plugin that fails to load is listed as failed, and the error of a name that is missing says why; the others are loaded. Raises:
-    PluginError for a name that is registered twice.
+    If a plugin fails to load, it is listed as failed, and the others are loaded. The error about a missing name then shows the reason.
+
+    Raises: PluginError if a name is registered twice.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
     for candidate in [*_installed_in(_search_path()), *map(_given, plugins)]:
@@ -51,7 +52,7 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
 
 
 def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry) -> PluginStatus:
-    """Load one plugin and register its names. Errors inside the plugin make it `failed`; they are not raised."""
+    """Load one plugin and register its names. An error inside the plugin is not raised; the plugin is listed as `failed`."""
     owner = candidate.owner
     try:
         with exits_as_errors():
@@ -68,7 +69,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
 def _collect_claims(
     candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry
 ) -> list[tuple[NameTable[Any], Claim[Any]]]:
-    """Call the hooks of this plugin only; returns the names that it claims."""
+    """Call the hooks of this plugin only, and return the names that it claims."""
     plugin = candidate.load()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
     _check_hook_names(plugin, manager)
@@ -82,14 +83,17 @@ def _collect_claims(
 
 
 class _Collector(msgspec.Struct):
-    """The registrar that a hook receives: collects the names of one plugin."""
+    """The registrar that a hook receives. It collects the names of one plugin."""
 
     owner: Owner
     table: NameTable[Any]
     claims: list[tuple[NameTable[Any], Claim[Any]]]
 
     def add(self, name: str, provided: type[Any] | str) -> None:
-        """Claim a name for a class, or for `"package.module:Class"`."""
+        """Claim a name for a class, or for `"package.module:Class"`.
+
+        Raises: PluginError if the name is empty, or if the class is of another kind.
+        """
         if not isinstance(name, str) or not name.strip():
             raise PluginError(f"a name must be a non-empty string, not {name!r}")
         claim = Claim(name.strip(), provided, self.owner)
@@ -98,7 +102,10 @@ class _Collector(msgspec.Struct):
 
 
 def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
-    """Raise PluginError for a misspelt hook, or where there is none: its names would be missing without a message."""
+    """Check that the plugin has hooks, and only known ones. Otherwise its names would be missing without a message.
+
+    Raises: PluginError if a hook is misspelt, or if there is none.
+    """
     hooks = manager.get_hookcallers(plugin) or []
     unknown = [caller.name for caller in hooks if not caller.has_spec()]
     if unknown or not hooks:
@@ -114,8 +121,9 @@ def _new_manager() -> pluggy.PluginManager:
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:
-    """The folders in which Python finds distributions, and when each was changed: an installation changes its folder."""
-    places = (place for place in sys.path if isinstance(place, str))  # programs append Path objects, which imports skip
+    """Return the folders in which Python finds distributions, and when each was changed: an installation changes its folder."""
+    # Programs may append Path objects, which imports skip.
+    places = (place for place in sys.path if isinstance(place, str))
     return tuple((place, _changed_ns(place)) for place in places)
 
 
@@ -128,31 +136,34 @@ def _changed_ns(place: str) -> int:
 
 @lru_cache(maxsize=1)
 def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
-    """The built-ins, then what is installed by entry point. Kept, since a few hundred distributions take milliseconds to look through."""
+    """Return the built-ins, then the plugins that are installed by entry point.
+
+    The result is cached, because searching a few hundred distributions takes milliseconds.
+    """
     built_in = _Candidate(Owner("builtins", hookspecs.PROJECT), lambda: builtins.plugin)
     has_other_finders = any(
         hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder
     )
     if not has_other_finders and not any(_may_have_plugins(place) for place, _ in places):
         return [built_in]
-    from importlib.metadata import entry_points  # 20 ms of CPU, with its look at each distribution
+    from importlib.metadata import entry_points  # imported here because it costs 20 ms of CPU
 
     points = sorted(entry_points(group=hookspecs.PROJECT), key=lambda point: (_distribution_of(point), point.name))
     return [built_in, *map(_installed, points)]
 
 
 def _may_have_plugins(place: str) -> bool:
-    """Return whether a distribution in this place of `sys.path` names our group of entry points; True if that cannot be told."""
+    """Return whether a distribution in this place of `sys.path` names our group of entry points; True if that is not known."""
     try:
         names = os.listdir(place or os.curdir)
     except FileNotFoundError:
         return False
-    except OSError:  # an archive
+    except OSError:  # The place is an archive.
         return True
     group = f"[{hookspecs.PROJECT}]".encode()
     for name in names:
         if name.endswith((".dist-info", ".egg-info")):
-            with suppress(OSError):  # most have no entry points
+            with suppress(OSError):  # Most distributions have no entry points.
                 if group in Path(place, name, "entry_points.txt").read_bytes():
                     return True
     return place.endswith(".egg")
@@ -175,5 +186,5 @@ def _blocked_names() -> set[str]:
 
 
 def _normalized(name: str) -> str:
-    """A name in the form in which distribution names are compared: lower case, dashes only."""
+    """Return a name in the form in which distribution names are compared: lower case, with dashes only."""
     return name.strip().lower().replace("_", "-").replace(".", "-")

@@ -1,4 +1,4 @@
-"""Registry: the class registered under each name (`NameTable.get`), and the plugin that registered it."""
+"""Finds the class that is registered under a name (`NameTable.get`), and the plugin that registered it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Registrar(Protocol[T_contra]):
     """The argument of every hook: a plugin adds its names to it."""
 
     def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
-        """Register a class under `name` (case-insensitive); `"package.module:Class"` is imported at its first use."""
+        """Register a class under `name` (case-insensitive). `"package.module:Class"` is imported at its first use."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Owner(msgspec.Struct, frozen=True):
     distribution: str
 
     def __str__(self) -> str:
-        """The distribution and its version, if it is installed: a plugin that is given as an argument is not, nor need a checkout be."""
+        """Return the distribution, with its version if it is installed. A plugin given as an argument, or a checkout, may not be."""
         from importlib.metadata import PackageNotFoundError, version
 
         try:
@@ -63,10 +63,10 @@ class NameTable(Generic[T]):
         self._base = base
         self._claims: dict[str, Claim[T]] = {}
         self.plugins: list[PluginStatus] = []
-        """All plugins that were found: one that was not loaded may have had a name that is asked for."""
+        """All plugins that were found. One that was not loaded may have had a name that is missing."""
 
     def claim(self, claim: Claim[T]) -> None:
-        """Register a name. Raises: PluginError when another plugin has it."""
+        """Register a name. Raises: PluginError if another plugin has it."""
         known = self._claims.get(claim.name.lower())
         if known is not None:
             raise PluginError(
@@ -76,15 +76,18 @@ class NameTable(Generic[T]):
         self._claims[claim.name.lower()] = claim
 
     def check(self, claim: Claim[T]) -> None:
-        """Raises: PluginError when the class is of another kind; one given by its path is checked at its first use."""
+        """Check that the class is of the right kind. A class given by its path is checked at its first use.
+
+        Raises: PluginError if it is of another kind.
+        """
         if not isinstance(claim.provided, str):
             self._checked(claim, claim.provided)
 
     def get(self, name: str, key: str) -> type[T]:
-        """The class registered under `name`, the value of the property `key`.
+        """Return the class registered under `name`, the value of the property `key`.
 
-        Raises: ConfigurationError that lists the registered names, and the plugins that were not loaded; PluginError when the class cannot
-        be imported.
+        Raises: ConfigurationError, which lists the registered names and the plugins that were not loaded, if the name is unknown;
+        PluginError if the class cannot be imported.
         """
         claim = self._claims.get(name.strip().lower())
         if claim is None:
@@ -93,15 +96,15 @@ class NameTable(Generic[T]):
         return self._checked(claim, _imported(claim, self.kind))
 
     def names(self) -> list[str]:
-        """The names in their plugins' spelling, sorted."""
+        """Return the names in their plugins' spelling, sorted."""
         return sorted(claim.name for claim in self._claims.values())
 
     def claims(self) -> list[Claim[T]]:
-        """Every claim, sorted by name."""
+        """Return every claim, sorted by name."""
         return sorted(self._claims.values(), key=lambda claim: claim.name)
 
     def not_loaded(self) -> list[PluginStatus]:
-        """The plugins that were found and are blocked or failed."""
+        """Return the plugins that were found and are blocked or failed."""
         return [plugin for plugin in self.plugins if plugin.state != "loaded"]
 
     def _checked(self, claim: Claim[T], provided: Any) -> type[T]:
@@ -130,7 +133,11 @@ def _imported(claim: Claim[T], kind: str) -> Any:
 
 
 class PluginStatus(msgspec.Struct, frozen=True):
-    """The result of loading one plugin: `state` is loaded, blocked or failed; `reason` says why."""
+    """The result of loading one plugin.
+
+    - `state`: loaded, blocked or failed.
+    - `reason`: why it was not loaded.
+    """
 
     owner: Owner
     state: str
@@ -163,16 +170,15 @@ class Registry:
             table.plugins = self.plugins
 
     def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import what is registered under a name that is the value of a property, or in its list, so that its own properties are declared
-        (C2)."""
+        """Import each class whose name is the value of a property, or in its list, so that the class declares its own properties (C2)."""
         chosen = {name.partition(":")[0].strip().lower() for value in properties.values() for name in value.split(",")}
         for table in self.tables().values():
             for claim in table.claims():
                 if claim.name.lower() in chosen:
-                    with suppress(PluginError):  # where it is used, the error is raised
+                    with suppress(PluginError):  # The error is raised where the name is used.
                         table.get(claim.name, "")
 
     def tables(self) -> dict[str, NameTable[Any]]:
-        """The tables by the last part of their hook's name, for example `sinks` of `recordpublisher_register_sinks`."""
+        """Return the tables by the last part of their hook's name, for example `sinks` of `recordpublisher_register_sinks`."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: table for name, table in found.items() if isinstance(table, NameTable)}

@@ -1,4 +1,4 @@
-"""reads_a_queue: whether a job reads a queue, for commands that look at jobs."""
+"""Finds out whether a job reads a queue, for commands that describe jobs."""
 
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
@@ -6,9 +6,9 @@ from recordpublisher.publishers.queue.queue_source import QueueSource
 
 
 def reads_a_queue(properties: Properties) -> bool:
-    """Whether the job reads a queue; False where its publisher is not installed, of which somebody else tells."""
+    """Return whether the job reads a queue. False if its publisher is not installed, which other code reports."""
     from .build_from_properties import source_class
-    from .manager import load_registry  # with pluggy, which most commands do without
+    from .manager import load_registry  # imported here because it loads pluggy, which most commands do not need
 
     registry = load_registry()
     try:
