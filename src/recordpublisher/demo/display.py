@@ -19,7 +19,7 @@ HASH_BITS = 128
 
 @dataclass
 class DemoProgress:
-    """The latest report of each process, and the facts that the checks at the end need."""
+    """The latest report of each process, and the values that the checks at the end need."""
 
     total: int
     sent: list[int] = field(default_factory=lambda: [0] * SHARDS)
@@ -45,7 +45,7 @@ class DemoProgress:
             return
         self.offsets[name] = offset
         rows = offset["records"] + source["numInputRows"]
-        # a query that waits reports its last offset again, with no rows
+        # A query that waits reports its last offset again, with 0 rows.
         self.rows[name] = max(rows, self.rows.get(name, 0))
         self.seen_idle |= {key for key, entry in offset["shards"].items() if entry.get("idle")}
         if name == "flights":
@@ -54,7 +54,7 @@ class DemoProgress:
             self.global_watermarks.append((name, offset["globalWatermark"]))
 
     def _update_shards(self, entries: dict[str, dict[str, Any]]) -> None:
-        """Keep the state of each shard; one that the offset no longer contains was read to its end."""
+        """Keep the state of each shard. A shard that the offset no longer contains was read to its end."""
         for key, entry in self.shards.items():
             if key not in entries:
                 self.shards[key] = {**entry, "state": {**entry["state"], "ended": True}}
@@ -63,17 +63,17 @@ class DemoProgress:
 
     @property
     def is_complete(self) -> bool:
-        """Whether both queries have written everything that was sent."""
+        """Whether both queries have written all records that were sent."""
         return self.all_sent and len(self.rows) == 2 and all(count >= self.total for count in self.rows.values())
 
     @property
     def held_ms(self) -> int:
-        """How long alignment held shards back, summed over the shards."""
+        """Time for which alignment held shards back, summed over the shards (ms)."""
         return sum(entry.get("held", {}).get("ms", 0) for entry in self.shards.values())
 
 
 def quarter_of(entry: dict[str, Any]) -> int:
-    """Which of the four first shards this shard is, or descends from."""
+    """Return which of the first four shards this shard is, or descends from."""
     return int(entry["range"].split("-")[0], 16) * SHARDS >> HASH_BITS
 
 
@@ -83,7 +83,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class ProgressDisplay:
-    """Shows the progress live on a terminal, and as a line every ten seconds elsewhere."""
+    """Shows the progress live on a terminal. If the output is not a terminal, prints a line every ten seconds."""
 
     def __init__(self, progress: DemoProgress, title: str) -> None:
         self._progress = progress
@@ -143,7 +143,7 @@ class ProgressDisplay:
         )
 
     def _measure(self, elapsed: float) -> None:
-        """Records per second of each shard, from one report to the next."""
+        """Compute the records per second of each shard, from one report to the next."""
         for key, entry in self._progress.shards.items():
             then, before = self._before.get(key, (elapsed, 0))
             now = entry.get("records", 0)
@@ -155,7 +155,7 @@ class ProgressDisplay:
 
 
 def lag_days(progress: DemoProgress, entry: dict[str, Any]) -> float:
-    """How many days of event time a shard's watermark is behind the last record sent to it."""
+    """Return how many days of event time a shard's watermark is behind the last record sent to it."""
     watermark = entry["state"].get("watermark")
     if watermark is None or entry["state"].get("ended") or entry["idle"]:
         return 0.0
@@ -164,7 +164,7 @@ def lag_days(progress: DemoProgress, entry: dict[str, Any]) -> float:
 
 
 def state_of(entry: dict[str, Any]) -> Text:
-    """Ended, idle, held back or reading."""
+    """Return the state of a shard: ended, idle, held back or reading."""
     if entry["state"].get("ended"):
         return Text("ended", style="dim")
     if entry["idle"]:
@@ -177,5 +177,5 @@ def state_of(entry: dict[str, Any]) -> Text:
 
 
 def day(millis: int | None) -> str:
-    """An event time as a date."""
+    """Return an event time (epoch ms) as a date."""
     return "-" if millis is None else datetime.fromtimestamp(millis / 1000, tz=UTC).strftime("%b %d %H:%M")

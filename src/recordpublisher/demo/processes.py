@@ -1,4 +1,4 @@
-"""ChildProcess: a process of the demo. Its JSON lines are read; it can be killed."""
+"""A process of the demo, whose JSON lines are read and which can be killed."""
 
 import contextlib
 import json
@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 QUICK_JAVA = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For a Spark that lives for minutes: to compile and to collect as a server does costs it a third of its CPU."""
+"""Options for a Spark that runs for minutes. The compiler and the garbage collector for servers would cost it a third of its CPU."""
 
 
 class ChildProcess:
-    """One process in a group of its own; owns its pipes. JSON lines of stdout wait for `read_messages`, and are also written to a file
-    beside the log; stderr goes to the log."""
+    """One process in a process group of its own. Owns its pipes.
+
+    JSON lines of stdout wait for `read_messages`, and are also written to a file next to the log. stderr is written to the log.
+    """
 
     def __init__(self, module: str, arguments: list[str], log: Path) -> None:
         self._log = log
@@ -46,12 +48,12 @@ class ChildProcess:
         return self.process.poll() is not None
 
     def log_tail(self) -> str:
-        """The end of what it wrote to stderr, without warnings."""
+        """Return the end of its stderr, without warnings."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return "\n".join(line for line in lines if " WARN " not in line)[-2_000:]
 
     def read_messages(self) -> Iterator[dict[str, Any]]:
-        """The JSON documents written to stdout since the last call."""
+        """Yield the JSON documents written to stdout since the last call."""
         while not self._lines.empty():
             with contextlib.suppress(ValueError):
                 document = json.loads(self._lines.get_nowait())
@@ -66,13 +68,13 @@ class ChildProcess:
                 self.process.stdin.flush()
 
     def kill(self) -> None:
-        """kill -9 the process and everything it started."""
+        """Kill the process and everything it started with SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def wait_or_kill(self, seconds: float) -> None:
-        """Wait for it to end by itself; kill it after `seconds`."""
+        """Wait until it ends by itself; kill it after `seconds`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         self.kill()

@@ -1,4 +1,4 @@
-"""The producer: sends the flights to the stream with the AWS SDK, as a process of its own, and reports its progress on stdout."""
+"""Sends the flights to the stream with the AWS SDK, as a process of its own, and reports its progress on stdout."""
 
 import argparse
 import json
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 class FlightProducer:
-    """Owns what is still to be sent: the flights not yet due, and those held back for the lagging shard."""
+    """Owns the flights that are not sent yet: flights that are not due, and flights held back for the lagging shard."""
 
     def __init__(self, kinesis: Any, stream: str, flights: list[Flight], schedule: ProductionSchedule) -> None:
         self._kinesis = kinesis
@@ -44,7 +44,7 @@ class FlightProducer:
         self._sent_up_to = [schedule.first] * SHARDS
 
     def run(self) -> None:
-        """Send until nothing is left, reporting twice a second."""
+        """Send until no flight is left, and report the progress twice a second."""
         began = reported = time.monotonic()
         while self._due or self._lagging:
             elapsed = time.monotonic() - began
@@ -57,7 +57,7 @@ class FlightProducer:
         self._report(time.monotonic() - began, done=True)
 
     def _due_entries(self, elapsed: float) -> list[dict[str, Any]]:
-        """The entries that are due, in order for each shard."""
+        """Return the entries that are due, in order for each shard."""
         entries = []
         event_time = self._schedule.event_time_at(elapsed)
         lagging_event_time = self._schedule.lagging_event_time_at(elapsed)
@@ -109,7 +109,7 @@ class FlightProducer:
 
 
 def kinesis_client(endpoint: str) -> Any:
-    """A client of the embedded endpoint."""
+    """Return a client of the embedded endpoint."""
     return boto3.client(
         "kinesis",
         endpoint_url=endpoint,

@@ -1,4 +1,4 @@
-"""Checks that this machine has what the demo needs: its packages, and a Java that Spark can run on."""
+"""Checks that this machine has the packages that the demo needs, and a Java on which Spark can run."""
 
 import importlib.util
 import os
@@ -18,14 +18,17 @@ HOW_TO_INSTALL = (
 
 
 def check_packages() -> None:
-    """Raises: ImportError naming the extra that has the missing package."""
+    """Check that the packages are installed. Raises: ImportError, naming the extra, if one is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(f"the demo needs {', '.join(missing)}: {HOW_TO_INSTALL_PACKAGES}")
 
 
 def check_java() -> int:
-    """The major version of the Java that Spark would run on. Raises: ConfigurationError with one sentence that says what to install."""
+    """Return the major version of the Java on which Spark would run.
+
+    Raises: ConfigurationError, with one sentence that says what to install, if there is no Java or its version is too old.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
@@ -39,7 +42,7 @@ def check_java() -> int:
 
 
 def java_version(java: str) -> int:
-    """The major version that `java -version` prints; 0 when it prints none."""
+    """Return the major version that `java -version` prints, or 0 if it prints none."""
     done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(found.group(1)) if found else 0

@@ -26,7 +26,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """Columns of every output row: batch number, flight id, carrier, shard id, sequence number, event time (epoch ms)."""
+    """The columns of every output row: batch number, flight id, carrier, shard id, sequence number, event time (epoch ms)."""
 
     batch: list[int]
     ids: list[int]
@@ -53,7 +53,7 @@ class OutputRows:
 
 
 def check_results(progress: DemoProgress, folder: Path, allowed_spread_ms: int) -> list[CheckResult]:
-    """Run every check."""
+    """Run every check, and return the results."""
     rows = OutputRows.read(folder / "flights")
     return [
         *_nothing_lost_or_repeated(rows, progress.total),
@@ -90,7 +90,7 @@ def _right_numbers(rows: OutputRows, folder: Path) -> list[CheckResult]:
 
 
 def _spread(rows: OutputRows, allowed_ms: int) -> CheckResult:
-    """The largest difference between two event times in one micro-batch."""
+    """Check the largest difference between two event times in one micro-batch."""
     lowest: dict[int, int] = {}
     highest: dict[int, int] = {}
     for batch, time in zip(rows.batch, rows.times, strict=True):
@@ -107,7 +107,7 @@ def _silent_shard(progress: DemoProgress) -> CheckResult:
 
 
 def _children_after_parents(rows: OutputRows, progress: DemoProgress) -> CheckResult:
-    """Every row of a child is in a later batch than the last row of its parent."""
+    """Check that every row of a child is in a later batch than the last row of its parent."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for batch, shard in zip(rows.batch, rows.shards, strict=True):
@@ -132,7 +132,7 @@ def _watermark_never_fell(progress: DemoProgress) -> CheckResult:
 
 
 def rows_by_batch(folder: Path) -> Iterator[tuple[int, Any]]:
-    """Batch number and rows (an Arrow table) of every file that the sink's log names, and of no other."""
+    """Yield batch number and rows (an Arrow table) of every file that the sink's log names, and of no other file."""
     from pyarrow import parquet
 
     for batch, paths in sorted(files_by_batch(folder / "_spark_metadata").items()):
@@ -141,7 +141,7 @@ def rows_by_batch(folder: Path) -> Iterator[tuple[int, Any]]:
 
 
 def files_by_batch(log: Path) -> dict[int, list[str]]:
-    """The files of each batch; a compacted log entry repeats the files of all batches before it."""
+    """Return the files of each batch. A compacted log entry repeats the files of all batches before it, which are left out."""
     known: set[str] = set()
     batches: dict[int, list[str]] = {}
     for entry in sorted(log.iterdir() if log.is_dir() else (), key=_batch_of):
@@ -154,7 +154,7 @@ def files_by_batch(log: Path) -> dict[int, list[str]]:
 
 
 def departures(folder: Path) -> dict[str, int]:
-    """Departures by carrier, summed over the windows of the newest whole aggregate."""
+    """Return the departures by carrier, summed over the windows of the newest complete aggregate."""
     from pyarrow import parquet
 
     whole = [path for path in folder.glob("batch=*") if (path / "_SUCCESS").exists()]

@@ -19,12 +19,17 @@ from .spark_job import LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
 STREAM = "flights"
 TOTAL = 336_776
 STALL_TIMEOUT_SECONDS = 240.0
-"""The demo fails when no new row has arrived for this long; starting Java on a loaded machine may take most of it."""
+"""The demo fails if no new row has arrived for this long. Starting Java on a loaded machine may take most of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoConfig:
-    """The publisher, how many seconds the year of flights takes, and whether the job is killed in the middle."""
+    """Settings of the demo.
+
+    - `seconds`: how many seconds the year of flights takes.
+    - `kill`: whether the job is killed in the middle.
+    - `folder`: where output and logs are kept; None for a temporary folder.
+    """
 
     publisher: str
     seconds: float
@@ -37,7 +42,11 @@ class DemoFailedError(RecordPublisherError):
 
 
 def run_demo(config: DemoConfig) -> list[CheckResult]:
-    """Run it. Raises: ConfigurationError when Java is missing; DemoFailedError when a process ends too early or there is no output."""
+    """Run the demo, and return the results of its checks.
+
+    Raises: ImportError if a package is missing; ConfigurationError if Java is missing; DemoFailedError if a process ends too early or
+    writes no output.
+    """
     check_packages()
     check_java()
     with ExitStack() as stack:
@@ -55,7 +64,7 @@ def run_demo(config: DemoConfig) -> list[CheckResult]:
 
 
 class DemoRunner:
-    """Owns the two processes."""
+    """Owns the processes of the producer and of the Spark job."""
 
     def __init__(
         self, config: DemoConfig, folder: Path, url: str, progress: DemoProgress, display: ProgressDisplay
@@ -109,7 +118,7 @@ class DemoRunner:
             self._progress.add_query_progress(message)
 
     def _kill_when_due(self) -> None:
-        """kill -9 the job when a quarter of the flights have been written, and start it again."""
+        """Kill the job with SIGKILL when a quarter of the flights have been written, and start it again."""
         if not self._has_killed and self._progress.rows.get("flights", 0) > self._progress.total / 4:
             self._has_killed = True
             self._job.kill()

@@ -1,6 +1,7 @@
-"""The demo's Spark job, as a user would write it: read aligned in event time, write Parquet and a windowed aggregate.
+"""The demo's Spark job, as a user would write it: it reads aligned in event time, and writes Parquet and a windowed aggregate.
 
-A process of its own, so that it can be killed and started again. Prints each micro-batch's progress; ends when stdin gets `stop`.
+It is a process of its own, so that it can be killed and started again. It prints the progress of each micro-batch, and ends when stdin gets
+`stop`.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def _session(folder: Path) -> Any:
 
 
 def _read(session: Any, arguments: argparse.Namespace, name: str) -> Any:
-    """The stream as a DataFrame; one property chooses the publisher."""
+    """Return the stream as a DataFrame. One property selects the publisher."""
     from pyspark.sql import functions as f
 
     folder = Path(arguments.folder)
@@ -81,14 +82,14 @@ def _read(session: Any, arguments: argparse.Namespace, name: str) -> Any:
 
 
 def _flights(session: Any, arguments: argparse.Namespace, folder: Path) -> Any:
-    """Every flight, exactly once, as Parquet."""
+    """Write every flight, exactly once, as Parquet."""
     rows = _read(session, arguments, "flights").drop("document")
     writer = rows.writeStream.queryName("flights").format("parquet").option("path", str(folder / "flights"))
     return writer.option("checkpointLocation", str(folder / "checkpoint-flights")).start()
 
 
 def _departures(session: Any, arguments: argparse.Namespace, folder: Path) -> Any:
-    """Departures by carrier and week of event time, rewritten as a whole after each batch."""
+    """Write the departures by carrier and week of event time, all of them again after each batch."""
     from pyspark.sql import functions as f
 
     rows = _read(session, arguments, "departures")
@@ -102,7 +103,7 @@ def _departures(session: Any, arguments: argparse.Namespace, folder: Path) -> An
 
 
 def _print_progress(queries: list[Any]) -> None:
-    """Print every progress report until stdin gets a line or closes; raise a query's error."""
+    """Print every progress report until stdin gets a line or is closed. Raise the error of a query."""
     seen = dict.fromkeys((query.name for query in queries), -1)
     while not select.select([sys.stdin], [], [], 0.25)[0]:
         for query in queries:
@@ -115,7 +116,7 @@ def _print_progress(queries: list[Any]) -> None:
 
 
 def _one_line(progress: Any) -> str:
-    """A progress report as one JSON line, its offsets as documents."""
+    """Return a progress report as one JSON line, with its offsets as documents."""
     report = json.loads(progress.json)
     for source in report["sources"]:
         for name in ("startOffset", "endOffset", "latestOffset"):
