@@ -1,6 +1,6 @@
 """Spark: `format("kinesis")` for reading and writing; `rp.spark`. Start at `data_source.py`.
 
-The names are imported at their first use, so that the list of properties has the options of the source even where Spark is not installed.
+The names are imported at their first use, so that the list of properties has the options of the source even if Spark is not installed.
 Queries are in `source/`, `spark.read` in `batch_read/`, writing in `writer/`, listeners in `listeners/`.
 """
 
@@ -30,7 +30,10 @@ __all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "dereg
 if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Import a name when it is first used. Raises: ImportError that names the extra."""
+        """Import a name when it is first used.
+
+        Raises: ImportError, naming the extra, if Spark is not installed; AttributeError if there is no such name.
+        """
         if name not in _LAZY:
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
         try:

@@ -1,6 +1,6 @@
 """`format("kinesis")`: Spark's Python data source. The driver plans batches, tasks read them, and writers put rows into streams.
 
-Spark imports this module in several processes for each query. So what only one of them needs is imported at its first use.
+Spark imports this module in several processes for each query. So modules that only one of them needs are imported at their first use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
-    """The entry point of format "kinesis": its options, and when they were loaded.
+    """The entry point of format "kinesis". It holds the options, and the time when they were loaded.
 
     Spark makes one for each `load()` and passes copies of it to every action on that DataFrame. So NOW, the end of a batch read, is the
     same for all of them.
@@ -40,19 +40,19 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._loaded_ms = SystemClock().now_ms() + 1  # a record of this very millisecond has arrived before the end
+        self._loaded_ms = SystemClock().now_ms() + 1  # + 1, so that a record of this millisecond is before the end
         self._has_warned = False
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return "kinesis"
 
     @one_sentence()
     def schema(self) -> str:
-        """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
+        """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid (C2)."""
         refuse_new_table(self.options)
-        # Spark does not tell whether a query or a batch read is loaded, and only a query needs a place for claims
+        # Spark does not report whether a query or a batch read is loaded, and only a query needs a place for claims.
         options = self._checked_options(keeps_claims=False)
         if options.properties.is_set(ENDING_POSITION):
             from .batch_read.read_range import ReadRange
@@ -64,7 +64,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     @one_sentence()
     def reader(self, schema: Any) -> KinesisBatchReader:
-        """The reader of a batch read. Raises: ConfigurationError."""
+        """Return the reader of a batch read. Raises: ConfigurationError if an option or the schema is invalid."""
         from .batch_read.batch_reader import KinesisBatchReader
         from .batch_read.read_range import ReadRange
 
@@ -73,7 +73,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return KinesisBatchReader(options, positions, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader of a query; one that raises what is wrong with the options or the schema."""
+        """Return the reader of a query. If the options or the schema are invalid, return a reader that raises the error."""
         try:
             return self._query_reader(schema)
         except Exception as error:
@@ -85,7 +85,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return QueryReader(self.query_options(), chosen_columns(schema))
 
     def query_options(self) -> SparkOptions:
-        """The options of a query. Raises: ConfigurationError, also for those of a batch read."""
+        """Return the options of a query. Raises: ConfigurationError if an option is invalid, or is for batch reads only."""
         options = self._checked_options(keeps_claims=True)
         end = options.properties.value(ENDING_POSITION)
         if end is not None:
@@ -94,7 +94,10 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     @one_sentence()
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
-        """The writer of a query. Raises: ConfigurationError, StreamNotFoundError when the first batch is planned."""
+        """Return the writer of a query. Called when the first batch is planned.
+
+        Raises: ConfigurationError if an option or a column is invalid; StreamNotFoundError if there is no such stream.
+        """
         from .writer.data_writers import KinesisStreamWriter
         from .writer.write_options import WriteOptions
 
@@ -105,7 +108,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     @one_sentence()
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
-        """The writer of a batch job. Raises: as `streamWriter`; ConfigurationError for the mode "overwrite"."""
+        """Return the writer of a batch job. Raises: the errors of `streamWriter`; ConfigurationError if the mode is "overwrite"."""
         from .writer.data_writers import KinesisBatchWriter
         from .writer.write_options import WriteOptions
 
@@ -114,7 +117,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return writer
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
-        """The options of a job that reads. Raises: ConfigurationError."""
+        """Return the options of a job that reads. Raises: ConfigurationError if one is invalid."""
         from .options.checks import check_job
 
         refuse_table(self.options)

@@ -1,4 +1,4 @@
-"""Outages: what is down and since when, what counts as an outage, and how it is waited out (option `maxOutage`)."""
+"""Knows which service is down and since when, decides which errors are outages, and waits for the service (option `maxOutage`)."""
 
 import asyncio
 import logging
@@ -30,18 +30,20 @@ LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 
 UNKNOWN_HOST_MS = 20_000
-"""For how long a host is waited for that DNS does not know, unless it was reached before: its name, or the region in it, is wrong."""
+"""How long to wait for a host that DNS does not know, unless it was reached before. Its name, or the region in it, is probably wrong."""
 UNANSWERED_MS = 30_000
-"""For how long a query without a checkpoint, or a batch read, waits for a service that has never answered: the endpoint may be wrong."""
+"""How long a query without a checkpoint, or a batch read, waits for a service that has never answered. The endpoint may be wrong."""
 CALL_RETRIES_MS = 10_000
-"""For how long a call to a store of claims is retried before it counts as a failed try."""
+"""How long a call to a store of claims is retried before it counts as a failed try."""
 PAUSES = RetryPolicy(max_retries=0, base_ms=500, max_ms=10_000, exponent=2.0)
-"""The pauses between two tries. Their number is not limited, the outage is."""
+"""The pauses between two tries. The number of tries is not limited, but the outage is."""
 
 
 def with_short_retries(properties: Properties) -> Properties:
-    """Return the properties for calls that `OutageWatch` repeats: each of them ends within seconds, so that an outage is known and waited
-    for in one place."""
+    """Return the properties for calls that `OutageWatch` repeats.
+
+    Each call ends within seconds, so that outages are detected and waited for in one place.
+    """
     counted = {
         each.max_retries.key: each.max_retries.default
         for each in ALL_RETRIES
@@ -51,9 +53,9 @@ def with_short_retries(properties: Properties) -> Properties:
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Whether the error is of a service that is away, so that waiting may help.
+    """Return whether the error means that a service is away, so that waiting may help.
 
-    Errors about exhausted retries, and about a location that was never reached, count as their cause does.
+    Errors about exhausted retries, and about a location that was never reached, count like their cause.
     """
     if isinstance(error, KinesisError):
         return error.remedy is Remedy.RETRY
@@ -63,7 +65,7 @@ def is_outage(error: BaseException | None) -> bool:
 
 
 def service_of(error: object) -> str:
-    """Which service an outage is of, as messages call it. The error itself names the call, and the place of a store."""
+    """Return the name of the service that has an outage, for messages. The error itself names the call, and the place of a store."""
     while isinstance(error, RetriesExhaustedError | ConfigurationError):
         error = error.__cause__
     return "the store of claims" if isinstance(error, StoreUnavailableError) else "Kinesis"
@@ -71,7 +73,12 @@ def service_of(error: object) -> str:
 
 @dataclass(slots=True)
 class Outage:
-    """Something that is down: since when, by the wall clock and the monotonic one; how many tries failed; the last error."""
+    """An outage of a service.
+
+    - `since_ms`, `began`: when it began, by the wall clock (epoch ms) and by the monotonic clock (seconds).
+    - `tries`: how many tries have failed.
+    - `error`: the last error.
+    """
 
     service: str
     since_ms: int
@@ -81,7 +88,7 @@ class Outage:
 
 
 def outage_figures(outage: Outage | None) -> dict[str, object]:
-    """The outage as the progress shows it; empty without one."""
+    """Return the outage as the progress shows it; empty without one."""
     if outage is None:
         return {}
     since, tries = iso_time(outage.since_ms), outage.tries
@@ -89,13 +96,14 @@ def outage_figures(outage: Outage | None) -> dict[str, object]:
 
 
 class OutageWatch:
-    """Owns the outages of one process. Each `key` fails and recovers by itself: a shard, for example.
+    """Owns the outages of one process. Each `key`, for example a shard, fails and recovers by itself.
 
-    A service is warned of once, when the first of its keys fails. Any thread may call: the driver has two.
+    There is one warning for each service, when the first of its keys fails. Any thread may call, because the driver has two.
+
+    - `is_batch_read`: whether to wait for a port that was never open no longer than for an unknown host.
     """
 
     def __init__(self, max_ms: int, clock: Clock | None = None, *, is_batch_read: bool = False) -> None:
-        """`is_batch_read`: a port that was closed from the beginning is waited for no longer than an unknown host."""
         self._is_first_start = is_batch_read
         self._max_ms = max_ms
         self._is_batch_read = is_batch_read
@@ -111,11 +119,17 @@ class OutageWatch:
             return min(self._down.values(), key=lambda outage: outage.began, default=None)
 
     def begin(self, *, is_first_start: bool) -> None:
-        """`is_first_start`: what begins has never run before, so a service that has never answered ends it soon."""
+        """Begin a query.
+
+        - `is_first_start`: whether the query has never run before. Then it soon stops waiting for a service that has never answered.
+        """
         self._is_first_start = is_first_start
 
     def on_failure(self, error: object, key: str = "", took: float = 0.0) -> float:
-        """Note a failed try that `took` so many seconds; returns those to wait before the next one. Raises: OutageError after `max_ms`."""
+        """Note a failed try that took `took` seconds. Return how long to wait before the next one (seconds).
+
+        Raises: OutageError if the outage has lasted for `max_ms`, or too long for a service that was never reached.
+        """
         now, service = self._clock.monotonic(), service_of(error)
         with self._lock:
             is_known = self._is_down(service)
@@ -137,7 +151,7 @@ class OutageWatch:
         return min(PAUSES.delay_seconds(outage.tries - 1), (limit_ms - down_ms) / 1000)
 
     def on_success(self, key: str = "") -> None:
-        """Note that a try has succeeded."""
+        """Note a successful try."""
         with self._lock:
             self._was_reached = True
             outage = self._down.pop(key, None)
@@ -146,7 +160,7 @@ class OutageWatch:
             LOG.warning("%s is back after %.0f s", outage.service, self._clock.monotonic() - outage.began)
 
     def _first_wait_ms(self, error: object) -> float:
-        """For how long a service is waited for that was never reached."""
+        """Return how long to wait for a service that was never reached (ms)."""
         if kinesis.speaks_no_tls(error):
             return 0
         if kinesis.is_host_unknown(error) or (self._is_batch_read and kinesis.is_refused(error)):
@@ -157,7 +171,10 @@ class OutageWatch:
         return any(outage.service == service for outage in self._down.values())
 
     def wait_out(self, call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-        """Call until no outage keeps it from succeeding. Raises: OutageError; every error that is no outage, at once."""
+        """Repeat the call until it is not kept from succeeding by an outage.
+
+        Raises: OutageError if the outage lasts for too long. Errors that are not outages are raised at once.
+        """
         while True:
             began = self._clock.monotonic()
             try:
@@ -169,7 +186,7 @@ class OutageWatch:
                 return result
 
     async def wait_out_async(self, call: Callable[[], Awaitable[T]], key: str) -> T:
-        """`wait_out` on an event loop, for one of several kinds of calls."""
+        """Do the same as `wait_out` on an event loop, for one of several kinds of calls."""
         while True:
             try:
                 result = await call()

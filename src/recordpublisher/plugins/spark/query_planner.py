@@ -1,4 +1,4 @@
-"""QueryPlanner: the planner as Spark calls it. Every call for an offset returns within five seconds, also while a service is away."""
+"""The planner as Spark calls it. Every call for an offset returns within five seconds, even while a service is away."""
 
 import threading
 import time
@@ -21,26 +21,28 @@ from .source.task_read import TaskPlan
 
 T = TypeVar("T")
 ANSWER_SECONDS = 4.0
-"""After this time Spark gets an answer: it can stop a query only between two calls."""
+"""After this time Spark gets an answer, because it can stop a query only between two calls."""
 NO_ANSWER_SECONDS = 10.0
-"""A call that has run for so long counts as an outage, until it ends."""
+"""A call that has run for this long counts as an outage, until it ends."""
 NO_ANSWER = "a call that planning needs has no answer"
 
 
 class BackgroundCall:
-    """Owns the running call. It is never cut off: a later request of the same name gets its result.
+    """Owns the running call, which is never cancelled. A later request of the same name gets its result.
 
-    A call of another name begins when the running one has ended, and then its result is dropped. The thread does not keep the process
-    from ending.
+    A call of another name begins when the running one has ended, and the result of the running one is dropped. The thread is a daemon, so
+    it does not delay the end of the process.
     """
 
     def __init__(self) -> None:
         self._running: tuple[str, Future[Any]] | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
-        """The result of the call of that name, which begins with the first request. `seconds` are for both, the running call and this one.
+        """Return the result of the call of that name, which begins with the first request.
 
-        Raises: TimeoutError while it runs; its error.
+        - `seconds`: longest wait for a running call of another name and for this call together.
+
+        Raises: TimeoutError while a call is running; the error of the call.
         """
         until = time.monotonic() + seconds
         if self._running is not None and self._running[0] != name:
@@ -70,7 +72,7 @@ def _started(call: Callable[[], T]) -> Future[T]:
 
 
 class PlanningCalls:
-    """Owns when a call may be tried again, and tells the watch of outages how calls end."""
+    """Owns the time when a call may be tried again, and reports to the watch of outages how calls end."""
 
     def __init__(self, outages: OutageWatch, clock: Clock, background: BackgroundCall) -> None:
         self._background = background
@@ -80,10 +82,10 @@ class PlanningCalls:
         self._began: float | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
-        """The result of the call of that name; None when there is none now, since the call still runs or a service is away.
+        """Return the result of the call of that name, or None if there is none now, because the call is still running or a service is away.
 
-        A call that takes longer goes on in the background: ask again later. Raises: OutageError past `maxOutage`; every error that is no
-        outage, at once.
+        A call that takes longer continues in the background: ask again later. Raises: OutageError if a service was away for longer than
+        `maxOutage`. Errors that are not outages are raised at once.
         """
         now = self._clock.monotonic()
         if now < self._retry_at:
@@ -107,20 +109,22 @@ class PlanningCalls:
 
 
 POLL_SECONDS = 0.05
-"""How long one call waits before it asks again for the next step."""
+"""Pause before one call asks again for the next step."""
 FIRST_LOOK_SECONDS = 1.0
-"""How long planning waits for a first look at every shard, after a batch that read records to all tips."""
+"""How long planning waits until every shard was read once, after a batch that read records up to all tips."""
 SETTLED_SECONDS = 2.0
-"""A stream that was quiet for so long gets a batch without rows that shows its figures. After each record of a slow stream it would be one
-batch too many."""
+"""A stream that was quiet for this long gets a batch without rows, which shows its figures.
+
+With a shorter time, a slow stream would get one more batch after each of its records.
+"""
 
 
 @dataclass(slots=True)
 class QueryPlanner:
-    """Carries out the steps of the planner; only here anything waits for its time.
+    """Carries out the steps of the planner. Only this class waits for the time of a step.
 
-    It returns the old offset while a service is away, so that nothing is planned and the query goes on. An AvailableNow run would end with
-    the old offset: it gets batches without tasks instead.
+    While a service is away it returns the old offset, so that nothing is planned and the query continues. An AvailableNow run would end
+    with the old offset, so it gets batches without tasks instead.
     """
 
     planner: BatchPlanner
@@ -128,18 +132,21 @@ class QueryPlanner:
     sleep: Callable[[float], None] = time.sleep
     _calls: PlanningCalls = field(init=False)
     _quiet_since: float | None = None
-    """When a look at every shard found nothing for the first time since the last batch."""
+    """When a read of every shard found nothing for the first time since the last batch (seconds of the monotonic clock)."""
 
     def __post_init__(self) -> None:
         self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
 
     @property
     def outage(self) -> Outage | None:
-        """What has been down for the longest."""
+        """The outage that began first."""
         return self.planner.outages.longest
 
     def initial_offset(self) -> BatchOffset:
-        """Where a new query starts; without shards when they cannot be listed now. Raises: every error that is no outage, at once."""
+        """Return where a new query starts. The offset has no shards if they cannot be listed now.
+
+        Raises: OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        """
         began_ms = self.planner.clock.now_ms()
         self.planner.outages.begin(is_first_start=True)
         initial = self._calls.result("initial", lambda: self.planner.initial_offset(began_ms))
@@ -150,16 +157,16 @@ class QueryPlanner:
         self.planner.prepare_available_now()
 
     def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
-        """Return the plan of the next batch, or `previous` if there is none now (Spark calls again) or, for AvailableNow, none any more.
+        """Return the plan of the next batch, or `previous` if there is none now (Spark calls again), or if an AvailableNow run has ended.
 
-        It returns `previous` only after a look at every shard that began after this call did, since `processAllAvailable` takes that for
-        "everything that was put is in the sink". Where no look was possible in time, a batch without tasks makes Spark ask again. While a
-        service is away, and where the sink does not read its batches, it returns `previous` at once.
+        It returns `previous` only after a read of every shard that began after this call did, because `processAllAvailable` then assumes
+        that all records put so far are in the sink. If the shards could not be read in time, a batch without tasks makes Spark ask again.
+        While a service is away, and if the sink does not read its batches, it returns `previous` at once.
 
-        `is_first`: Spark may not call again, so there is a plan unless a service is away, even if nothing is known to be new; and a call
-        that runs is waited for, until it counts as an outage.
+        - `is_first`: whether Spark may not call again. Then there is a plan unless a service is away, even if nothing is known to be new. A
+          running call is waited for until it counts as an outage.
 
-        Raises: OutageError if a service was away for too long; every error that is no outage, at once.
+        Raises: OutageError if a service was away for too long. Errors that are not outages are raised at once.
         """
         planner, now = self.planner, self.planner.clock.monotonic
         planner.outages.begin(is_first_start=previous.is_unlisted)
@@ -182,7 +189,7 @@ class QueryPlanner:
             self.sleep(POLL_SECONDS)
             is_late, is_away = now() >= until, self.outage is not None
             may_be_new = not is_away and (step is None or (isinstance(step, Wait) and step.may_be_new))
-            runs_on = is_first and step is None and not is_away  # until it counts as an outage
+            runs_on = is_first and step is None and not is_away  # Wait for the call until it counts as an outage.
             if planner.is_available_now:
                 if is_late and (is_away or step is None):
                     return _without_rows(previous)
@@ -190,10 +197,12 @@ class QueryPlanner:
                 return _without_rows(previous) if may_be_new else previous
 
     def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:
-        """The tasks of a batch. Services are called only for a batch that was planned before a restart; if they are away, its tasks wait.
+        """Return the tasks of a batch.
 
-        Spark runs a batch up to the first offset it gets, also when that is the initial one because nothing could be planned.
-        Raises: StateError when Spark stands elsewhere than the plan begins.
+        Services are called only for a batch that was planned before a restart. If they are away, its tasks wait. Spark runs a batch up to
+        the first offset that it gets, even if that is the initial one because nothing could be planned.
+
+        Raises: StateError if the position of Spark is not the one where the plan begins.
         """
         if not end.follows(start):
             raise StateError(
@@ -206,15 +215,15 @@ class QueryPlanner:
         return task_plans(end, self.planner.options, end.store_token, consumer_arns=None) if tasks is None else tasks
 
     def commit(self, end: BatchOffset) -> None:
-        """Spark has committed a batch."""
+        """Note that Spark has committed a batch."""
         self.planner.commit(end)
 
     def figures(self) -> dict[str, Any] | None:
-        """Figures of the last plan, and the outage if there is one; None before the first plan."""
+        """Return the figures of the last plan, and the outage if there is one; None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
 
     def _look(self, step: Watch, until: float) -> Look:
-        """Look at every shard: at once after a batch, and else once in each probe interval."""
+        """Read every shard once: at once after a batch, and otherwise once in each probe interval."""
         if step.first_look:
             return self.planner.service.look(FIRST_LOOK_SECONDS)
         pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000

@@ -1,4 +1,4 @@
-"""run_to_tips: repeats a query with Trigger.AvailableNow, which is one batch on Spark 4.0 and 4.1, until it has read what was there."""
+"""Repeats a query with Trigger.AvailableNow until it has read all records. On Spark 4.0 and 4.1 each such run is only one batch."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -11,10 +11,13 @@ from .versions import HAS_START
 
 
 def run_to_tips(start: Callable[[], Any]) -> int:
-    """Run a query until it has read each shard to its tip, or to a record that arrived since this call; returns how many runs it took.
+    """Run a query until it has read each shard to its tip, or to a record that arrived since this call. Return the number of runs.
 
-    `start` starts one run, each time over the same checkpoint: `lambda: writer.trigger(availableNow=True).start()`. On Spark 4.2 and newer
-    there is one. While a service is away runs have no rows, and are repeated. Raises: the error of a run.
+    On Spark 4.2 and newer there is one run. While a service is away, runs have no rows, and are repeated.
+
+    - `start`: starts one run, always with the same checkpoint: `lambda: writer.trigger(availableNow=True).start()`.
+
+    Raises: the error of a run.
     """
     began_ms, runs = SystemClock().now_ms(), 0
     while True:
@@ -26,9 +29,9 @@ def run_to_tips(start: Callable[[], Any]) -> int:
 
 
 def has_read(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
-    """Whether every shard was read far enough before the last batch: an offset does not say what its own batch has read."""
+    """Return whether every shard was read far enough before the last batch. An offset does not say what its own batch has read."""
     texts = [source["endOffset"] or "" for source in (progress or {"sources": ()})["sources"]]
-    # PySpark 4.0 and 4.1 make the text of a dict of it
+    # PySpark 4.0 and 4.1 convert the offset to the text of a dict.
     offsets = [BatchOffset.from_json(ast.literal_eval(text)) for text in texts if "'plan'" in text]
     shards = [entry for offset in offsets for entry in offset.shards.values()]
     return bool(shards) and all(_is_read(entry, began_ms) for entry in shards)

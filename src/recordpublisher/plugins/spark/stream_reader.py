@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """One task's plan, as Spark carries it."""
+    """The plan of one task, in the form that Spark sends."""
 
     def __init__(self, plan: TaskPlan) -> None:
         super().__init__(plan.name)
@@ -36,10 +36,12 @@ class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not t
 
 
 class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """What the readers for all versions have in common: everything but how Spark asks for the next offset."""
+    """The common part of the readers for all versions: everything except how Spark asks for the next offset.
+
+    - `planner`: only used by tests.
+    """
 
     def __init__(self, options: SparkOptions, schema: pa.Schema, planner: QueryPlanner | None = None) -> None:
-        """`planner` is for tests."""
         self._options = options
         self._schema = schema
         self._planner = planner
@@ -48,7 +50,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     @one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        """The tasks of the batch that `end` plans, after that of `start`."""
+        """Return the tasks of the batch that `end` plans, after the batch of `start`."""
         plans = [
             KinesisPartition(plan)
             for plan in self._planning().partitions(BatchOffset.from_json(start), BatchOffset.from_json(end))
@@ -58,14 +60,14 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     @one_sentence()
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has committed the batch of `end`; old claims are removed in the background."""
+        """Remove old claims in the background, because Spark has committed the batch of `end`."""
         worker_loop().start(asyncio.to_thread(self._planning().commit, BatchOffset.from_json(end)))
 
     def stop(self) -> None:
-        """Does nothing: Spark does not call it when a query stops."""
+        """Do nothing, because Spark does not call it when a query stops."""
 
     def _next_offset(self, start: dict[str, Any], rows: int | None, *, is_first: bool = False) -> dict[str, Any]:
-        """The plan of the next batch of at most `rows`, or `start` as it is when there is none: Spark compares texts."""
+        """Return the plan of the next batch of at most `rows`, or `start` itself if there is none, because Spark compares the texts."""
         before = BatchOffset.from_json(start)
         planned = self._planning().next_offset(before, rows, is_first=is_first)
         return start if planned is before else planned.to_json()
@@ -86,7 +88,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     # --- in a task -------------------------------------------------------------------------------------------------------------
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
-        """The rows of one task, as Arrow batches."""
+        """Yield the rows of one task as Arrow batches."""
         from .columns.reused_memory import ReusedMemory
         from .source.batch_claims import claim_store
         from .source.task_read import TaskRead, shard_reader
@@ -99,24 +101,27 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """For Spark 4.2 and newer, which asks for an offset after the one where it stands, up to a limit of rows."""
+    """The reader for Spark 4.2 and newer, which asks for an offset after the current one, up to a limit of rows."""
 
     @one_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint starts."""
+        """Return where a query without a checkpoint starts."""
         return self._planning().initial_offset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Admission control by records. Spark knows one limit at a time, so bytes are limited in the plans of the tasks."""
+        """Return the limit in records. Spark supports one limit at a time, so bytes are limited in the plans of the tasks."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     @one_sentence()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The plan of the next batch, or `start` when there is none."""
+        """Return the plan of the next batch, or `start` if there is none."""
         return self._next_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Figures of the last plan. Spark shows them as `latestOffset` in the query's progress; a source has no other place for them."""
+        """Return the figures of the last plan.
+
+        Spark shows them as `latestOffset` in the query's progress, because a source has no other place for them.
+        """
         return self._planning().figures()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -128,28 +133,32 @@ AVAILABLE_NOW_WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
 class ReaderWithoutStart(KinesisStreamReader):
-    """For Spark 4.0 and 4.1: where the query stands is remembered, and each plan limits its rows.
+    """The reader for Spark 4.0 and 4.1. It remembers the current offset of the query, and each plan limits its rows.
 
-    A query that starts again first asks for the tasks between the last offset of its log and itself: so it tells where it stands. From then
-    on it stands at the offset that it was given last, since it logs each one before it asks for the next, or ends.
+    A query that starts again first asks for the tasks between the last offset of its log and the same offset, which shows its current
+    offset. After that, the current offset is the one that the query received last, because it logs each one before it asks for the next, or
+    ends.
 
-    These versions show as `latestOffset` in the progress what they were given here, so a plan carries the figures.
+    These versions show the offset received here as `latestOffset` in the progress, so a plan carries the figures.
     """
 
     def __init__(self, options: SparkOptions, schema: pa.Schema, planner: QueryPlanner | None = None) -> None:
         super().__init__(options, schema, planner)
         self._last: dict[str, Any] | None = None
-        """Where the query stands; None for one without a checkpoint."""
+        """The current offset of the query; None for a query without a checkpoint."""
         self._has_planned = False
-        """Whether Spark was given an offset by this process."""
+        """Whether this process has given an offset to Spark."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """What the first batch of a query follows. Spark asks when that is planned, or runs again: nothing depends on it."""
+        """Return an offset that the first batch of a query follows. Spark asks when that batch is planned, or runs again.
+
+        Nothing depends on its content.
+        """
         return BatchOffset.unlisted(SystemClock().now_ms()).to_json()
 
     @one_sentence()
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The plan of the next batch, or the offset of before when there is none."""
+        """Return the plan of the next batch, or the previous offset if there is none."""
         start = self._last or self._planning().initial_offset().to_json()
         offset = self._next_offset(start, self._options.max_records, is_first=not self._has_planned)
         if offset is not start:
@@ -159,10 +168,10 @@ class ReaderWithoutStart(KinesisStreamReader):
 
     @one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        """The tasks of the batch that `end` plans, after that of `start`.
+        """Return the tasks of the batch that `end` plans, after the batch of `start`.
 
-        Raises: ConfigurationError when the query tells where it stands only now that it was given an offset, which was planned as that of a
-        new one. No log has it yet.
+        Raises: ConfigurationError if the query shows its current offset only after it received an offset, which was planned as the offset
+        of a new query. No log has that offset yet.
         """
         if not self._has_planned:
             self._last = end
@@ -176,4 +185,4 @@ class ReaderWithoutStart(KinesisStreamReader):
 
 
 QueryReader = ReaderWithStart if HAS_START else ReaderWithoutStart
-"""The one for this version of Spark."""
+"""The reader for the installed version of Spark."""

@@ -1,4 +1,7 @@
-"""What only some versions of PySpark have. From 4.2 on a source is told where its query stands, and about Trigger.AvailableNow."""
+"""Names that only some versions of PySpark have.
+
+From 4.2 on, a source receives the query's current offset, and is notified of Trigger.AvailableNow.
+"""
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
@@ -9,7 +12,7 @@ except ModuleNotFoundError:
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = object
 
 HAS_START = ReadLimit is not object
-"""Whether a source that is asked for an offset is told after which one, and how many rows."""
+"""Whether Spark passes the current offset, and a limit of rows, when it asks a source for an offset."""
 
 __all__ = [
     "HAS_START", "DataSourceStreamArrowWriter", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow",
@@ -20,4 +23,4 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):
 else:
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[misc, no-redef] # pyspark is not typed here
-        """The writer of a query: PySpark 4.0 passes Arrow batches to whatever is a DataSourceArrowWriter."""
+        """The writer of a query. PySpark 4.0 passes Arrow batches to any DataSourceArrowWriter."""

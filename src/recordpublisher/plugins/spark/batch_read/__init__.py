@@ -1,1 +1,1 @@
-"""`spark.read.format("kinesis")`: a finite part of a stream. Start at `batch_reader.py`."""
+"""`spark.read.format("kinesis")`: reads a finite part of a stream. Start at `batch_reader.py`."""

@@ -1,4 +1,4 @@
-"""The tasks of a batch read: one for each shard, with start and end."""
+"""Plans the tasks of a batch read: one for each shard, with start and end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
-"""A record may be readable a moment after its arrival. An end that is older by the service's clock has all its records."""
+"""A record may become readable a moment after its arrival.
+
+If the end is older than this by the service's clock, all records before it are readable.
+"""
 LONGEST_WAIT_SECONDS = 10.0
-"""For an end at NOW, and a driver whose clock is ahead of the service's."""
+"""Longest wait until the end has passed by the service's clock: for an end at NOW, and for a driver whose clock is ahead."""
 POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """What a task reads: a shard from a start, which it includes, to an end, which it does not."""
+    """The part of a shard that a task reads. It includes the start and excludes the end."""
 
     shard: Shard
     start: StartingPosition
@@ -45,10 +48,11 @@ def shard_ranges(
     accepts_loss: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[ShardRange]:
-    """The parts to read. They hold the same records whenever they are planned: records that arrive later lie behind the end, and so do all
-    records of shards that are created later.
+    """Return the parts to read. They hold the same records whenever they are planned.
 
-    Raises: ConfigurationError for an end in the future or a shard that does not exist, DataLossError for a start that is past retention.
+    Records that arrive later are behind the end, and so are all records of shards that are created later.
+
+    Raises: ConfigurationError if an end is in the future, or if a shard does not exist; DataLossError if the start is past retention.
     """
     ranges = []
     for stream in streams:
@@ -82,7 +86,10 @@ def _check_retained(stream: str, start: StartingPosition, service: KinesisServic
 
 
 def _wait_until_settled(stream: str, end_ms: int, service: KinesisService, sleep: Callable[[float], None]) -> None:
-    """Wait until a read finds all records that arrived before the end. A later read then finds no others."""
+    """Wait until a read finds all records that arrived before the end. Later reads then find the same records.
+
+    Raises: ConfigurationError if the end is too far in the future.
+    """
     waited = 0.0
     while (now_ms := service.server_time_ms(stream)) < end_ms + SETTLED_MS:
         if waited >= LONGEST_WAIT_SECONDS or end_ms - now_ms > LONGEST_WAIT_SECONDS * 1000:

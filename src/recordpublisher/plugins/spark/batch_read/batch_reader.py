@@ -1,4 +1,4 @@
-"""KinesisBatchReader: what Spark plans a batch read with on the driver, and reads with in each task."""
+"""The reader with which Spark plans a batch read on the driver, and reads in each task."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from .read_range import ReadRange
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """A task's part, as Spark carries it."""
+    """The part of a task, in the form that Spark sends."""
 
     def __init__(self, part: ShardRange) -> None:
         super().__init__(part.shard.key)
@@ -25,7 +25,10 @@ class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typ
 
 
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
-    """Spark makes one for each action, so whatever decides the rows is in the options and `positions`."""
+    """Plans and reads a batch read.
+
+    Spark makes a reader for each action, so everything that decides the rows is in the options and `positions`.
+    """
 
     def __init__(self, options: SparkOptions, positions: ReadRange, schema: Any) -> None:
         self._options = options
@@ -34,7 +37,11 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
     @one_sentence()
     def partitions(self) -> list[RangePartition]:
-        """One task for each shard. Raises: ConfigurationError, DataLossError, OutageError, StreamNotFoundError."""
+        """Return one task for each shard.
+
+        Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
+        past retention; OutageError if a service was away for too long.
+        """
         from ..service.kinesis_service import KinesisService
 
         log_to_stderr()
@@ -50,7 +57,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         return [RangePartition(part) for part in parts]
 
     def read(self, partition: RangePartition) -> Iterator[Any]:
-        """The rows of one shard, as Arrow batches."""
+        """Yield the rows of one shard as Arrow batches."""
         from ..columns.reused_memory import ReusedMemory
         from ..source.task_read import shard_reader
         from .range_read import RangeRead

@@ -1,4 +1,4 @@
-"""RangeRead: a task of a batch read. It reads its part of a shard window by window, and returns the rows of each as it goes."""
+"""One task of a batch read. It reads its part of a shard window by window, and returns the rows of each window."""
 
 import logging
 from collections.abc import Iterator
@@ -24,13 +24,14 @@ from .batch_plan import ShardRange
 
 LOG = logging.getLogger("recordpublisher.spark")
 PUBLISHER = "POLLING"
-"""A subscription would be lost between two windows."""
+"""Tasks poll, because a subscription would be lost between two windows."""
 
 
 class RowsBefore(ArrowRows):
-    """Collects the rows of a part that lie before its end; `is_past` from the first other one on.
+    """Collects the rows of a part that are before its end.
 
-    `first_found` is the sequence number of the first record of the read.
+    - `is_past`: True from the first row on that is not before the end.
+    - `first_found`: the sequence number of the first record of the read.
     """
 
     def __init__(self, part: ShardRange, schema: pa.Schema = RECORD_SCHEMA, memory: ReusedMemory | None = None) -> None:
@@ -40,7 +41,7 @@ class RowsBefore(ArrowRows):
         self.first_found: str | None = None
 
     async def write(self, batch: RecordBatch) -> None:
-        """Collect what lies before the end."""
+        """Collect the rows before the end."""
         if self.is_past or not batch.records:
             return
         rows = self._end.rows_before(batch)
@@ -53,7 +54,7 @@ class RowsBefore(ArrowRows):
 
 @dataclass(slots=True)
 class RangeRead:
-    """Owns how far the task has read. It reads to the end of its part or of the shard, or to the tip."""
+    """Owns how far the task has read. The task reads to the end of its part, to the end of the shard, or to the tip."""
 
     part: ShardRange
     read: ReadShards
@@ -69,7 +70,11 @@ class RangeRead:
         self._outages = OutageWatch(self.max_outage_ms, self.clock)
 
     def rows(self) -> Iterator[Any]:
-        """The rows as Arrow batches. Raises: ConfigurationError, DataLossError, OutageError; every error that is no outage, at once."""
+        """Yield the rows as Arrow batches.
+
+        Raises: ConfigurationError if the end is behind the tip; DataLossError if the start is past retention; OutageError if a service was
+        away for too long. Errors that are not outages are raised at once.
+        """
         shard, state, is_first, empty_windows = self.part.shard, ShardState(self.part.start), True, 0
         while True:
             rows = RowsBefore(self.part, self.schema, self.memory)
@@ -87,12 +92,19 @@ class RangeRead:
             state = outcome.state
 
     def _window(self, empty_windows: int) -> Bounds:
-        """Twice as long after each that found nothing: all begin at the last record, and empty responses may come before the next one."""
+        """Return the bounds of the next window. Its time doubles after each window that found nothing.
+
+        All these windows begin at the last record, and empty responses may precede the next one.
+        """
         usual = self.bounds.max_time
         return replace(self.bounds, max_time=usual and usual * (1 << min(MAX_DOUBLINGS, empty_windows)))
 
     def _check_end(self) -> None:
-        """An end behind the tip of an open shard would give the next action more rows. An end by time has passed, so no more can come."""
+        """Refuse an end behind the tip of an open shard, because the next action would get more rows.
+
+        An end given as a time has passed, so no more rows can arrive before it. Raises: ConfigurationError if the end is a record that does
+        not exist yet.
+        """
         end = self.part.end.sequence
         if end is not None:
             reason = f"{self.part.shard.key} has no record at or behind it yet"
@@ -107,7 +119,11 @@ class RangeRead:
             self._outages.on_success()
 
     def _check_first(self, rows: RowsBefore) -> None:
-        """The service starts at the oldest record if the one that was asked for is past retention."""
+        """Check that the read found the record at which it starts.
+
+        If that record is past retention, the service starts at the oldest record. Raises: DataLossError in that case, unless the job
+        accepts it.
+        """
         asked, shard = self.part.start.sequence_number, self.part.shard
         found = rows.first_found
         if asked is None or found == asked or (found is None and rows.is_past):

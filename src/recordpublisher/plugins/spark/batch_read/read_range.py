@@ -1,4 +1,4 @@
-"""Where a batch read starts and ends, from `startingPosition` and `endingPosition`."""
+"""Parses where a batch read starts and ends, from `startingPosition` and `endingPosition`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ..options.start_by_shard import START_OPTION, VALID_START, option_time_ms, 
 
 @dataclass(frozen=True, slots=True)
 class EndPosition:
-    """The first record that is not read: that of `sequence`, or else the first that arrived at or after `arrival_ms` (epoch ms).
+    """The first record that is not read: the record `sequence`, or else the first one that arrived at or after `arrival_ms` (epoch ms).
 
-    Arrival times are not ordered in a shard; what comes after the first such record is not read, whatever its arrival.
+    Arrival times are not ordered in a shard. Records after that record are not read, whatever their arrival.
     """
 
     arrival_ms: int
     sequence: int | None = None
 
     def rows_before(self, batch: RecordBatch) -> int:
-        """How many records of a batch lie before this position."""
+        """Return how many records of a batch are before this position."""
         if not batch.records:
             return 0
         if self.sequence is not None:
@@ -42,7 +42,7 @@ class EndPosition:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """The positions of a read: for every shard, or, if given by shard, for those shards alone."""
+    """The positions of a read, for every shard. If they are given by shard, only these shards are read."""
 
     starts: Starts
     end: EndPosition
@@ -50,7 +50,10 @@ class ReadRange:
 
     @classmethod
     def parse(cls, properties: Properties, streams: Sequence[str], now_ms: int) -> ReadRange:
-        """`now_ms` is what NOW means. Raises: ConfigurationError."""
+        """Return the positions that the properties give. `now_ms` (epoch ms) is the time that NOW means.
+
+        Raises: ConfigurationError if a position is invalid, or if start and end name different shards.
+        """
         given = (properties.value(ENDING_POSITION) or "NOW").strip()
         now = EndPosition(now_ms)
         starts = _starts(properties, streams, now_ms)
@@ -68,12 +71,15 @@ class ReadRange:
 
     @property
     def shards(self) -> frozenset[str] | None:
-        """The ids of the shards that are read; None for all."""
+        """The ids of the shards that are read; None for all shards."""
         named = self.starts.by_shard or self.ends
         return frozenset(named) if named else None
 
     def of(self, shard: Shard) -> tuple[StartingPosition, EndPosition]:
-        """Start and end of a shard. Raises: ConfigurationError for a start behind a record: a range includes its start."""
+        """Return start and end of a shard.
+
+        Raises: ConfigurationError if the start is behind a record, because a range includes its start.
+        """
         state = self.starts.of(shard)
         if state.position is not None:
             raise _only_for_queries(state.position.sequence)
@@ -81,7 +87,7 @@ class ReadRange:
 
 
 def _starts(properties: Properties, streams: Sequence[str], now_ms: int) -> Starts:
-    """Raises: ConfigurationError for a start that is only for queries."""
+    """Return the starts of a batch read. Raises: ConfigurationError if a start is only valid for queries."""
     by_shard = starts_by_shard(properties, streams)
     if any(state.ended or state.start.type is PositionType.LATEST for state in by_shard.values()):
         raise _only_for_queries("LATEST or SHARD_END")

@@ -1,1 +1,1 @@
-"""The columns that Spark sees: which there are, which a schema chooses, and how they are built from batches of records."""
+"""The columns that Spark sees: which exist, which a schema selects, and how they are built from batches of records."""

@@ -1,4 +1,4 @@
-"""ArrowRows: the columns that Spark sees, built from whole batches."""
+"""Builds the columns that Spark sees from whole batches of records."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,16 +13,17 @@ from .chosen_columns import with_own_names
 from .reused_memory import ReusedMemory
 
 ROWS_PER_BATCH = 20_000
-"""Spark takes 10,000 to 50,000 rows at once at the least cost (measured)."""
+"""Spark processes 10,000 to 50,000 rows at once at the lowest cost (measured)."""
 
 
 class ArrowRows(Sink):
-    """A sink that collects rows as Arrow columns. For a claim it notes each shard's number of rows, bytes before
-    de-aggregation, first and last row.
+    """A sink that collects rows as Arrow columns. For a claim it counts each shard's rows and bytes, and keeps its first and last row.
 
-    Batches are kept until there are enough records for columns of a good size. `schema` has the columns that are handed over; no others are
-    built, unless `keep_until` may be called (`may_drop`), which needs those that identify a row. `memory` of an earlier window is used
-    again, if its rows were taken.
+    Bytes are counted before de-aggregation. Batches are kept until there are enough records for columns of a good size.
+
+    - `schema`: the columns that Spark gets. No other columns are built, unless `may_drop`.
+    - `may_drop`: whether `keep_until` may be called, which needs the columns that identify a row.
+    - `memory`: memory of an earlier window. It is used again if its rows were taken.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class ArrowRows(Sink):
         return built + self._waiting_rows
 
     def keep_until(self, key: str, last: tuple[str, int] | None) -> int:
-        """Keep a shard's rows up to `last`, or none when that row is missing. Returns how many are kept."""
+        """Keep a shard's rows up to `last`, or none if that row is missing. Return how many are kept."""
         rows = self.table()
         shards = _pairs(rows, "stream", "shardId")
         ids = _pairs(rows, "sequenceNumber", "subSequenceNumber")
@@ -71,12 +72,12 @@ class ArrowRows(Sink):
         return left
 
     def table(self) -> pa.Table:
-        """All collected rows."""
+        """Return all collected rows."""
         self._build()
         return pa.Table.from_batches(self._built, schema=self._built_schema)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """The rows, in batches of a good size. Each is released when it is handed over, so that nothing is in memory twice."""
+        """Yield the rows, in batches of a good size. Each batch is released when it is returned, so that nothing is in memory twice."""
         self._build()
         self._built.reverse()
         while self._built:
@@ -90,7 +91,7 @@ class ArrowRows(Sink):
 
 
 def chosen_of(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of `schema`, in its order and spelling."""
+    """Return the columns of `schema`, in its order and spelling."""
     if batch.schema == schema:
         return batch
     columns = [batch.column(name) for name in with_own_names(schema).names]

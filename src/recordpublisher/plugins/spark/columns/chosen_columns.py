@@ -1,4 +1,4 @@
-"""The columns that a user's schema chooses for a read."""
+"""Finds the columns that a user's schema selects for a read."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 _TYPES = {field.name: field.spark_type for field in RECORD_FIELDS}
 _NAMES = {name.lower(): name for name in _TYPES}
 _HINTS = {"value": "data", "key": "partitionKey", "streamname": "stream", "timestamp": "approximateArrivalTimestamp"}
-"""What other connectors call a column, lower case."""
+"""Lower-case names of columns in other connectors, and ours."""
 _SPARK_NAMES = {"bigint": "LONG"}
 
 

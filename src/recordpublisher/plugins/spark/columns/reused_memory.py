@@ -1,4 +1,4 @@
-"""ReusedMemory: the memory of payloads, kept by a Python process of Spark from window to window."""
+"""Keeps the memory of payloads in a Python process of Spark from window to window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..process.python_worker import worker_loop
 
 KEPT_IF_USED = 0.25
-"""A window that fills less of a buffer gives its memory back: the stream has become quiet."""
+"""If a window fills less than this part of a buffer, its memory is released, because the stream has become quiet."""
 
 
 @dataclass(slots=True)
@@ -20,10 +20,11 @@ class _Buffer:
 
 
 class ReusedMemory:
-    """Owns the buffers of a process, as much as its last window has filled.
+    """Owns the buffers of a process. Buffers that its last window has hardly used are released.
 
-    The rows of a window are kept until they are claimed, and released after. The C library gives so much memory back to the system, and
-    the next window gets it page by page, each cleared anew: 0.2 to 0.8 us for a record of 1 KiB (measured), more than its base64.
+    The rows of a window are kept until they are claimed, and released after that. The C library would return this much memory to the
+    system, and the next window would get it page by page, each cleared again: 0.2 to 0.8 us for a record of 1 KiB (measured), more than
+    decoding its base64.
     """
 
     def __init__(self) -> None:
@@ -31,17 +32,17 @@ class ReusedMemory:
 
     @classmethod
     def of_process(cls) -> ReusedMemory:
-        """That of this Python process of Spark. Call it only in the thread that runs Spark's tasks."""
+        """Return the memory of this Python process of Spark. Call it only in the thread that runs Spark's tasks."""
         return worker_loop().cached("memory of columns", cls)
 
     def begin_window(self) -> None:
-        """Give back what the last window has not used."""
+        """Release the memory that the last window has not used."""
         self._buffers = [each for each in self._buffers if each.used > KEPT_IF_USED * each.capacity]
         for each in self._buffers:
             each.used = 0
 
     def joined(self, parts: Iterable[Iterable[bytes]]) -> memoryview:
-        """The values of all parts, one after the other. The memory is free again when nothing refers to the result any more."""
+        """Return the values of all parts, one after the other. The memory is free again when nothing refers to the result."""
         buffer = self._free_buffer()
         for part in parts:
             buffer.content.writelines(part)
@@ -54,7 +55,7 @@ class ReusedMemory:
             buffer.content.seek(0)
             try:
                 buffer.content.write(b"")
-            except BufferError:  # its column still exists
+            except BufferError:  # The column of this buffer still exists.
                 continue
             return buffer
         self._buffers.append(_Buffer())

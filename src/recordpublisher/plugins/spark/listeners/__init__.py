@@ -1,1 +1,1 @@
-"""Listeners for `spark.streams.addListener`: they run in the driver, and learn what Spark does not tell a source."""
+"""Listeners for `spark.streams.addListener`. They run in the driver, and receive events that Spark does not report to a source."""

@@ -1,4 +1,4 @@
-"""ConsumerDeregistration: deregisters the fan-out consumers of a query that ended for good."""
+"""Deregisters the fan-out consumers of a query that has ended and is not expected to start again."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +14,19 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
-    """`spark.streams.addListener(rp.spark.ConsumerDeregistration("flights", properties, query="flights-to-parquet"))`.
+    """Deregisters the fan-out consumers of a query when it ends without an error: by `stop()`, or as AvailableNow.
 
-    A query ends for good when it ends without an error: by `stop()`, or as AvailableNow. After an error it is expected to start again,
-    and its consumers stay. A query that starts again after all registers them anew, which takes some seconds. The consumer is that of
-    `flink.stream.efo.consumername` in the properties, for which the query's options do; `query` is the query's name (`queryName`), since
-    a Spark may run several.
+    Use: `spark.streams.addListener(rp.spark.ConsumerDeregistration("flights", properties, query="flights-to-parquet"))`.
 
-    An error of the calls is a log line: the query has ended, and `rp.spark.deregister_consumers` can be called later.
+    After an error the query is expected to start again, so its consumers stay. A query that starts again after they were deregistered
+    registers them again, which takes some seconds. An error of the calls is logged: the query has ended, and
+    `rp.spark.deregister_consumers` can be called later.
+
+    - `properties`: name the consumer (`flink.stream.efo.consumername`). The query's options may be used.
+    - `query`: the query's name (`queryName`), because a Spark application may run several.
+    - `deregister`: only used by tests.
+
+    Raises: ConfigurationError if the consumer's or the query's name is missing.
     """
 
     def __init__(
@@ -31,7 +36,6 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
         query: str,
         deregister: Callable[[str | Sequence[str], Mapping[str, object]], None] = deregister_consumers,
     ) -> None:
-        """Raises: ConfigurationError without a consumer's name or the query's. `deregister` is for tests."""
         self._properties = consumer_properties(properties)
         if not query:
             raise ConfigurationError("query", query, "the name that queryName(...) gave the query")
@@ -41,18 +45,18 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
         self._runs: set[str] = set()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Remember the runs of the query: the event of their end has no name."""
+        """Remember the run of the query, because the event of its end has no name."""
         if event.name == self._query:
             self._runs.add(str(event.runId))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Does nothing."""
+        """Do nothing."""
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Does nothing."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Deregister, unless the query failed or another run of it goes on."""
+        """Deregister the consumers, unless the query failed or another run of it is in progress."""
         run = str(event.runId)
         if run not in self._runs:
             return

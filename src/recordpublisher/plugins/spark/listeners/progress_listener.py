@@ -1,4 +1,4 @@
-"""ProgressListener: the figures of the queries of a Spark, as Prometheus reads them."""
+"""Serves the figures of the queries of a Spark application to Prometheus."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from ..process.python_worker import worker_loop
 
 @dataclass(frozen=True, slots=True)
 class ProgressMetric:
-    """A figure of the progress, and its metric; the figure is divided by `divisor`."""
+    """A figure of the progress and its metric. The figure is divided by `divisor`."""
 
     figure: str
     name: str
@@ -63,11 +63,11 @@ PROGRESS_METRICS = (
 )
 OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is away"
 Sources = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
-"""By the query's name: the figures of each source."""
+"""The name of each query, with the figures of each of its sources."""
 
 
 def page_of_queries(queries: Sources) -> str:
-    """The page of metrics. A figure that is not known has no line."""
+    """Return the page of metrics. Unknown figures have no line."""
     rows = [
         (f'query="{escaped_label(name)}",source="{number}"', figures)
         for name, sources in queries
@@ -89,15 +89,18 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
-    """`spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))` serves `/metrics` in this process: the driver's, or the
-    client's over Spark Connect.
+    """Serves `/metrics` in this process: in the driver, or with Spark Connect in the client.
 
-    The figures are those of `latestOffset` in the progress, for each query that reads with this library. Its `warnings` are logged in this
-    process, each once a run: Spark's own processes write theirs to the driver's stderr, which a notebook may not show.
+    Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. The figures are those of `latestOffset` in the progress,
+    for each query that reads with this library. Its `warnings` are logged in this process, each once for each run. Spark's own processes
+    write them to the driver's stderr, which a notebook may not show.
+
+    - `address`: host:port at which it listens. Port 0 selects a free port.
+
+    Raises: ConfigurationError if the address cannot be used.
     """
 
     def __init__(self, address: str = PROMETHEUS_ADDRESS.default) -> None:
-        """Listen at host:port; port 0 takes a free one. Raises: ConfigurationError when the address cannot be used."""
         self._runs: dict[str, tuple[str, list[dict[str, Any]]]] = {}
         self._logged: dict[str, set[str]] = {}
         self._pages = HttpPages({"/metrics": self._page})
@@ -109,21 +112,21 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
             valid = "an address of this machine with a free port"
             raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, valid, reason=reason) from error
         self.url = f"http://{host}:{port}/metrics"
-        """Where the page is."""
+        """URL of the page."""
 
     def close(self) -> None:
         """Stop listening."""
         worker_loop().run(self._pages.close())
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Does nothing: there are no figures yet."""
+        """Do nothing, because there are no figures yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Keep the figures of the last batch."""
         self._keep(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Keep the figures as they are without a new batch: this event, one in ten seconds, does not have them, the query has."""
+        """Keep the figures while no batch runs. This event (once in ten seconds) does not have them, but the query does."""
         query = None if self.spark is None else self.spark.streams.get(str(event.id))
         if query is not None and (progress := query.lastProgress) is not None:
             self._keep(progress)
@@ -153,7 +156,10 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
 
 
 def _figures_of(latest_offset: str | None) -> dict[str, Any] | None:
-    """The figures that this source reports, with Spark 4.0 and 4.1 inside an offset; None for the offset of another one."""
+    """Return the figures that this source reports, or None if the offset is of another source.
+
+    With Spark 4.0 and 4.1 the figures are inside an offset.
+    """
     try:
         reported = json.loads(latest_offset or "null")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The options of a job that reads: parsed and checked; nothing is opened. Start at `spark_options.py`."""
+"""Parses and checks the options of a job that reads. Nothing is opened. Start at `spark_options.py`."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from recordpublisher.publishers.properties.property_types import PropertyGroup
 
 
 class OptionGroup(PropertyGroup):
-    """Properties that are options of Spark by a short name, their first alias; the description names it."""
+    """Properties that are options of Spark under a short name, which is their first alias. The description names it."""
 
     def _declare(self, type_name: str, key: str, sentence: str, *rest: Any, **more: Any) -> Property[Any]:
         option = "".join(f" Option `{name}`." for name in more.get("aliases", ())[:1])

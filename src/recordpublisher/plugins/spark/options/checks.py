@@ -1,4 +1,4 @@
-"""check_job: the checks of a job that need no call, and no more modules than they read settings of."""
+"""Makes the checks of a job that need no call to a service, and loads no more modules than needed to read the settings."""
 
 import warnings
 
@@ -14,7 +14,10 @@ from .start_by_shard import starts_of
 
 
 def check_job(options: SparkOptions) -> None:
-    """Make every check that needs no call to Kinesis, including those of the tasks' fetchers (C2). Raises: ConfigurationError."""
+    """Make every check that needs no call to Kinesis, including the checks of the tasks' fetchers (C2).
+
+    Raises: ConfigurationError if a setting is invalid.
+    """
     registry, properties = load_registry(), options.properties
     _warn_of_deregistration(options)
     publisher = publisher_class(registry, properties, "Spark, which reads each row exactly once,")
@@ -27,7 +30,10 @@ def check_job(options: SparkOptions) -> None:
 
 
 def _warn_of_deregistration(options: SparkOptions) -> None:
-    """Spark does not tell a source that its query has ended (F8). The default is no wish of the user."""
+    """Warn if the consumer will not be deregistered, because Spark does not report to a source that its query has ended (F8).
+
+    No warning is given for the default, because the user has not asked for it.
+    """
     key = DEREGISTRATION
     if options.is_fan_out and options.properties.is_set(key) and options.properties.value(key) != "NEVER":
         remedy = "add the listener rp.spark.ConsumerDeregistration, or call rp.spark.deregister_consumers"

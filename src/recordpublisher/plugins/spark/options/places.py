@@ -1,4 +1,4 @@
-"""The options of where a query keeps its claims, and of what it does when they are lost."""
+"""The options for the place where a query keeps its claims, and for what it does if they are lost."""
 
 import os
 import warnings
@@ -14,7 +14,10 @@ from . import SPARK
 
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
 ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
-"""The `metadataRoot` of queries that name no place, in the driver's environment. Spark shows its configuration to no Python source."""
+"""A variable in the driver's environment: the `metadataRoot` of queries that name no place.
+
+It is needed because Spark does not show its configuration to a Python source.
+"""
 
 METADATA_LOCATION = SPARK.text(
     "flink.spark.metadata.location",
@@ -39,14 +42,17 @@ METADATA_PROPERTIES = (METADATA_LOCATION, METADATA_ROOT, ON_METADATA_LOSS)
 
 
 def with_default_root(properties: Properties) -> Properties:
-    """With the place that the driver's environment names, where the options name none. Tasks get it with the options."""
+    """Return the properties with the place that the driver's environment names, unless the options name one.
+
+    Tasks get the place with the options.
+    """
     root = os.environ.get(ROOT_VARIABLE)
     is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
     return properties.merged({METADATA_ROOT.key: root}) if root and not is_given else properties
 
 
 def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[Any]]) -> None:
-    """Warn where an option of `of_queries` is given and no place: Spark tells a source that it is for a query when that runs."""
+    """Warn if an option of `of_queries` is given without a place. Spark reports only at the start of a query that it is one."""
     given = [option.aliases[0] for option in of_queries if properties.is_set(option)]
     if given and not any(map(with_default_root(properties).is_set, (METADATA_LOCATION, METADATA_ROOT))):
         text = (
@@ -56,12 +62,15 @@ def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[
 
 
 def metadata_key(properties: Properties) -> str:
-    """The option that names the place."""
+    """Return the option that names the place."""
     return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
 
 
 def metadata_place(properties: Properties, *, is_needed: bool) -> str:
-    """The place, checked as far as that is possible without a call; empty if none is given nor needed. Raises: ConfigurationError."""
+    """Return the place, checked as far as possible without a call; empty if none is given or needed.
+
+    Raises: ConfigurationError if the place is missing although it is needed, if it is invalid, or if two are given.
+    """
     location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
     if location is not None and root is not None:
         reason = f"'metadataLocation' is {location!r}"

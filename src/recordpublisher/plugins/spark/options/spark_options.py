@@ -123,14 +123,14 @@ BATCHES_TO_RETAIN = SPARK.integer(
     aliases=("minBatchesToRetain",),
 )
 _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION)
-"""Those that are no field of `SparkOptions` as they are."""
+"""Options that are not fields of `SparkOptions` in the same form."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """A job's options, typed and checked; everything else is in `properties`.
+    """A job's options, typed and checked. All other properties are in `properties`.
 
-    `metadata_location` is `metadataRoot` where that is given: claims lie under the query's id in both.
+    - `metadata_location`: the value of `metadataLocation` or `metadataRoot`. In both, claims are stored under the query's id.
     """
 
     streams: tuple[str, ...]
@@ -152,9 +152,11 @@ class SparkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:
-        """From the options that Spark passes (keys lower-cased). `keeps_claims`: a place for claims is needed.
+        """Return the options that Spark passes (with lower-case keys).
 
-        Raises: ConfigurationError with option, value and what is valid (C2).
+        - `keeps_claims`: whether a place for claims is needed.
+
+        Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
         """
         refuse_continuous(options)
         properties = own_options(with_starts(options), has_default=(ON_DATA_LOSS,))
@@ -179,17 +181,20 @@ class SparkOptions:
 
     @property
     def stream_names(self) -> frozenset[str]:
-        """The names of the streams, also where ARNs were given."""
+        """Names of the streams, even if ARNs were given."""
         return frozenset(map(stream_name, self.streams))
 
     @property
     def is_fan_out(self) -> bool:
-        """Whether first reads subscribe."""
+        """Whether the first read of a batch subscribes."""
         return uses_fan_out(self.properties)
 
     @property
     def polling_publisher(self) -> str:
-        """What reads a batch once more, and looks for new data: fan-out polls there, since a subscription would end another one."""
+        """The publisher that repeats reads, and watches for new data.
+
+        With fan-out it polls, because a subscription would end another one.
+        """
         return "POLLING" if self.is_fan_out else self.publisher
 
     @property
@@ -199,20 +204,20 @@ class SparkOptions:
 
     @property
     def consumer(self) -> str:
-        """The fan-out consumer, as messages call it."""
+        """Name of the fan-out consumer in messages."""
         return self.properties.value(CONSUMER_NAME) or CONSUMER_ARN.key
 
     @property
     def replays_lost_claims(self) -> bool:
-        """Whether a query whose claims are lost goes on."""
+        """Whether a query whose claims are lost continues."""
         return self.properties.value(ON_METADATA_LOSS) == "REPLAY"
 
     def task_bytes(self, tasks: int) -> int:
-        """The payload that each of `tasks` tasks may collect."""
+        """Return how many bytes of payload each of `tasks` tasks may collect."""
         return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
 
     def tasks_for(self, shards: int) -> int:
-        """How many tasks read `shards` runnable shards."""
+        """Return how many tasks read `shards` shards."""
         if self.shards_per_task is not None:
             wanted = -(-shards // self.shards_per_task)
             return min(wanted, self.max_tasks) if self.max_tasks else wanted
@@ -220,9 +225,9 @@ class SparkOptions:
 
 
 def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[str | None]]) -> Properties:
-    """With the stream that `load("orders")`, `start("orders")` or `save("orders")` names: Spark passes it as `path`.
+    """Return the properties with the stream that `load("orders")`, `start("orders")` or `save("orders")` names.
 
-    Raises: ConfigurationError when one of `stream_keys` names another.
+    Spark passes it as `path`. Raises: ConfigurationError if one of `stream_keys` names another stream.
     """
     path = properties.get("path")
     if path is None:

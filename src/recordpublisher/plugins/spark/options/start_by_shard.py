@@ -1,4 +1,4 @@
-"""A start for each shard: `startingPosition` as JSON. It is parsed by `fetcher/checkpoints/starts.py`."""
+"""Reads a start for each shard, given as `startingPosition` in JSON. `fetcher/checkpoints/starts.py` parses it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ AT_TIME = "AT_TIMESTAMP "
 
 
 def with_starts(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with a start by shard (JSON) under its own key. Raises: ConfigurationError."""
+    """Return the options with a start by shard (JSON) under its own key. Raises: ConfigurationError if two different starts are given."""
     given = dict(options)
     for key in [key for key in given if key.lower() in map(str.lower, _OPTIONS)]:
         value = given[key].strip()
@@ -35,7 +35,7 @@ def with_starts(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def option_time_ms(option: str, given: str, properties: Properties, valid: str) -> int:
-    """The time in `T` or `AT_TIMESTAMP T`, epoch ms. Raises: ConfigurationError that names the option."""
+    """Return the time in `T` or `AT_TIMESTAMP T` (epoch ms). Raises: ConfigurationError, which names the option, if it is not a time."""
     time = given[len(AT_TIME) :].strip() if given.upper().startswith(AT_TIME) else given
     try:
         return initial_timestamp_ms(properties.merged({INITIAL_TIMESTAMP.key: time}))
@@ -46,11 +46,14 @@ def option_time_ms(option: str, given: str, properties: Properties, valid: str) 
 
 
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Where each named shard starts, by its id; LATEST is not pinned yet. Empty without a start by shard. Raises: ConfigurationError."""
+    """Return where each named shard starts, by its id. LATEST is not pinned yet. Empty without a start by shard.
+
+    Raises: ConfigurationError if the start is invalid.
+    """
     given = properties.value(STARTS)
     return {} if given is None else states_by_shard(START_OPTION, given, streams)
 
 
 def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Where a new query starts; LATEST is not pinned yet. Raises: ConfigurationError."""
+    """Return where a new query starts. LATEST is not pinned yet. Raises: ConfigurationError if the start is invalid."""
     return Starts(initial_position(properties), starts_by_shard(properties, streams))

@@ -1,4 +1,4 @@
-"""What a job's options are refused or warned for: unknown ones (C1), the mode that is gone, SQL tables; and which process says it."""
+"""Refuses or warns of options: unknown options (C1), the removed mode CONTINUOUS, and SQL tables. Decides which process warns."""
 
 import difflib
 import logging
@@ -28,13 +28,16 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 @dataclass(frozen=True, slots=True)
 class OptionWarnings:
-    """The texts, and whether `load()` has logged them: it does not when the query gives a schema, since Spark does not ask for one then."""
+    """The texts of warnings, and whether `load()` has logged them.
+
+    If the query gives a schema, `load()` does not log them, because Spark then does not ask for one.
+    """
 
     texts: tuple[str, ...] = ()
     is_told: bool = False
 
     def tell(self) -> None:
-        """Log them, unless that was done."""
+        """Log the warnings, unless that was done."""
         if not self.is_told and self.texts:
             log_to_stderr()
             for text in self.texts:
@@ -42,14 +45,17 @@ class OptionWarnings:
 
 
 def silence_where_writes_are_committed() -> None:
-    """Spark makes the writer of a query in two processes. The one that plans the writes has warned; the one that commits them does not."""
+    """Ignore warnings in the process that commits writes.
+
+    Spark makes the writer of a query in two processes, and the one that plans the writes has already warned.
+    """
     if _COMMITTING in sys.modules:
         warnings.simplefilter("ignore", UserWarning)
 
 
 @contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Collect what is warned of meanwhile, each text once."""
+    """Collect the warnings that are given during the block, each text once."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -70,7 +76,10 @@ _INSTEAD = (
 
 
 def refuse_continuous(options: Mapping[str, str]) -> None:
-    """Raises: ConfigurationError for the options of mode CONTINUOUS, which no longer exists. `mode=BATCH` changes nothing."""
+    """Refuse the options of mode CONTINUOUS, which no longer exists. `mode=BATCH` changes nothing.
+
+    Raises: ConfigurationError if one of them is given.
+    """
     for key, value in options.items():
         lower = key.lower()
         is_other_mode = lower in _MODE and value.strip().upper() != "BATCH"
@@ -79,10 +88,10 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
 
 
 def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
-    """Refuse every key that is neither a declared property nor one of these options, with the nearest known one.
+    """Refuse every key that is neither a declared property nor one of these options. The error names the nearest known one.
 
     A warning is enough for an option of the other direction, and for a key of Flink's connector that has no effect here. Options of other
-    connectors were translated before. Keys of another name space (`my.own.key`) are left alone: a plugin may read them.
+    connectors were translated before. Keys of another name space (`my.own.key`) are accepted, because a plugin may read them.
 
     Raises: ConfigurationError if a key is unknown.
     """
@@ -109,7 +118,7 @@ def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]])
 
 
 def is_option(key: str) -> bool:
-    """Whether a key is checked here: without a dot, or with the prefix of other connectors."""
+    """Return whether a key is checked here: a key without a dot, or with the prefix of other connectors."""
     prefix, dot, _ = key.lower().partition(".")
     return not dot or bool(difflib.get_close_matches(prefix, (_PREFIX,), n=1, cutoff=0.8))
 
@@ -119,16 +128,16 @@ _REASON = "Spark passes no options of a table to the source that reads it"
 
 
 def refuse_new_table(options: Mapping[str, str]) -> None:
-    """Raises: ConfigurationError for the options that Spark 4.3 passes in a CREATE TABLE without columns.
+    """Refuse the options that Spark 4.3 passes for a CREATE TABLE without columns. With columns Spark does not ask the source.
 
-    With columns it does not ask the source.
+    Raises: ConfigurationError if these options are given.
     """
     if "provider" in options and "owner" in options:
         raise ConfigurationError("CREATE TABLE USING", options["provider"], _VIEW, reason=_REASON)
 
 
 def refuse_table(options: Mapping[str, str]) -> None:
-    """Raises: ConfigurationError for a read without any option, as a SELECT from a table is."""
+    """Refuse a read without any option, such as a SELECT from a table. Raises: ConfigurationError if there is no option."""
     if not options:
         valid = (
             "a stream's name or ARN, as .option('stream', 'orders'); in SQL, where a table that CREATE TABLE made cannot be read (Spark "

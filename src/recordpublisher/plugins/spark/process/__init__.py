@@ -1,1 +1,1 @@
-"""The Python processes that Spark starts: their event loop, their daemon, and how their errors look."""
+"""The Python processes that Spark starts: their event loop, their daemon, and the form of their errors."""

@@ -1,4 +1,4 @@
-"""Errors of this library reach Spark's driver as their sentence, without the tracebacks of Python processes."""
+"""Reports errors of this library to Spark's driver as one sentence, without the tracebacks of Python processes."""
 
 import logging
 import os
@@ -19,10 +19,11 @@ HIDE = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Around a method that Spark calls in a Python process of its own, on the driver or in a task. The traceback is logged: at INFO, at
-    ERROR if code of the user or of a plugin has a part in it.
+    """Report an error of this library as one sentence.
 
-    Spark ends the process after an error, so what is set here concerns no other. Errors of other kinds keep their tracebacks.
+    Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
+    the user or of a plugin has a part in it, else at INFO. Spark ends the process after an error, so the variable that is set here affects
+    nothing else. Other errors keep their tracebacks.
     """
     try:
         yield
@@ -35,7 +36,7 @@ def one_sentence() -> Iterator[None]:
 
 
 class RefusedQuery(DataSourceStreamReader):  # type: ignore[misc] # pyspark is not typed here
-    """The reader of a query that cannot start. It raises the error when it is first asked for anything.
+    """The reader of a query that cannot start. It raises the error at its first call.
 
     Spark 4.3 hides an error of `streamReader` behind an UnboundLocalError of its own (`python_streaming_source_runner.py`).
     """
@@ -45,13 +46,13 @@ class RefusedQuery(DataSourceStreamReader):  # type: ignore[misc] # pyspark is n
 
     @one_sentence()
     def _refuse(self, *_: Any) -> Any:
-        """Raises: the error."""
+        """Raise the error."""
         raise self._error
 
     initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names
 
 
 def _is_process_of_spark() -> bool:
-    """Whether Spark started this process: it runs a module of pyspark, or our daemon."""
+    """Return whether Spark started this process, because it runs a module of pyspark or our daemon."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and str(spec.name).startswith(("pyspark.", "recordpublisher.plugins.spark."))

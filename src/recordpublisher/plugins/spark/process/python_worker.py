@@ -1,7 +1,7 @@
-"""WorkerLoop: one event loop for each Python process of Spark, and the clients that are kept open between batches.
+"""One event loop for each Python process of Spark, and the clients that are kept open between batches.
 
-It is made at the first use, and the process id is checked: Spark forks its workers, and in a forked process the thread of an inherited loop
-does not run.
+The loop is made at the first use, and the process id is checked, because Spark forks its workers, and in a forked process the thread of an
+inherited loop does not run.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class WorkerLoop:
         thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and wait for it; an interrupted wait cancels it."""
+        """Run a coroutine on the loop, wait for it, and return its result. If the wait is interrupted, the coroutine is cancelled."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -49,7 +49,7 @@ class WorkerLoop:
     def _ended(self, future: Future[Any]) -> None:
         self._background.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            is_ours = isinstance(error, RecordPublisherError)  # its message is enough
+            is_ours = isinstance(error, RecordPublisherError)  # The message of our own errors is enough.
             LOG.error(
                 "work in the background failed: %s: %s",
                 type(error).__name__,
@@ -58,7 +58,10 @@ class WorkerLoop:
             )
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The object of a key, made at the first call in this process. Call it only in the thread that runs Spark's tasks."""
+        """Return the object of a key, which is made at the first call in this process.
+
+        Call it only in the thread that runs Spark's tasks.
+        """
         if key not in self._cache:
             self._cache[key] = make()
         return cast("T", self._cache[key])
@@ -68,10 +71,10 @@ class WorkerLoop:
         self._cache.pop(key, None)
 
     def freeze_heap(self) -> None:
-        """At the first call, exclude all existing objects from garbage collection; call it once the clients are open.
+        """Exclude all objects that exist at the first call from garbage collection. Call it once the clients are open.
 
-        The modules of Spark and the AWS SDK are hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
-        of a read over 900 shards.
+        The modules of Spark and the AWS SDK have hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
+        time of a read over 900 shards.
         """
         if not self._is_frozen:
             self._is_frozen = True
@@ -83,7 +86,7 @@ _CURRENT: WorkerLoop | None = None
 
 
 def worker_loop() -> WorkerLoop:
-    """This process's loop."""
+    """Return the loop of this process."""
     global _CURRENT  # noqa: PLW0603 - one for each process is the point
     if _CURRENT is None or _CURRENT.pid != os.getpid():
         _CURRENT = WorkerLoop()
@@ -95,7 +98,7 @@ LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
 
 
 def log_to_stderr() -> None:
-    """Set the level, and a handler unless the process has one. Raises: ConfigurationError."""
+    """Set the log level, and add a handler unless the process has one. Raises: ConfigurationError if the level is invalid."""
     given = os.environ.get(LOG_VARIABLE, "WARNING")
     level = logging.getLevelNamesMapping().get(given.upper())
     if level is None:

@@ -1,6 +1,7 @@
-"""Spark's daemon of Python workers that has imported what a reading task needs, before it forks them.
+"""Spark's daemon of Python workers, which imports the modules of a reading task before it forks the workers.
 
-`spark.python.daemon.module=recordpublisher.plugins.spark.process.worker_daemon`. Spark's own daemon forks workers that import it each.
+Enabled by `spark.python.daemon.module=recordpublisher.plugins.spark.process.worker_daemon`. With Spark's own daemon each forked worker
+imports them.
 """
 
 import importlib
@@ -16,11 +17,14 @@ MODULES = (
     "recordpublisher.publishers.kinesis.client",
     "recordpublisher.publishers.kinesis.sdk.transport",
 )
-"""None of them starts a thread or opens a socket: a forked process would not have them."""
+"""None of these modules starts a thread or opens a socket, because a forked process would not have them."""
 
 
 def main() -> None:
-    """Import, and serve as Spark's daemon; Spark starts others, of processes that plan, with other arguments."""
+    """Import the modules, and serve as Spark's daemon.
+
+    For processes that plan, Spark starts other daemons, with other arguments.
+    """
     sys.path = without_zips(sys.path)
     from pyspark import daemon
 
@@ -31,9 +35,10 @@ def main() -> None:
 
 
 def without_zips(path: Sequence[str]) -> list[str]:
-    """`sys.path` without `pyspark.zip` and its neighbours, where they belong to an installed PySpark that is on the path, too.
+    """Return `sys.path` without `pyspark.zip` and its neighbours if they are part of an installed PySpark that is also on the path.
 
-    Spark puts them first. Python keeps no compiled modules of a zip: each process that starts would compile PySpark again, 0.6 s of CPU.
+    Spark puts them first. Python keeps no compiled modules of a zip, so each process that starts would compile PySpark again (0.6 s of
+    CPU).
     """
     found = {os.path.join(entry, "pyspark", "python", "lib") for entry in path}
     zips = {os.path.join(folder, "pyspark.zip") for folder in found} & set(path)

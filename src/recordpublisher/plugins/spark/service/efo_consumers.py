@@ -1,4 +1,4 @@
-"""Fan-out consumers of Spark jobs: registered by the driver, deregistered by a call of the user."""
+"""The fan-out consumers of Spark jobs. The driver registers them, and a call of the user deregisters them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,9 +16,10 @@ from ..options.peers.translation import own_options
 
 
 def registered_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
-    """Register the consumers; returns their ARNs by property key. With registration NONE the ARNs are given, and nothing is done.
+    """Register the consumers, and return their ARNs by property key. With registration NONE the ARNs are given, and nothing is done.
 
-    Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+    Raises: ConfigurationError if the consumer's properties are invalid; StreamNotFoundError if there is no such stream; ConsumerError if a
+    consumer cannot be registered; KinesisError if a call fails.
     """
     if properties.value(REGISTRATION) == "NONE":
         return {}
@@ -27,7 +28,10 @@ def registered_consumers(streams: Sequence[str], properties: Properties) -> dict
 
 
 def consumer_properties(options: Mapping[str, object]) -> Properties:
-    """Our properties, from a query's options or properties, to deregister its consumer. Raises: ConfigurationError without a name."""
+    """Return our properties from a query's options or properties, to deregister its consumer.
+
+    Raises: ConfigurationError if the consumer's name is missing.
+    """
     properties = own_options(Properties(options), has_default=())
     if not properties.is_set(CONSUMER_NAME):
         raise ConfigurationError(CONSUMER_NAME.key, None, "the name of the consumer to deregister")
@@ -35,12 +39,13 @@ def consumer_properties(options: Mapping[str, object]) -> Properties:
 
 
 def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, object]) -> None:
-    """Deregister the consumer `flink.stream.efo.consumername` of each stream, after the last run of its job.
+    """Deregister the consumer `flink.stream.efo.consumername` of each stream. Call it after the last run of the job.
 
-    AWS charges for a consumer as long as it is registered, and Spark never tells a source that its query will not run again (F8).
-    The options of its query do as properties. A consumer that does not exist is no error.
+    AWS charges for a consumer as long as it is registered, and Spark does not report to a source that its query will not run again. The
+    options of the query may be used as properties. A consumer that does not exist is ignored.
 
-    Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+    Raises: ConfigurationError if the consumer's name is missing; StreamNotFoundError if there is no such stream; ConsumerError if a
+    consumer cannot be deregistered; KinesisError if a call fails.
     """
     names = [streams] if isinstance(streams, str) else list(streams)
     run_sync(_deregister(names, consumer_properties(properties)))
@@ -55,5 +60,5 @@ async def _deregister(streams: list[str], properties: Properties) -> None:
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
-    """The properties of the tasks, which do not register consumers, since the driver did."""
+    """Return the properties of the tasks. Tasks do not register consumers, because the driver has done so."""
     return properties.merged({**arns, REGISTRATION.key: "NONE"}) if arns else properties

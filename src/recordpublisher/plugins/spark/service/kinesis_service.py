@@ -1,4 +1,4 @@
-"""KinesisService: the driver's calls to Kinesis."""
+"""Makes the driver's calls to Kinesis."""
 
 import asyncio
 import logging
@@ -31,15 +31,15 @@ from .new_data_watch import Look, NewDataWatch, watch_properties
 
 LOG = logging.getLogger("recordpublisher.spark")
 OLD_LISTING_SECONDS = 5.0
-"""When a stream is listed again whose listing was old."""
+"""Pause before a stream is listed again whose listing was old."""
 
 
 class KinesisService:
     """Owns the last complete listing of each stream, renewed in the background, the consumers' ARNs, and the watch.
 
-    Blocking calls are made when a query starts, when an AvailableNow run would end, and when a stream is quiet that has an ended shard
-    without known children. They have their own retries; after these `QueryPlanner` waits for a service that is away, and every other
-    error ends the query.
+    Blocking calls are made when a query starts, when an AvailableNow run would end, and when a quiet stream has an ended shard without
+    known children. They have their own retries. After these, `QueryPlanner` waits for a service that is away, and every other error ends
+    the query.
     """
 
     def __init__(self, options: SparkOptions) -> None:
@@ -62,13 +62,19 @@ class KinesisService:
         self._tip_ms: dict[str, int] = {}
 
     def list_shards(self, stream: str) -> list[Shard]:
-        """Every listed shard, with the retries of ListShards. Raises: StreamNotFoundError, KinesisError."""
+        """Return every listed shard, with the retries of ListShards.
+
+        Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
+        """
         return worker_loop().run(self._list(stream_name(stream)))
 
     def list_restored(
         self, streams: Collection[str], restored: RestoredState
     ) -> tuple[Sequence[Shard], frozenset[str]]:
-        """Every listed shard of `streams` (names), and which restored shards, by `Shard.key`, are not listed and have expired (S2, S5)."""
+        """Return every listed shard of `streams` (names), and the restored shards that are not listed and have expired (S2, S5).
+
+        Restored shards are given by `Shard.key`.
+        """
         missing = MissingShards(self._lister.shard_exists)
 
         async def list_all() -> list[Shard]:
@@ -78,25 +84,29 @@ class KinesisService:
         return listed, frozenset(filter(missing.is_expired, restored.shards))
 
     def server_time_ms(self, stream: str) -> int:
-        """The service's time, epoch ms (P3)."""
+        """Return the service's time (epoch ms, P3)."""
         return worker_loop().run(self._lister.server_time_ms(stream_name(stream)))
 
     def oldest_retained_ms(self, stream: str) -> int | None:
-        """The arrival time before which records are past retention, epoch ms; None when the service does not tell (S5)."""
+        """Return the arrival time before which records are past retention (epoch ms); None if it is not known (S5)."""
         return worker_loop().run(self._retention.oldest_retained_ms(stream_name(stream)))
 
     def retention_ms(self, stream: str) -> int | None:
-        """How long a stream (name) keeps its records, as last requested in the background; None while not known. Never blocks."""
+        """Return how long a stream (name) keeps its records (ms); None while not known. Never blocks.
+
+        The value is requested in the background.
+        """
         return self._retention_periods.of(stream)
 
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
-        """Whether records behind a state were lost; `seen_ms` as in `fetcher.shards.retention_check.may_have_gap` (S5)."""
+        """Return whether records after a state were lost (S5). For `seen_ms` see `fetcher.shards.retention_check.may_have_gap`."""
         return worker_loop().run(self._retention.gap_after(shard, state.position, seen_ms))
 
     def consumer_arns(self) -> Mapping[str, str]:
-        """The registered fan-out consumer of each stream; empty when the job polls.
+        """Return the registered fan-out consumer of each stream; empty if the job polls.
 
-        Registers at the first call, and never deregisters: Spark does not tell when a query will not run again (F8).
+        The first call registers the consumers. They are never deregistered, because Spark does not report that a query will not run again
+        (F8).
         """
         if self._arns is None:
             from .efo_consumers import registered_consumers
@@ -106,8 +116,10 @@ class KinesisService:
         return self._arns
 
     def discovered_shards(self, known: Collection[str]) -> list[Shard]:
-        """The newest listing that is complete, for an offset with the shards `known`; the first call starts the discovery in the
-        background. Never blocks or raises (S3)."""
+        """Return the newest complete listing, for an offset with the shards `known`. Never blocks or raises an error (S3).
+
+        The first call starts the discovery in the background.
+        """
         self._check.require(known)
         if not self._discovers:
             self._discovers = True
@@ -116,9 +128,9 @@ class KinesisService:
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Watch in the background for anything new after these states. A running watch continues unchanged.
+        """Watch in the background for new records after these states. A running watch continues unchanged.
 
-        It polls, also in a fan-out job: a subscription would be preempted by that of the next batch.
+        It polls even in a fan-out job, because the subscription of the next batch would preempt a subscription of the watch.
         """
         if self._watch is not None:
             return
@@ -138,11 +150,11 @@ class KinesisService:
         return self._watch is not None and self._watch.found.is_set()
 
     def look(self, seconds: float, pause: float = 0.0) -> Look:
-        """Look at every watched shard now, as `NewDataWatch.look` does. Without a watch nothing is known."""
+        """Read every watched shard now, as `NewDataWatch.look` does. Without a watch return `Look.LATE`."""
         return Look.LATE if self._watch is None else self._watch.look(seconds, pause)
 
     def tip_ms(self, key: str) -> int | None:
-        """When a watch last found nothing new in a shard (`Shard.key`), epoch ms; None: it has not."""
+        """Return when a watch last found nothing new in a shard (`Shard.key`, epoch ms), or None if it has not."""
         return self._tip_ms.get(key)
 
     def stop_watching(self) -> None:
@@ -152,12 +164,15 @@ class KinesisService:
             self._watch = None
 
     def close(self) -> None:
-        """Close the clients; only for a service that never started the discovery and ends before its process."""
+        """Close the clients. Only for a service that never started the discovery and ends before its process."""
         worker_loop().run(self._lister.close())
         worker_loop().run(self._factory.close())
 
     async def _discover(self) -> None:
-        """List all streams periodically, also after errors (S3); with a negative interval once, for streams that are new to the job."""
+        """List all streams periodically, even after errors (S3).
+
+        With a negative interval list them once, to find streams that are new to the job.
+        """
         interval = self._options.properties.value(DISCOVERY_INTERVAL) / 1000
         while True:
             for name in self._names:

@@ -1,4 +1,4 @@
-"""ListingCheck: whether a listing is one from which new shards may be found. ListShards is eventually consistent (S2, S3)."""
+"""Decides whether new shards may be found in a listing. ListShards is eventually consistent (S2, S3)."""
 
 from collections.abc import Collection, Sequence
 
@@ -10,9 +10,9 @@ from recordpublisher.publishers.shards import Shard, stream_of
 class ListingCheck:
     """Owns what is known about shards that the newest listing of each stream lacks.
 
-    An old listing may show a shard that was read and left the offset, and lack the shards between it and those of the offset: only they
-    tell that it was read. So nothing is found from a listing that lacks a shard of the offset, or a parent of one that it shows, which
-    has not expired.
+    An old listing may show a shard that was read and left the offset, but lack the shards between it and the shards of the offset. Only
+    these would show that it was read. So no shard is taken from a listing that lacks a shard of the offset, or a parent of a listed shard,
+    unless the missing shard has expired.
     """
 
     def __init__(self, exists: ShardExists) -> None:
@@ -20,7 +20,7 @@ class ListingCheck:
         self._known: Collection[str] = ()
 
     def require(self, known: Collection[str]) -> None:
-        """These are the shards of the offset now, by `Shard.key`."""
+        """Set the shards of the current offset, by `Shard.key`."""
         self._known = known
 
     async def is_complete(self, stream: str, listed: Sequence[Shard]) -> bool:

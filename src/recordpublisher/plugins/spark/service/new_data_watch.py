@@ -1,4 +1,4 @@
-"""NewDataWatch: polls quiet shards from the driver, so that no batches run while nothing arrives."""
+"""Polls quiet shards from the driver, so that no batches run while no record arrives."""
 
 import asyncio
 import logging
@@ -25,13 +25,13 @@ MS_BETWEEN_CALLS = 10
 SHORTEST_INTERVAL_MS = 200
 """The service accepts five reads of a shard in a second."""
 ANSWERS_SECONDS = 1.0
-"""How long before its end a look has made all its calls."""
+"""A look has made all its calls this long before its end, so that the answers arrive in time."""
 MOST_SHARDS = 300
-"""How many shards a look can ask in the time of one call of Spark's."""
+"""How many shards a look can read in the time of one call of Spark."""
 
 
 class Look(Enum):
-    """The result of one look at every watched shard."""
+    """The result of a look, in which every watched shard is read once."""
 
     FOUND = "a record, the end of a shard, or an error"
     NOTHING = "every shard was at its tip"
@@ -53,9 +53,10 @@ def has_new_data(batch: RecordBatch) -> bool:
 class NewDataWatch:
     """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
-    It reads every shard to its tip in a look, and only then. `tip_ms` gets, by `Shard.key`, when a read last found nothing new (epoch ms).
-    An object is used for one watch; the factory belongs to the caller. Call `begin`, `look` and `stop` one after the other; the loop does
-    the reading.
+    In a look it reads every shard to its tip; between looks it reads nothing. An object is used for one watch; the factory belongs to the
+    caller. Call `begin`, `look` and `stop` one after the other. The loop does the reading.
+
+    - `tip_ms`: gets, by `Shard.key`, the time when a read last found nothing new (epoch ms).
     """
 
     def __init__(self, factory: RecordPublisherFactory, loop: WorkerLoop, clock: Clock, tip_ms: dict[str, int]) -> None:
@@ -66,7 +67,7 @@ class NewDataWatch:
         self.found = threading.Event()
         self._places: dict[Shard, int] = {}
         self._look_at = 0.0
-        # what follows is changed on the loop alone
+        # The following fields are changed only on the loop.
         self._number = 0
         self._number_of_read: dict[Shard, int] = {}
         self._unseen: set[Shard] = set()
@@ -74,14 +75,14 @@ class NewDataWatch:
         self._end_look = threading.Event()
 
     def begin(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Watch in the background. Nothing is read before the first look."""
+        """Start to watch in the background. Nothing is read before the first look."""
         self._places = {shard: place for place, shard in enumerate(shards)}
         self._loop.start(self._watch(dict(shards)))
 
     def look(self, seconds: float, pause: float = 0.0) -> Look:
-        """Look at every shard, with reads that begin after this call does. Return within `seconds`.
+        """Read every shard once, with reads that begin after this call does. Return within `seconds`.
 
-        - `pause`: seconds between the beginnings of two looks. It is shorter where the look would end too late otherwise.
+        - `pause`: seconds between the beginnings of two looks. It is shorter if the look would otherwise end too late.
         """
         until, calls = self._clock.monotonic() + seconds, len(self._places) * MS_BETWEEN_CALLS / 1000
         latest = until - calls - ANSWERS_SECONDS
@@ -98,7 +99,7 @@ class NewDataWatch:
         return Look.LATE if len(self._places) <= MOST_SHARDS else Look.PARTIAL
 
     def stop(self) -> None:
-        """End the watch; returns at once."""
+        """End the watch. Return at once."""
         self._loop.start(self._end())
 
     async def _start_look(self, end: threading.Event) -> None:
@@ -128,7 +129,7 @@ class NewDataWatch:
             while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
                 pass
         except RecordPublisherError as error:
-            # the batch shows an outage, and the planner warns of it once
+            # The batch shows an outage, and the planner warns of it once.
             level = logging.INFO if is_outage(error) else logging.WARNING
             LOG.log(level, "%s cannot be watched and is read by a batch instead: %s", shard.key, error)
         except Exception:
@@ -136,14 +137,14 @@ class NewDataWatch:
         self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:
-        """Note what a read found. An empty response before the tip shows nothing: the look reads on."""
+        """Note what a read found. An empty response before the tip shows nothing, so the look continues to read."""
         shard = batch.shard
         if has_new_data(batch):
             self._finish()
             await self._is_over.wait()
         elif batch.millis_behind_latest == 0:
             self._tip_ms[shard.key] = self._clock.now_ms()
-            if self._number_of_read[shard] == self._number:  # otherwise the read began before this look did
+            if self._number_of_read[shard] == self._number:  # Otherwise the read began before this look did.
                 self._unseen.discard(shard)
                 if not self._unseen:
                     self._end_look.set()

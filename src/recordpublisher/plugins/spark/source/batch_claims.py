@@ -1,4 +1,4 @@
-"""The claims of one batch, loaded together from the claim store; and the check that the store is the right one."""
+"""Loads all claims of one batch from the claim store, and checks that the store is the right one."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ from .offset import BatchOffset, ShardOffset
 
 
 def claim_name(group: int) -> str:
-    """The name of a task's claim within its batch."""
+    """Return the name of a task's claim within its batch."""
     return f"group-{group:05d}"
 
 
 def claim_store(options: SparkOptions) -> ReadClaimStore:
-    """The store of a query's claims: one for each process, with a client that stays open."""
+    """Return the store of a query's claims: one for each process, with a client that stays open."""
     loop = worker_loop()
     return loop.cached(
         ("claims", options.metadata_location, *sorted(options.properties.items())),
@@ -31,7 +31,7 @@ def claim_store(options: SparkOptions) -> ReadClaimStore:
 
 
 def batch_id(offset: BatchOffset) -> BatchId:
-    """The batch under which the tasks of an offset store their claims."""
+    """Return the batch under which the tasks of an offset store their claims."""
     return BatchId(offset.query, offset.batch, offset.plan)
 
 
@@ -39,11 +39,11 @@ def batch_id(offset: BatchOffset) -> BatchId:
 class BatchClaims:
     """The claims of a batch.
 
-    - `shards`: what was read of each shard, by `Shard.key`.
-    - `missing`: the tasks without a claim.
-    - `began_ms`: when each task began to read.
-    - `subscribed_ms`: when the last fan-out read began; 0 without one.
-    - `has_token`: the store has the token of the batch's plan.
+    - `shards`: the read of each shard, by `Shard.key`.
+    - `missing`: the numbers of the tasks without a claim.
+    - `began_ms`: when each task began to read (epoch ms).
+    - `subscribed_ms`: when the last fan-out read began (epoch ms); 0 without one.
+    - `has_token`: whether the store has the token of the batch's plan.
     """
 
     shards: dict[str, ShardRead] = field(default_factory=dict)
@@ -69,7 +69,10 @@ class BatchClaims:
 
 
 def load_batch_claims(store: ReadClaimStore, offset: BatchOffset) -> BatchClaims:
-    """The claims of an offset's batch. Shards without a claim, or whose claim is of another plan, are read again by the next batch."""
+    """Return the claims of an offset's batch.
+
+    Shards without a claim, or whose claim is of another plan, are read again by the next batch.
+    """
     claims = BatchClaims()
     if offset.batch == 0:
         return claims
@@ -96,7 +99,7 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
 
 
 def lost_claims_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
-    """The error that ends a query whose store is not the one that the offset's batch was planned with."""
+    """Return the error that ends a query if its store is not the one with which the offset's batch was planned."""
     return StateError(
         f"{store.key} {store.place} has no claims of this query ({offset.query}), which is at batch {offset.batch}: they were deleted, or "
         f"are elsewhere. Use the place of before; or set onMetadataLoss=REPLAY: nothing is lost, but the records of that batch come again, "
@@ -116,25 +119,27 @@ class StoreVisibilityCheck:
         self._is_location_checked = False
 
     def check_location(self) -> None:
-        """Once in each process. Raises: ConfigurationError when the location cannot hold claims."""
+        """Check the location once in each process. Raises: ConfigurationError if it cannot hold claims."""
         if not self._is_location_checked:
             self._store.write_marker("location-check", "driver")
             self._is_location_checked = True
 
     def is_planning_store(self, offset: BatchOffset) -> bool:
-        """Whether the store is the one that the offset's batch was planned with, and not an empty replacement."""
+        """Return whether the offset's batch was planned with this store, which may be an empty replacement."""
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
     def write_token(self, offset: BatchOffset, *, is_there: bool = False) -> str:
-        """Write the query's token into the store, unless it is there; `is_there`: that of the offset was seen just now.
+        """Write the query's token into the store, unless it is there, and return it.
 
-        Raises: ConfigurationError when the location cannot hold claims.
+        - `is_there`: whether the offset's token has just been seen in the store.
+
+        Raises: ConfigurationError if the location cannot hold claims.
         """
         if is_there:
             return offset.store_token
         if offset.query not in self._tokens:
             self._tokens[offset.query] = offset.store_token if self.is_planning_store(offset) else uuid.uuid4().hex[:12]
         token = self._tokens[offset.query]
-        if not self._store.has_marker(offset.query, token):  # it may expire in a bucket whose objects do
+        if not self._store.has_marker(offset.query, token):  # The token may expire in a bucket whose objects expire.
             self._store.write_marker(offset.query, token)
         return token

@@ -1,4 +1,4 @@
-"""BatchPlanner: the driver's side of a query. It loads claims, asks `plan_batch` and `next_step`, and keeps what the progress shows."""
+"""The driver's part of a query. It loads claims, calls `plan_batch` and `next_step`, and keeps what the progress shows."""
 
 import logging
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 @dataclass(slots=True)
 class BatchPlanner:
-    """Owns what the driver of a query keeps between batches. What must survive a restart is in the offsets.
+    """Owns the values that the driver of a query keeps between batches. Values that must survive a restart are in the offsets.
 
-    It never waits, except for answers of services. A call that fails may be made again.
+    It waits only for answers of services. A call that fails may be made again.
     """
 
     options: SparkOptions
@@ -47,12 +47,12 @@ class BatchPlanner:
     _finished: set[str] = field(default_factory=set)
     _remembered: tuple[str, Wait | Watch] | None = None
     _just_loaded: BatchClaims | None = None
-    """Claims that need not be loaded again: those before a first look at the shards, which ends within a second."""
+    """Claims that need not be loaded again: those from before a first look at the shards, which ends within a second."""
     _progress: QueryProgress | None = None
     _shown: Mapping[str, Any] | None = None
-    """The state in the progress that Spark was given last."""
+    """The state in the progress that Spark received last."""
     _noted_plan: str = ""
-    """The plan of the batch that `_progress` says the end of, when no batch follows it."""
+    """The plan of the batch whose end `_progress` shows, if no batch follows it."""
     _listed_at_batch: int = 0
     _reads: FailedReads = field(init=False)
     _store_check: StoreVisibilityCheck = field(init=False)
@@ -71,17 +71,19 @@ class BatchPlanner:
         self.is_available_now, self._run, self._remembered = True, None, None
 
     def initial_offset(self, began_ms: int) -> BatchOffset:
-        """Where a new query starts that began at that time, by the driver's clock.
+        """Return where a new query starts that began at `began_ms` (epoch ms) by the driver's clock.
 
-        Raises: as `query_start.initial_offset`; ConfigurationError when the place cannot hold claims.
+        Raises: the errors of `query_start.initial_offset`; ConfigurationError if the place cannot hold claims.
         """
         self._store_check.check_location()
         return initial_offset(self.options, self.service, self.clock, began_ms)
 
     def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
-        """The plan of the next batch, or what to do instead. Raises: OutageError; StateError when the claims of the last one are lost.
+        """Return the plan of the next batch, or what to do instead.
 
-        `found_new`: the watch has found something, or could not look at every shard in time.
+        - `found_new`: whether the watch has found something, or could not read every shard in time.
+
+        Raises: OutageError if a service was away for too long; StateError if the claims of the last batch are lost.
         """
         if previous.is_unlisted:
             previous = replace(self.initial_offset(previous.planned_ms), query=previous.query)
@@ -91,7 +93,7 @@ class BatchPlanner:
             return waiting
         self._store_check.check_location()
         claims = claims or load_batch_claims(self.store, previous)
-        if claims.missing and not claims.has_token:  # a task that the sink did not read has none
+        if claims.missing and not claims.has_token:  # A task that the sink did not read has no claim.
             self._check_may_replay(previous)
         self._begin_run(previous, claims)
         self._warnings.shared_consumer(self._reads.note(previous, claims))
@@ -107,15 +109,15 @@ class BatchPlanner:
             if step is not Decision.LIST:
                 return self._record(plan) if step is Decision.PLAN else self._note(plan, step)
             list_shards_now(self.options, self.service)
-            self._listed_at_batch = plan.offset.batch  # not of a listing that has failed: it is repeated
+            self._listed_at_batch = plan.offset.batch  # Not set if the listing fails, so that it is repeated.
 
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
-        """The tasks of a batch, as planned. For a batch just planned this makes no call.
+        """Return the tasks of a batch, as planned. For a batch that was just planned this makes no call.
 
-        Raises: StateError when the claims of a batch that is run again are lost.
+        Raises: StateError if a batch runs again whose claims are lost.
         """
         token, lost_claims = offset.store_token, False
-        if self._last_plan != offset.plan:  # a replay
+        if self._last_plan != offset.plan:  # The batch is replayed.
             lost_claims = not self._store_check.is_planning_store(offset)
             if lost_claims:
                 self._check_may_replay(offset)
@@ -124,7 +126,7 @@ class BatchPlanner:
         return task_plans(offset, self.options, token, self.service.consumer_arns(), lost_claims)
 
     def progress(self) -> dict[str, Any] | None:
-        """The figures of the last batch; None before the first plan."""
+        """Return the figures of the last batch; None before the first plan."""
         if self._progress is None:
             return None
         worst = self._least_retention_left(self._progress.reached)
@@ -132,12 +134,12 @@ class BatchPlanner:
         return {**self._progress.figures(), "timeToRetentionLossMs": None if worst is None else worst.left_ms, **warned}
 
     def has_news(self) -> bool:
-        """Return whether the figures tell something that Spark was not given with the last plan. The caller shows it now."""
+        """Return whether there are figures that Spark did not receive with the last plan. The caller shows them now."""
         before, self._shown = self._shown, None if self._progress is None else self._progress.state()
         return self._shown != before
 
     def commit(self, end: BatchOffset) -> None:
-        """Spark has committed a batch: remove the claims of batches long before it. An error is logged; the next commit tries again."""
+        """Remove the claims of batches long before the batch that Spark has committed. An error is logged; the next commit tries again."""
         try:
             self.store.purge(end.query, end.batch - self.options.retain)
         except Exception as error:
@@ -146,7 +148,7 @@ class BatchPlanner:
     # --- the start of a run ------------------------------------------------------------------------------------------------------
 
     def _begin_run(self, previous: BatchOffset, claims: BatchClaims) -> None:
-        """At the first call of a run: check streams and retention, and note where an AvailableNow run ends."""
+        """Check streams and retention at the first call of a run, and note where an AvailableNow run ends."""
         if self._run is not None:
             return
         if previous.batch == 0 and not self.options.properties.is_set(METADATA_ROOT):
@@ -161,14 +163,17 @@ class BatchPlanner:
     # --- claims ------------------------------------------------------------------------------------------------------------------
 
     def _check_may_replay(self, offset: BatchOffset) -> None:
-        """The store is not the one that the batch was planned with. Raises: StateError unless `onMetadataLoss` is REPLAY."""
+        """Check that a batch may be replayed whose claims are not in the store.
+
+        Raises: StateError unless `onMetadataLoss` is REPLAY.
+        """
         if not self.options.replays_lost_claims:
             raise lost_claims_error(self.store, offset)
 
     # --- each step ---------------------------------------------------------------------------------------------------------------
 
     def _remembered_step(self, previous: BatchOffset) -> Wait | Watch | None:
-        """The last step, as long as it holds: nothing can change it before its time but what the watch finds."""
+        """Return the last step while it is valid. Before its time only something that the watch finds can change it."""
         if self._remembered is None:
             return None
         plan, step = self._remembered
@@ -190,11 +195,11 @@ class BatchPlanner:
         )
 
     def _note(self, plan: BatchPlan, step: Step) -> Step:
-        """No batch is planned now."""
+        """Note that no batch is planned now, and return the step."""
         if step is Decision.FINISH and plan.claims.is_unread:
             self._warnings.unread_batch(plan.offset)
         if not isinstance(step, Wait) and self._noted_plan != plan.previous.plan:
-            self._noted_plan = plan.previous.plan  # a later look does not change how long the batch took
+            self._noted_plan = plan.previous.plan  # A later look does not change how long the batch took.
             self._progress = QueryProgress.after(plan.previous, plan.offset, self.clock.now_ms(), is_planned=False)
         if isinstance(step, Watch):
             self._just_loaded = plan.claims if step.first_look else None
@@ -209,7 +214,7 @@ class BatchPlanner:
         self._finished |= plan.previous.shards.keys() - plan.offset.shards.keys()
         token = self._store_check.write_token(plan.offset, is_there=plan.claims.has_token)
         planned = replace(plan.offset, store_token=token)
-        self.service.consumer_arns()  # registers at the first call, so that `partitions` need not
+        self.service.consumer_arns()  # The first call registers the consumers, so that `partitions` need not do it.
         self._warnings.after_batch(plan.previous, planned, plan.claims)
         self._warnings.retention_left(self._least_retention_left(planned))
         self._progress = QueryProgress.after(plan.previous, planned, planned.planned_ms, is_planned=True)

@@ -1,4 +1,4 @@
-"""FailedReads: what the driver learns from failed reads of successive batches: outages, and a consumer that others use, too (F10)."""
+"""Detects outages, and a consumer that others use too, from failed reads of successive batches (F10)."""
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout.resubscribe_policy import SubscriptionPreemptionDetector
@@ -15,12 +15,13 @@ NO_RESPONSE = "no response to any read, however long it was waited for"
 class FailedReads:
     """Owns when the next batch may try again, and how often in a row another user of the `consumer` disturbed each shard.
 
-    A shard fails if its whole read got no response and its last call failed. While others are read, batches follow each other as usual.
-    A task cannot count what disturbs it: it sees a take-over or a refusal or two, then its window ends.
+    A shard fails if its whole read got no response and its last call failed. While other shards are read, batches follow each other as
+    usual. A task cannot count disturbances, because it sees only one or two take-overs or refusals before its window ends.
+
+    - `outages`: is notified which shards fail.
     """
 
     def __init__(self, outages: OutageWatch, clock: Clock, consumer: str) -> None:
-        """`outages` is told which shards fail."""
         self._outages = outages
         self._clock = clock
         self._consumer = consumer
@@ -30,10 +31,10 @@ class FailedReads:
         self.retry_at_ms = 0
 
     def note(self, offset: BatchOffset, claims: BatchClaims) -> frozenset[str]:
-        """Note how the reads of an offset's batch ended; only the first call for a batch counts.
+        """Note how the reads of an offset's batch ended. Only the first call for a batch counts.
 
-        Returns the shards that are disturbed for the second time in a row, at least. Raises: OutageError; ConsumerError when too many
-        subscriptions in a row were taken over or refused.
+        Return the shards that are disturbed at least for the second time in a row. Raises: OutageError if a shard failed for too long;
+        ConsumerError if too many subscriptions in a row were taken over or refused.
         """
         if offset.plan == self._noted_plan:
             return frozenset()

@@ -1,4 +1,4 @@
-"""next_step: what the driver does now, from a plan and some facts; without state and clock. What counts as new: `NewDataWatch`."""
+"""Decides what the driver does now, from a plan and some facts, without state and clock. `NewDataWatch` decides what counts as new."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ SHORTEST_WATCH_MS = 1_000
 
 
 class Decision(Enum):
-    """What is done at once."""
+    """What the driver does at once."""
 
     PLAN = "run the batch"
     LIST = "list the streams, and plan again: there may be children that no response has named"
@@ -19,7 +19,10 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """No batch before this time, epoch ms. `may_be_new`: there may be records that nothing has looked for."""
+    """Run no batch before `until_ms` (epoch ms).
+
+    - `may_be_new`: whether there may be records that no read has looked for.
+    """
 
     until_ms: int
     may_be_new: bool = False
@@ -27,10 +30,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Poll all shards until one has something new; no batch before this time, epoch ms, otherwise.
+    """Poll all shards until one has something new. Otherwise run no batch before `until_ms` (epoch ms).
 
-    `first_look`: the last batch had records, so there may be more already. If a first look at every shard does not show within
-    `FIRST_LOOK_SECONDS` that there are none, the batch runs.
+    - `first_look`: whether the last batch had records, so that there may be more already. If a first look at every shard does not show
+      within `FIRST_LOOK_SECONDS` that there are none, the batch runs.
     """
 
     until_ms: int
@@ -42,11 +45,12 @@ Step = Decision | Wait | Watch
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a decision needs besides the plan and the options. Times are epoch ms.
+    """The facts that a decision needs, in addition to the plan and the options. Times are epoch ms.
 
-    - `now_ms`: the driver's time; `retry_at_ms`: no batch before, since the reads of the last one had no response.
-    - `found_new`: the watch has found something, or could not look at every shard in time.
-    - `has_listed`: the streams were listed for this batch.
+    - `now_ms`: the driver's time.
+    - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
+    - `found_new`: whether the watch has found something, or could not read every shard in time.
+    - `has_listed`: whether the streams were listed for this batch.
     """
 
     now_ms: int
@@ -56,14 +60,14 @@ class Facts:
 
 
 def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
-    """The cases, in this order:
+    """Return what the driver does now. The cases, in this order:
 
-    1. A fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited out.
+    1. A fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited for.
     2. An AvailableNow run has read everything.
-    3. No shard can be read. Children that no response has named may be there, so the streams are listed once.
+    3. No shard can be read. Children that no response has named may exist, so the streams are listed once.
     4. No task has read the last batch, or an AvailableNow run found nothing: a batch in each probe interval.
-    5. There is more to read, as of the last reads or of the watch, or a batch is due.
-    6. The stream is quiet: the driver watches it until something is new or a batch is due. Before that it lists as in 3.
+    5. There is more to read, according to the last reads or the watch, or a batch is due.
+    6. The stream is quiet: the driver watches it until something is new or a batch is due. Before that it lists the streams as in 3.
     """
     claims, now_ms = plan.claims, facts.now_ms
     earliest_ms = max(claims.subscribed_ms + options.fan_out_window_ms, facts.retry_at_ms)

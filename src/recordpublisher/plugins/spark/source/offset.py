@@ -1,8 +1,8 @@
-"""BatchOffset: the offset of one micro-batch, as JSON in Spark's offset log.
+"""The offset of one micro-batch, as JSON in Spark's offset log.
 
-An offset is the plan of its batch: where the batch starts in every shard, which task reads it, and up to which event time it may emit.
-For Spark the offset is the *end* of that batch. Where the batch really ended is in its claims, from which the next offset is computed. A
-query shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the documentation lists its fields.
+An offset is the plan of its batch: where the batch starts in every shard, which task reads it, and up to which event time it may emit. For
+Spark the offset is the *end* of that batch. The real end of the batch is in its claims, from which the next offset is computed. A query
+shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the documentation lists its fields.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNLISTED = "unlisted"
 
 
 def random_id() -> str:
-    """A new id of a query or a plan."""
+    """Return a new id of a query or a plan."""
     return uuid.uuid4().hex[:12]
 
 
@@ -46,12 +46,14 @@ class Held:
 class ShardOffset:
     """One shard in an offset.
 
-    - `state`: where the batch starts; `task`: the number of the task that reads it, None if the batch does not read it.
-    - `seen`: what the last read saw; `silence`, `held`: for how long the shard was silent, and held by alignment.
+    - `state`: where the batch starts.
+    - `task`: the number of the task that reads the shard, or None if the batch does not read it.
+    - `seen`: the observations of the last read.
+    - `silence`, `held`: how long the shard was silent, and how long alignment held it.
     - `idle`: whether the silence makes the shard idle (W3).
-    - `records`, `last_records`: emitted so far; emitted by the batch before.
-    - `ended_ms`: when the end of the shard was seen.
-    - `done`: this AvailableNow run has finished the shard.
+    - `records`, `last_records`: records emitted so far, and by the batch before.
+    - `ended_ms`: when the end of the shard was seen (epoch ms).
+    - `done`: whether this AvailableNow run has finished the shard.
     - `empty_windows`: how many reads in a row ended without progress and before the tip.
     """
 
@@ -70,7 +72,7 @@ class ShardOffset:
 
     @property
     def key(self) -> str:
-        """`stream/shard-id`."""
+        """Key of the shard: `stream/shard-id`."""
         return self.shard.key
 
     @property
@@ -79,11 +81,11 @@ class ShardOffset:
         return shard_watermark(self.seen.next_watermark, self.state.watermark)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as JSON: pickling a frozen dataclass takes five times as long, and tasks may carry a thousand."""
+        """Pickle as JSON. Pickling a frozen dataclass takes five times as long, and tasks may carry a thousand of them."""
         return ShardOffset.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict without empty entries."""
+        """Return a plain dict without empty entries."""
         entries = {
             **shard_to_json(self.shard),
             "state": {name: value for name, value in self.state.to_json().items() if name != "parents"},
@@ -102,7 +104,7 @@ class ShardOffset:
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardOffset:
-        """The inverse of `to_json`."""
+        """Return the inverse of `to_json`."""
         shard = shard_from_json(entries)
         silence, held = entries.get("silence", {}), entries.get("held", {})
         return cls(
@@ -129,14 +131,14 @@ def _without_zeros(entries: Mapping[str, int | None]) -> dict[str, int] | None:
 class BatchOffset:
     """The plan of batch number `batch` of the query `query`.
 
-    - `plan`: random for each planning. Claims of another plan of the same number are ignored. `after`: the plan of the batch before.
-    - `planned_ms`: when the batch was planned, by the driver's clock.
+    - `plan`: random for each planning. Claims of another plan with the same number are ignored. `after`: the plan of the batch before.
+    - `planned_ms`: when the batch was planned, by the driver's clock (epoch ms).
     - `limit`: the most records of the batch.
-    - `global_watermark`, `emit_limit`: epoch ms. No limit (None): alignment is off. `EMIT_NOTHING`: the batch emits nothing.
-    - `records`, `bytes`: emitted by all earlier batches, including those of shards that are no longer in the offset.
-    - `initial_start`: where the job started; LATEST as the time of the start. A stream that is added later starts there too (S5).
-    - `store_token`: the token in the claim store at the planning of the batch. A store without it has lost the batch's claims.
-    - `waits`: how many batches without tasks came since, in an AvailableNow run that waited for a service.
+    - `global_watermark`, `emit_limit`: epoch ms. Without a limit (None) alignment is off. With `EMIT_NOTHING` the batch emits nothing.
+    - `records`, `bytes`: emitted by all earlier batches, including shards that are no longer in the offset.
+    - `initial_start`: where the job started, with LATEST as the time of the start. A stream that is added later starts there too (S5).
+    - `store_token`: the token in the claim store when the batch was planned. A store without it has lost the batch's claims.
+    - `waits`: how many batches without tasks followed, in an AvailableNow run that waited for a service.
     """
 
     query: str
@@ -156,18 +158,18 @@ class BatchOffset:
 
     @classmethod
     def unlisted(cls, now_ms: int) -> BatchOffset:
-        """The first offset of a query that could not list its shards yet."""
+        """Return the first offset of a query that could not list its shards yet."""
         return cls(random_id(), UNLISTED, 0, now_ms, {})
 
     @property
     def is_unlisted(self) -> bool:
-        """Whether the shards of the query are still to be listed."""
+        """Whether the shards of the query are not listed yet."""
         return self.plan == UNLISTED
 
     def tasks(self) -> list[list[ShardOffset]]:
-        """The shards of each task, as planned; no task is empty.
+        """Return the shards of each task, as planned. No task is empty.
 
-        Each batch begins with another shard, since a task's bytes may not be enough for one record of every shard.
+        Each batch begins with another shard, because a task's bytes may not be enough for one record of every shard.
         """
         groups: dict[int, list[ShardOffset]] = {}
         for _, entry in sorted(self.shards.items()):
@@ -176,15 +178,15 @@ class BatchOffset:
         return [_rotated(groups[task], self.batch) for task in sorted(groups)]
 
     def follows(self, previous: BatchOffset) -> bool:
-        """Whether this batch was planned after `previous`, or is the same: nothing was planned, or the query waits.
+        """Return whether this batch was planned after `previous`, or is the same because nothing was planned or the query waits.
 
-        Where a new query starts is computed again by every process, so the first batch follows any of these.
+        Every process computes the start of a new query again, so the first batch follows any initial offset.
         """
         is_first = previous.batch == 0 and self.batch <= 1
         return is_first or previous.plan in (self.plan, self.after)
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict; equal offsets give equal JSON text."""
+        """Return a plain dict. Equal offsets give equal JSON text."""
         entries = {
             "v": VERSION,
             "query": self.query,
@@ -206,7 +208,7 @@ class BatchOffset:
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any] | str) -> BatchOffset:
-        """The inverse of `to_json`. Raises: StateError for other content."""
+        """Return the inverse of `to_json`. Raises: StateError if the content is something else."""
         try:
             plain = json.loads(entries) if isinstance(entries, str) else entries
             return cls._from_plain(plain)

@@ -1,4 +1,4 @@
-"""plan_batch: computes the plan of the next batch, in one pass, from the last offset, the claims of its batch, and what else is known."""
+"""Computes the plan of the next batch in one pass, from the last offset, the claims of its batch, and other facts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,22 +15,26 @@ from .planned_watermark import AlignmentSettings, is_held, next_global_watermark
 from .reshards import has_children, is_startable, new_shards, unread_shard, with_new_shards, with_started_children
 
 TIP_CONFIRMATION_MS = 3_600_000
-"""How often the tip of a quiet shard is confirmed and stored. It must be far below the shortest retention (24 h): whether records were lost
-while the job was stopped is judged by the later one of last record and last tip (S5)."""
+"""How often the tip of a quiet shard is confirmed and stored.
+
+It must be far below the shortest retention (24 h): whether records were lost while the job was stopped is decided by the later one of last
+record and last tip (S5).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AvailableNow:
     """A run that stops at the tips as of its start.
 
-    `arrival_ms` is the service's time at the start; `after_batch` is the last batch that was planned before.
+    - `arrival_ms`: the service's time at the start (epoch ms).
+    - `after_batch`: the last batch that was planned before.
     """
 
     arrival_ms: int
     after_batch: int
 
     def is_done(self, entry: ShardOffset, read: ShardRead | None, batch: int) -> bool:
-        """Whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
+        """Return whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
         if batch <= self.after_batch:
             return False
         if read is None:
@@ -40,12 +44,12 @@ class AvailableNow:
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What a plan needs besides the last offset and its claims.
+    """The inputs of a plan, in addition to the last offset and its claims.
 
-    - `plan`: a new random id; `now_ms`: the driver's time; `limit`: the most records of the batch.
-    - `tasks_for`: how many tasks read so many shards.
-    - `streams`: the names of the job's streams. Others of the offset are dropped.
-    - `listed`: the newest complete listing; `finished`: shards, by `Shard.key`, that have left the offset since the process began.
+    - `plan`: a new random id. `now_ms`: the driver's time (epoch ms). `limit`: the most records of the batch.
+    - `tasks_for`: returns how many tasks read a number of shards.
+    - `streams`: the names of the job's streams. Other streams in the offset are dropped.
+    - `listed`: the newest complete listing. `finished`: shards, by `Shard.key`, that have left the offset since the process began.
     - `available_now`: set in a run that stops at the tips.
     - `lost`: shards, by `Shard.key`, that are past retention, if the job accepts that.
     """
@@ -64,14 +68,15 @@ class PlanInputs:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The plan of a batch, and what it says about whether the batch should run.
+    """The plan of a batch, and facts for the decision whether the batch should run.
 
     - `previous`, `claims`: the last batch. `offset`: the plan itself; the token of the store is added to it at the end.
     - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
-    - `has_unlisted_ends`: a shard has ended whose children are not known.
-    - `read_everything`: the last batch left nothing that this one could emit, as of its reads.
-    - `due_ms`: when the batch must run although nothing new arrived.
-    - `is_available_now`, `is_run_over`: the run stops at the tips; it has read everything, or its sink did not read the last batch.
+    - `has_unlisted_ends`: whether a shard has ended whose children are not known.
+    - `read_everything`: whether the last batch left nothing that this one could emit, according to its reads.
+    - `due_ms`: when the batch must run although no new record arrived (epoch ms).
+    - `is_available_now`: whether the run stops at the tips.
+    - `is_run_over`: whether that run has read everything, or its sink did not read the last batch.
     """
 
     previous: BatchOffset
@@ -86,7 +91,10 @@ class BatchPlan:
 
 
 def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -> BatchPlan:
-    """The next batch. A shard of the last one without a claim starts at the same position again, so nothing is lost."""
+    """Return the plan of the next batch.
+
+    A shard of the last batch without a claim starts at the same position again, so no record is lost.
+    """
     reads = claims.shards
     # 1. Every shard moves to where its claimed read ended.
     shards = {key: _after_read(entry, reads.get(key), previous, inputs) for key, entry in previous.shards.items()}
@@ -105,11 +113,11 @@ def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -
     ]
     shards = with_started_children(with_new_shards(shards, found, children))
 
-    # 3. The global watermark rises to that of the lowest active shard, and the emit limit with it.
+    # 3. The global watermark rises to the lowest watermark of an active shard, and the emit limit with it.
     global_watermark = next_global_watermark(previous.global_watermark, shards, inputs.alignment, inputs.now_ms)
     emit_limit = inputs.alignment.emit_limit(global_watermark)
 
-    # 4. Shards that wait above that limit count the time. Those that are left, and may be read, are divided among the tasks.
+    # 4. Shards that wait above that limit count the time. The other shards that may be read are divided among the tasks.
     elapsed_ms = inputs.now_ms - previous.planned_ms
     shards = {
         key: _with_held_time(entry, emit_limit, elapsed_ms)
@@ -147,7 +155,7 @@ def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -
 
 
 def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffset, inputs: PlanInputs) -> ShardOffset:
-    """The shard after the batch `previous`; `read` is None when no task has claimed it."""
+    """Return the shard after the batch `previous`. `read` is None if no task has claimed it."""
     if entry.key in inputs.lost:
         state = entry.state if read is None else read.end
         seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -160,7 +168,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
     return replace(
         entry,
         state=read.end,
-        # `silence` and the new shards have what is left out
+        # The omitted values are in `silence` and in the new shards.
         seen=msgspec.structs.replace(read.seen, tip_seen_ms=None, children=()),
         silence=silence,
         idle=inputs.alignment.is_idle(silence, read.seen),
@@ -187,9 +195,9 @@ def _is_readable(entry: ShardOffset, shards: Mapping[str, ShardOffset], emit_lim
 
 
 def _tasks(readable: Sequence[ShardOffset], batch: int, inputs: PlanInputs) -> dict[str, int]:
-    """The task of each shard that the batch reads.
+    """Return the task of each shard that the batch reads.
 
-    When the batch's limit is below one record for each shard, successive batches read different shards.
+    If the batch's limit is below one record for each shard, successive batches read different shards.
     """
     reading = list(readable)
     if inputs.limit is not None and inputs.limit < len(reading):
@@ -200,7 +208,7 @@ def _tasks(readable: Sequence[ShardOffset], batch: int, inputs: PlanInputs) -> d
 
 
 def _is_run_over(offset: BatchOffset, claims: BatchClaims, run: AvailableNow | None) -> bool:
-    """Whether an AvailableNow run has read everything, or its sink did not read the last batch.
+    """Return whether an AvailableNow run has read everything, or its sink did not read the last batch.
 
     A shard that cannot start does not count: either a parent is not done, or it was split after the start of the run.
     """
@@ -215,10 +223,10 @@ def _is_run_over(offset: BatchOffset, claims: BatchClaims, run: AvailableNow | N
 def _read_everything(
     previous: BatchOffset, offset: BatchOffset, claims: BatchClaims, readable: Sequence[ShardOffset]
 ) -> bool:
-    """Every shard was read to its tip, or to a record that still lies above the emit limit.
+    """Return whether every shard was read to its tip, or to a record that is still above the emit limit.
 
-    With a limit below the number of shards a batch reads only some of them. For the others the tip that an earlier batch reached is enough:
-    the watch finds what arrived since.
+    With a limit below the number of shards a batch reads only some of them. For the others the tip that an earlier batch reached is enough,
+    because the watch finds records that arrived since.
     """
     holds_nothing = all(entry.seen.next_watermark is None for entry in offset.shards.values())
     is_same_limit = previous.emit_limit == offset.emit_limit or holds_nothing
@@ -228,10 +236,10 @@ def _read_everything(
 
 
 def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: AlignmentSettings) -> int:
-    """When a batch must run although nothing new arrived, epoch ms.
+    """Return when a batch must run although no new record arrived (epoch ms).
 
-    Tips are confirmed from time to time. And while records wait above the emit limit, the silent shards that hold them back must be
-    read again, until their silence was observed for long enough (W3).
+    Tips are confirmed from time to time. Also, while records wait above the emit limit, the silent shards that hold them back must be read
+    again, until their silence was observed for long enough (W3).
     """
     due = [(entry.silence.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in readable]
     idle = alignment.idle_intervals

@@ -1,7 +1,7 @@
 """Event-time alignment of a planned batch: computes global watermark and emit limit from the shards of its offset (W1-W8).
 
-The rules are those of `fetcher/watermark_functions.py`. Tasks do not communicate: the driver learns from their claims what they read, and
-the next tasks get the result in the offset.
+The rules are those of `fetcher/watermark_functions.py`. Tasks do not communicate: the driver gets the results of their reads from their
+claims, and the next tasks get the global watermark and the limit in the offset.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .reshards import has_children, is_startable
 
 @dataclass(frozen=True, slots=True)
 class AlignmentSettings:
-    """Settings of alignment, ms.
+    """Settings of alignment (ms).
 
-    - `lookahead`: how far above the global watermark a batch emits. None: alignment is off.
+    - `lookahead`: how far above the global watermark a batch emits; None if alignment is off.
     - `idle_intervals`: after how much observed silence a shard is idle (W3), if at all (W2).
     - `timeout`: how long an ended shard without known children holds the minimum (W5).
     """
@@ -37,14 +37,14 @@ class AlignmentSettings:
 
     @classmethod
     def of(cls, properties: Properties) -> AlignmentSettings:
-        """From the job's properties."""
+        """Return the settings of a job's properties."""
         return cls(idle_intervals=IdleIntervals.of(properties), **values_of(cls, properties))
 
     def emit_limit(self, global_watermark: int | None) -> int | None:
-        """The highest watermark that the next batch emits (W8). None: no limit.
+        """Return the highest watermark that the next batch emits, or None without a limit (W8).
 
         While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
-        the first batch too lie within the lookahead.
+        the first batch are also within the lookahead.
         """
         limit = watermark_functions.emit_limit(global_watermark, self.lookahead)
         if limit == math.inf:
@@ -52,14 +52,14 @@ class AlignmentSettings:
         return EMIT_NOTHING if limit == -math.inf else int(limit)
 
     def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
-        """Whether a shard has been silent for long enough (W3). One with a record above the emit limit is not silent."""
+        """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
         return seen.next_watermark is None and watermark_functions.is_idle(
             silence.ms, self.idle_intervals.watermarks_ms
         )
 
 
 def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
-    """Whether alignment keeps the shard from being read: its next record is known to lie above the limit (W8, W11)."""
+    """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit (W8, W11)."""
     watermark = entry.alignment_watermark
     return emit_limit is not None and watermark is not None and watermark > emit_limit
 
@@ -67,19 +67,19 @@ def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
 def next_global_watermark(
     current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
 ) -> int | None:
-    """The lowest watermark of the active shards, never below `current` (W6).
+    """Return the lowest watermark of the active shards, never below `current` (W6).
 
-    It stays at `current` while an active shard has no watermark yet (W2), and when no shard is active.
+    It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
     """
     active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
     return watermark_functions.raised(current, lowest_active(entry.alignment_watermark for entry in active)[1])
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
-    """Whether the shard holds the global watermark.
+    """Return whether the shard holds the global watermark.
 
-    Here a child replaces its parents in one step: the plan that adds it makes it active. In the fetcher the child's owner may be another
-    process that has yet to report it, so an ended parent holds the watermark longer there (`ended_parent_hold.py`).
+    Here a child replaces its parents in one step, because the plan that adds it makes it active. In the fetcher the child's owner may be
+    another process that has not reported it yet, so an ended parent holds the watermark longer there (`ended_parent_hold.py`).
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)

@@ -19,7 +19,7 @@ _OF_A_BATCH = {
 class QueryProgress:
     """How far a query is: where its last batch ended, and how much that batch read in how many seconds.
 
-    While a quiet stream is watched, no batch follows: `batch` and `tasks`, their number, are those of the last one then.
+    While a quiet stream is watched, no batch follows. Then `batch`, and the number of `tasks`, are those of the last batch.
     """
 
     reached: BatchOffset
@@ -31,14 +31,17 @@ class QueryProgress:
 
     @classmethod
     def after(cls, previous: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
-        """`previous` planned the last batch, and `offset` says where it ended; `is_planned`: the next one begins there now."""
+        """Return the progress after the batch that `previous` planned and that ended at `offset`.
+
+        - `is_planned`: whether the next batch begins there now.
+        """
         shown = offset if is_planned else replace(offset, batch=previous.batch)
         tasks = len((offset if is_planned else previous).tasks())
         records, size = offset.records - previous.records, offset.bytes - previous.bytes
         return cls(shown, tasks, records, size, max(now_ms - previous.planned_ms, 1) / 1000, now_ms)
 
     def figures(self) -> dict[str, Any]:
-        """Counts and rates as plain values."""
+        """Return counts and rates as plain values."""
         offset = self.reached
         entries = offset.shards.values()
         behind = [lag for entry in entries if not entry.state.ended and (lag := self._lag_ms(entry)) is not None]
@@ -64,15 +67,15 @@ class QueryProgress:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return the figures that say how far the query is, without those of single batches."""
+        """Return the figures that say how far the query is, without the figures of single batches."""
         return {name: value for name, value in self.figures().items() if name not in _OF_A_BATCH}
 
     def _lag_ms(self, entry: ShardOffset) -> int | None:
-        """Return the age of the shard's oldest row that is not in the sink, ms; None while nothing is known.
+        """Return the age of the shard's oldest row that is not in the sink (ms); None while nothing is known.
 
-        Spark asks for a plan when the rows of the batch before are in the sink, so what is missing was not read. The next row is not older
-        than the last one that was read. Both clocks may differ, so the distance of the last response, and the time since the batch was
-        planned, bound the result.
+        Spark asks for a plan when the rows of the batch before are in the sink, so the missing rows were not read. The next row is not
+        older than the last one that was read. Both clocks may differ, so the distance of the last response, and the time since the batch
+        was planned, bound the result.
         """
         behind_ms, arrival_ms = entry.seen.behind_ms, entry.state.arrival_ms
         if behind_ms is None or entry.seen.at_tip:
@@ -82,7 +85,7 @@ class QueryProgress:
         return behind_ms + min(max(0, since_ms), elapsed_ms)
 
     def line(self) -> str:
-        """What the last batch read, and what this one will read."""
+        """Return a log line about what the last batch read, and what this one will read."""
         offset, figures = self.reached, self.figures()
         counts = [f"{name} {figures[name]}" for name in ("shards", "reading", "tasks", "idle", "held")]
         behind = figures["millisBehindLatest"]

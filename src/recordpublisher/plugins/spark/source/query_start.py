@@ -1,4 +1,4 @@
-"""The start of a query: where a new one begins in each shard; what is checked and noted once in each process, before its first batch."""
+"""The start of a query: where a new one begins in each shard, and the checks that each process makes before its first batch."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,14 +25,14 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
-    """Where a new query starts that began at `began_ms`, by the driver's clock. LATEST becomes the service's time then (P3).
+    """Return where a new query starts that began at `began_ms` (epoch ms, by the driver's clock).
 
-    The services may have been away since, and the driver may have started again: so LATEST is always counted back from now.
+    LATEST becomes the service's time at the beginning (P3). The services may have been away since, and the driver may have started again.
+    So LATEST is always counted back from now. Ancestors of shards that are named one by one count as read and are left out, because their
+    records are before the given positions.
 
-    Ancestors of shards that are named one by one count as read, and are left out: what they have lies before the given positions.
-
-    Raises: ConfigurationError when a named shard is not listed, DataLossError when a record at which one starts is past retention,
-    StreamNotFoundError, KinesisError.
+    Raises: ConfigurationError if a named shard is not listed; DataLossError if a record at which one starts is past retention;
+    StreamNotFoundError if there is no such stream; KinesisError if a call fails.
     """
     starts, pinned_ms = starts_of(options.properties, options.streams), None
     if not starts.is_pinned:
@@ -52,12 +52,18 @@ def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock,
 
 
 def _with_seen(state: ShardState, pinned_ms: int | None) -> ShardState:
-    """A shard that starts at LATEST loses what is newer than the time that LATEST stands for, if it is past retention (S5)."""
+    """Return the state with the time that LATEST stands for, if the shard starts at LATEST.
+
+    Records that are newer than that time and past retention count as lost (S5).
+    """
     return state if pinned_ms is None or state.start.timestamp_ms != pinned_ms else replace(state, seen_ms=pinned_ms)
 
 
 def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, accepts_loss: bool) -> None:
-    """Raises: DataLossError when the record of a given position is past retention, unless the job accepts that (S5)."""
+    """Check that the records of the given positions are not past retention (S5).
+
+    Raises: DataLossError if one is, unless the job accepts that.
+    """
     for entry in entries:
         asked = given_position(entry.state)
         if entry.state.ended or asked is None:
@@ -71,7 +77,10 @@ def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, 
 
 
 def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> None:
-    """A shard that was read to its end may have expired."""
+    """Check that the named shards are listed, except shards that were read to their end, which may have expired.
+
+    Raises: ConfigurationError if one is not.
+    """
     missing = {shard for shard, state in starts.items() if not state.ended} - {shard.shard_id for shard in listed}
     if missing:
         valid = ", ".join(shard.shard_id for shard in listed)
@@ -81,10 +90,10 @@ def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> 
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """What holds for a whole run.
+    """Values that are the same during a whole run.
 
-    - `lost`: shards, by `Shard.key`, that have expired unread, if the job goes on without them.
-    - `available_now`: where a run that stops at the tips ends; None for others.
+    - `lost`: shards, by `Shard.key`, that have expired unread, if the job continues without them.
+    - `available_now`: where a run that stops at the tips ends; None for other runs.
     """
 
     lost: frozenset[str] = frozenset()
@@ -94,30 +103,33 @@ class QueryRun:
 def begin_run(
     reached: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int, *, is_available_now: bool
 ) -> QueryRun:
-    """`reached` is where the last batch ended: it may be read and claimed.
+    """Check retention, and find out where an AvailableNow run ends.
 
-    Raises: DataLossError when records are past retention, unless the job goes on; the error of a service that is away.
+    - `reached`: where the last batch ended, which may have been read and claimed.
+
+    Raises: DataLossError if records are past retention, unless the job accepts that; the error of a service that is away.
     """
     is_new = reached.batch <= 1
     lost = frozenset[str]() if is_new else lost_shards(reached, options, service, now_ms)
     if not is_available_now:
         return QueryRun(lost)
-    list_shards_now(options, service)  # existing shards belong to the run, even if the discovery has not found them yet
-    # the service's time is truncated to whole seconds: records of this second belong to the run
+    # Existing shards are part of the run, even if the discovery has not found them yet.
+    list_shards_now(options, service)
+    # The service's time is truncated to whole seconds, and records of this second are part of the run.
     arrival_ms = max(service.server_time_ms(stream) for stream in options.streams) + 1000
     return QueryRun(lost, AvailableNow(arrival_ms, reached.batch - 1))
 
 
 def list_shards_now(options: SparkOptions, service: KinesisService) -> None:
-    """List the shards of all streams now; the listing is seen by `discovered_shards`."""
+    """List the shards of all streams now. `discovered_shards` then returns them."""
     for stream in options.streams:
         service.list_shards(stream)
 
 
 def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
-    """The names in `known`, the streams of the checkpoint, that are not in `streams`, the names or ARNs of the options.
+    """Return the streams of the checkpoint (`known`) that are no longer among the names or ARNs of the options (`streams`).
 
-    Raises: ConfigurationError when none of the known streams is left: the checkpoint belongs to another job.
+    Raises: ConfigurationError if none of the known streams is left, because then the checkpoint belongs to another job.
     """
     known, wanted = set(known), {stream_name(stream) for stream in streams}
     if known and not known & wanted:

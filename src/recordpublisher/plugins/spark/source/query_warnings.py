@@ -1,4 +1,4 @@
-"""QueryWarnings: warnings about a running query. They are logged, those about its settings once, and shown in the progress."""
+"""Warnings about a running query. They are logged and shown in the progress; warnings about its settings are logged once."""
 
 import logging
 from collections.abc import Collection
@@ -27,7 +27,7 @@ WARM_UP_BATCHES = 3
 
 
 class QueryWarnings:
-    """Owns what the progress shows: the last warning of each kind, after those about the options."""
+    """Owns the warnings that the progress shows: the last warning of each kind, after the warnings about the options."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
@@ -52,7 +52,10 @@ class QueryWarnings:
             self._tasks_one_after_the_other(previous, claims)
 
     def retention_left(self, worst: RetentionLeft | None) -> None:
-        """Warn when the query falls so far behind that records may pass their stream's retention unread; again only after it caught up."""
+        """Warn if the query is so far behind that records may pass their stream's retention unread.
+
+        Warn again only after it has caught up.
+        """
         is_near = worst is not None and worst.left_ms < (1 - WARN_FROM_RETENTION_PART) * worst.retention_ms
         if worst is not None and is_near and not self._is_near_loss:
             self._warn(NEAR_LOSS, worst.shard, worst.left_ms / HOUR_MS, worst.retention_ms / HOUR_MS)
@@ -67,7 +70,7 @@ class QueryWarnings:
             self._warn(text, ", ".join(sorted(streams)))
 
     def old_claims(self, queries: Collection[str]) -> None:
-        """Warn that a new query found claims of others in a place of its own: a checkpoint may be lost."""
+        """Warn that a new query found claims of other queries in its own place, because a checkpoint may be lost."""
         if queries:
             text = (
                 "metadataLocation has claims of %s, and this query has a new checkpoint: it begins at flink.stream.initpos, not where that "
@@ -76,13 +79,13 @@ class QueryWarnings:
             self._once(text, ", ".join(sorted(queries)))
 
     def shared_consumer(self, shards: Collection[str]) -> None:
-        """Warn that subscriptions are disturbed batch after batch, once."""
+        """Warn once that subscriptions are disturbed batch after batch."""
         if shards:
             text = "subscriptions to %s are taken over or refused batch after batch: does another query or job use the consumer %s?"
             self._once(text, ", ".join(sorted(shards)), self._options.consumer)
 
     def lost_claims(self, offset: BatchOffset) -> None:
-        """Warn that the claim store is not the one that the batch was planned with."""
+        """Warn that the batch was not planned with this claim store."""
         text = (
             "the claims of batch %s are lost: metadataLocation has none of this query. The batch runs again without rows, and its "
             "records come with the next one, including those that the sink already has"
@@ -104,7 +107,7 @@ class QueryWarnings:
             self._once(text, lookahead, batch_ms)
 
     def _tasks_one_after_the_other(self, previous: BatchOffset, claims: BatchClaims) -> None:
-        """Reads that began a window apart were not concurrent: there are fewer slots than tasks."""
+        """Warn if reads were not concurrent, because they began a window apart. Then there are fewer slots than tasks."""
         began = claims.began_ms
         if len(began) > 1 and max(began) - min(began) >= self._options.window_ms:
             text = (

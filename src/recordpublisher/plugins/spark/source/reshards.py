@@ -1,4 +1,4 @@
-"""Splits and merges in an offset: the shards that may be read, the new ones, and those that leave the offset (S2, S3, S5)."""
+"""Splits and merges in an offset: the shards that may be read, the new shards, and the shards that leave the offset (S2, S3, S5)."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -12,34 +12,34 @@ from recordpublisher.publishers.shards import Shard
 from .offset import ShardOffset
 
 Shards = Mapping[str, ShardOffset]
-"""By `Shard.key`."""
+"""The shards of an offset by `Shard.key`."""
 
 
 def is_startable(entry: ShardOffset, shards: Shards) -> bool:
-    """Whether every parent was read to its end (S2).
+    """Return whether every parent was read to its end (S2).
 
-    An offset takes a child only with its parents (`with_new_shards`), and drops a parent only once all its children may start. So a parent
-    that is not in the offset was read, or is past retention. `ShardTable` cannot conclude that: there a parent may belong
-    to another subtask.
+    A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
+    So a parent that is not in the offset was read, or is past retention. `ShardTable` cannot conclude that, because there a parent may
+    belong to another subtask.
     """
     return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
 
 
 def has_children(entry: ShardOffset, shards: Shards) -> bool:
-    """Whether a child of the shard is in the offset."""
+    """Return whether a child of the shard is in the offset."""
     return any(entry.key in parent_keys(other.shard) for other in shards.values())
 
 
 def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
-    """The entry of a shard of which nothing was read."""
+    """Return the entry of a shard that was not read yet."""
     return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
 
 
 def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
-    """The listed shards that are new to the job.
+    """Return the listed shards that are new to the job.
 
-    Not new are the shards of the offset, their ancestors (read to their end before, S5), and those that this process has `finished`: a
-    listing may be older than the offset.
+    Shards of the offset, their ancestors (read to their end before, S5), and shards that this process has `finished` are not new. They may
+    be listed, because a listing may be older than the offset.
     """
     ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
     known = {*shards, *ancestors, *finished}
@@ -47,10 +47,11 @@ def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[s
 
 
 def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
-    """The offset's shards and those found while the job runs. They are read from TRIM_HORIZON, once their parents have ended (S3).
+    """Return the offset's shards and the shards found while the job runs.
 
-    `listed` come from a listing, `named` from the ChildShards of ended shards. One parent may name a merged shard before the other parent
-    is known. Then the shard is omitted: the next listing, or the other parent's end, shows it again (S2).
+    New shards are read from TRIM_HORIZON, once their parents have ended (S3). `listed` come from a listing, `named` from the ChildShards of
+    ended shards. One parent may name a merged shard before the other parent is known. Then the shard is omitted: the next listing, or the
+    other parent's end, shows it again (S2).
     """
     known = dict(shards)
     for shard in listed:
@@ -64,9 +65,9 @@ def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Sha
 def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
     """Replace ended parents by their children.
 
-    A child that may start inherits the watermark of its parents (W5), and until when they are known to have been open: nothing of it is
-    older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow with the history of the
-    stream.
+    A child that may start inherits the watermark of its parents (W5), and the time until which they are known to have been open, because no
+    record of the child is older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow
+    with the history of the stream.
     """
     started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
     children = _children_by_parent(started)

@@ -1,7 +1,8 @@
-"""Records near their stream's retention, or past it (S5).
+"""Finds records that are near their stream's retention, or past it (S5).
 
-At the start of a query: whether records passed it while no query ran. While it runs, the fetchers of its tasks look at each read, and the
-driver tells how far the worst shard is from a loss."""
+At the start of a query it checks whether records passed retention while no query ran. While the query runs, the fetchers of its tasks check
+each read, and the driver reports how far the worst shard is from a loss.
+"""
 
 import logging
 from dataclasses import replace
@@ -29,9 +30,10 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
-    """The shards of the offset, by `Shard.key`, that have expired unread, for a job that goes on without them.
+    """Return the shards of the offset, by `Shard.key`, that have expired unread, if the job continues without them.
 
-    Raises: DataLossError that names what is past retention, unless the job goes on (S5); the error of a service that is away.
+    Raises: DataLossError, which names the records past retention, unless the job accepts the loss (S5); the error of a service that is
+    away.
     """
     restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})
     names = options.stream_names & {entry.shard.stream for entry in offset.shards.values()}
@@ -47,7 +49,7 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
     except RecordPublisherError as error:
         if is_outage(error):
             raise
-        # the tasks meet the same error and report it better
+        # The tasks get the same error and report it better.
         LOG.warning("cannot check whether records are past retention: %s", error)
         return frozenset()
     if lost and not options.accepts_loss:
@@ -58,7 +60,11 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
 
 
 class RetentionLeft(NamedTuple):
-    """The shard, by `Shard.key`, whose unread records are nearest to their stream's retention, and the time left. Both in ms."""
+    """The shard, by `Shard.key`, whose unread records are nearest to their stream's retention.
+
+    - `left_ms`: the time left (ms).
+    - `retention_ms`: the retention (ms).
+    """
 
     shard: str
     left_ms: int
@@ -66,9 +72,9 @@ class RetentionLeft(NamedTuple):
 
 
 def least_retention_left(offset: BatchOffset, service: KinesisService, now_ms: int) -> RetentionLeft | None:
-    """Of the offset's shards the one nearest to a loss, as a part of its retention; None while no retention is known.
+    """Return the offset's shard that is nearest to a loss, as a part of its retention; None while no retention is known.
 
-    A shard without unread records has its whole retention left, as of the last read of a task or the watch at its tip.
+    A shard without unread records has its whole retention left, counted from the last read of a task or the watch at its tip.
     """
     left = [
         RetentionLeft(entry.key, left_ms, period_ms)

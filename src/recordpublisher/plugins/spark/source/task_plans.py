@@ -1,4 +1,4 @@
-"""The tasks of a batch: the shards, bounds and publisher of each."""
+"""Makes the tasks of a batch: the shards, bounds and publisher of each."""
 
 from collections.abc import Mapping
 
@@ -20,10 +20,11 @@ def task_plans(
     consumer_arns: Mapping[str, str] | None,
     lost_claims: bool = False,
 ) -> list[TaskPlan]:
-    """The tasks that read a batch. Without `consumer_arns` (None: they cannot be asked for now) they poll.
+    """Return the tasks that read a batch.
 
-    With `lost_claims` they return no rows. The sink may have this batch already, and would then ignore other rows under its number; the
-    records come with the next batch instead.
+    - `consumer_arns`: the fan-out consumers, or None if the service cannot be asked for them now. Then the tasks poll.
+    - `lost_claims`: whether the tasks return no rows. The sink may have this batch already, and would then ignore other rows under its
+      number. The records come with the next batch instead.
     """
     may_subscribe = subscribes(offset, options) and consumer_arns is not None and not lost_claims
     publisher = options.publisher if may_subscribe else options.polling_publisher
@@ -46,14 +47,17 @@ def task_plans(
 
 
 def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
-    """Whether first reads subscribe. A batch that emits nothing polls: it ends long before the 5 s between two subscriptions (F9)."""
+    """Return whether first reads subscribe.
+
+    A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions (F9).
+    """
     return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
 
 
 def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions) -> Bounds:
-    """What ends the read of one of `tasks` tasks."""
+    """Return the bounds of the read of one of `tasks` tasks."""
     reading = sum(entry.task is not None for entry in offset.shards.values())
-    # at least one record of each shard, so that every shard progresses
+    # At least one record of each shard, so that every shard makes progress.
     share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
     fan_out = subscribes(offset, options)
     window_ms = options.fan_out_window_ms if fan_out else options.window_ms
@@ -62,16 +66,16 @@ def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options
         max_records=options.max_task_records,
         max_bytes=options.task_bytes(tasks),
         until_event_time=offset.emit_limit,
-        # a fan-out read uses its whole window: the next one may not subscribe before (F9)
+        # A fan-out read uses its whole window, because the next one may not subscribe before (F9).
         stop_at_tip=not fan_out,
         shard_limits={} if share is None else {entry.key: share for entry in group},
     )
 
 
 def window_factor(group: list[ShardOffset]) -> int:
-    """How many times longer than usual a task may read: doubled after each window in which a shard got no record and did not reach its tip.
+    """Return how many times longer than usual a task may read. It doubles after each window in which a shard made no progress.
 
     A shard that was silent for days returns many empty responses before its next record, and every window starts again at the last record.
-    With windows of constant length it would never reach the next one. The same holds for reads that wait because of throttling.
+    With windows of constant length it would never reach the next one. The same is true for reads that wait because of throttling.
     """
     return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))

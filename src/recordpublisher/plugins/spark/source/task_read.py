@@ -1,6 +1,6 @@
-"""TaskRead: one task of a batch. It reads its shards, stores a claim of what it read, and only then returns the rows.
+"""One task of a batch. It reads its shards, stores a claim of what it read, and only then returns the rows.
 
-If there is a claim already, of an earlier attempt or from before a restart, the task reads the claimed ranges again.
+If there is already a claim, of an earlier attempt or from before a restart, the task reads the claimed ranges again.
 """
 
 import contextlib
@@ -37,20 +37,20 @@ LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 ENDLESS = 2**31
 REPLAY_SECONDS = 600.0
-"""A replay that has found no record for so long fails its task, which Spark retries. An outage is waited out beside that."""
+"""A replay that has found no record for this long fails its task, which Spark retries. The time of an outage does not count."""
 REPLAY_WINDOW_SECONDS = 10.0
-"""After so long a replay looks whether the service is away, and warns."""
+"""After this time a replay checks whether the service is away, and warns."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """What the driver sends to a task; pickled, without secrets.
+    """The plan that the driver sends to a task. It is pickled, and has no secrets.
 
-    - `bounds`: what ends the first read.
-    - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, since a second subscription would
-      preempt the first (F9, F10).
+    - `bounds`: bounds of the first read.
+    - `publisher`: reads the batch the first time. `replay_publisher` reads it every other time, because a second subscription would preempt
+      the first (F9, F10).
     - `store_token`: the token that the task must find in the claim store.
-    - `accepts_loss`: a replay continues without claimed records that are past retention (S5).
+    - `accepts_loss`: whether a replay continues without claimed records that are past retention (S5).
     - `max_outage_ms`: how long the task waits for a service that is away.
     """
 
@@ -67,7 +67,7 @@ class TaskPlan:
 
     @property
     def name(self) -> str:
-        """The name of the task's claim."""
+        """Name of the task's claim."""
         return claim_name(self.group)
 
     @property
@@ -79,7 +79,7 @@ class TaskPlan:
 class ReadShards(Protocol):
     """Reads shards within bounds into `sink` with the named publisher, and waits for the end.
 
-    A replay does not look for records past retention: it compares what it finds with the claim.
+    A replay does not look for records past retention, because it compares the records that it finds with the claim.
     """
 
     def __call__(
@@ -91,11 +91,11 @@ class ReadShards(Protocol):
         *,
         is_replay: bool = False,
     ) -> BoundedResult:
-        """The position of each shard afterwards."""
+        """Read, and return the position of each shard afterwards."""
 
 
 def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> ReadShards:
-    """How a task reads: with the fetcher on the worker's loop, whose clients stay open from batch to batch."""
+    """Return the function with which a task reads: the fetcher on the worker's loop, whose clients stay open from batch to batch."""
     properties = endless_retries(task_properties(options.properties, consumer_arns))
     job = tuple(sorted(properties.items()))
 
@@ -112,16 +112,16 @@ def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> Rea
 
 
 def endless_retries(properties: Properties) -> Properties:
-    """The properties with which a read tries failed calls again until its window ends: what a task cannot read, a later one does."""
+    """Return the properties with which a read retries failed calls until its window ends. A later task reads what this one cannot."""
     return properties.merged({retries.max_retries.key: ENDLESS for retries in ALL_RETRIES})
 
 
 @dataclass(slots=True)
 class TaskRead:
-    """Runs a plan with a claim store and a way to read.
+    """Runs a plan with a claim store and a function that reads.
 
-    It waits for a store of claims that is away, since no row may be returned without a claim. Kinesis is not waited for in a first read:
-    the task ends with what it has read and claimed. A replay waits, since it must return what is claimed.
+    It waits for a store of claims that is away, because no row may be returned without a claim. A first read does not wait for Kinesis: the
+    task ends with what it has read and claimed. A replay waits, because it must return the claimed records.
     """
 
     plan: TaskPlan
@@ -137,10 +137,10 @@ class TaskRead:
         self._outages = OutageWatch(self.plan.max_outage_ms, self.clock)
 
     def rows(self) -> Iterator[Any]:
-        """The rows as Arrow batches, the same for every attempt, action and restart.
+        """Yield the rows as Arrow batches. They are the same for every attempt, action and restart.
 
-        Raises: ConfigurationError when the driver's claim store is not visible here, StateError when a claim belongs to another plan,
-        DataLossError when claimed records are no longer in the stream, OutageError when a service was away for too long.
+        Raises: ConfigurationError if the driver's claim store is not visible here; StateError if a claim belongs to another plan;
+        DataLossError if claimed records are no longer in the stream; OutageError if a service was away for too long.
         """
         plan = self.plan
         stored = self._stored(lambda: self.store.get(plan.batch, plan.name, plan.store_token))
@@ -148,14 +148,14 @@ class TaskRead:
             rows, claim, is_ours = self._read_and_claim()
             if is_ours:
                 return rows.drain()
-            # another attempt was faster: its claim counts, and the rows just read are dropped
+            # Another attempt was faster. Its claim counts, and the rows just read are dropped.
             LOG.info("%s of batch %s was claimed by another attempt", self.plan.name, self.plan.batch.batch)
         else:
             claim = ReadClaim.from_bytes(stored)
         return self._replay(claim).drain()
 
     def _read_and_claim(self) -> tuple[ArrowRows, ReadClaim, bool]:
-        """Read, and store a claim unless another attempt has: returns rows, stored claim, and whether it is this attempt's."""
+        """Read, and store a claim unless another attempt has. Return the rows, the stored claim, and whether it is this attempt's claim."""
         rows = ArrowRows(self.schema, memory=self.memory)
         plan = self.plan
         subscribes = plan.publisher != plan.replay_publisher and self._reserve_subscription()
@@ -168,12 +168,12 @@ class TaskRead:
         return (rows, claim, True) if stored == content else (rows, ReadClaim.from_bytes(stored), False)
 
     def _reserve_subscription(self) -> bool:
-        """Reserve the batch's one subscription to this task's shards; False when another attempt, action or run has it."""
+        """Reserve the batch's one subscription to this task's shards. Return False if another attempt, action or run has it."""
         token, name = uuid.uuid4().hex.encode(), f"{self.plan.name}.reader"
         return self._stored(lambda: self.store.put_if_absent(self.plan.batch, name, token)) == token
 
     def _stored(self, call: Callable[[], T]) -> T:
-        """A call to the store of claims, which waits for a store that is away."""
+        """Return the result of a call to the store of claims. If the store is away, wait for it."""
         return self._outages.wait_out(call, self.sleep)
 
     def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:
@@ -181,17 +181,17 @@ class TaskRead:
         return ReadClaim(reads, began_ms, subscribed)
 
     def _replay(self, claim: ReadClaim) -> ArrowRows:
-        """Read the claimed records again, by polling: the claimed number of each shard, or to the tip when some are gone."""
+        """Read the claimed records again, by polling: the claimed number of each shard, or to the tip if some are gone."""
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
         states, rows = self.plan.start_states, self._rows_again()
         try:
             self._read_again(states, counts, rows)
-        except DataLossError as error:  # a whole shard is past retention
+        except DataLossError as error:  # A whole shard is past retention.
             if not self.plan.accepts_loss:
                 raise
             LOG.warning("%s; reading each shard alone because flink.state.dataloss=CONTINUE", error)
-            rows = self._rows_again()  # how far the others were read is not known
+            rows = self._rows_again()  # Start again, because it is not known how far the other shards were read.
             for shard, state in states.items():
                 with contextlib.suppress(DataLossError):
                     self._read_again({shard: state}, counts, rows)
@@ -203,10 +203,10 @@ class TaskRead:
         return ArrowRows(self.schema, may_drop=self.plan.accepts_loss, memory=self.memory)
 
     def _read_again(self, states: Mapping[Shard, ShardState], counts: Mapping[str, int], rows: ArrowRows) -> None:
-        """Read so many records of each shard, window by window, or to its tip: only then those that are missing are lost.
+        """Read `counts` records of each shard, window by window, or to its tip. Only at the tip are missing records lost.
 
-        Raises: OutageError when Kinesis was away for too long; RetriesExhaustedError when the reads find no more records, and no tip;
-        DataLossError when a whole shard is past retention.
+        Raises: OutageError if Kinesis was away for too long; RetriesExhaustedError if the reads find neither more records nor the tip;
+        DataLossError if a whole shard is past retention.
         """
         until, found = self.clock.monotonic() + REPLAY_SECONDS, len(rows)
         left = {shard.key: counts.get(shard.key, 0) for shard in states}
@@ -229,7 +229,7 @@ class TaskRead:
                 )
 
     def _note_failures(self, result: BoundedResult) -> bool:
-        """Warn of shards whose reads fail; returns whether there are any."""
+        """Warn of shards whose reads fail. Return whether there are any."""
         for key, outcome in result.shards.items():
             if outcome.seen.failure is None:
                 self._outages.on_success(key)
@@ -238,9 +238,9 @@ class TaskRead:
         return self._outages.longest is not None
 
     def _check_same_rows(self, key: str, claimed: ShardRead, rows: ArrowRows) -> None:
-        """Compare the rows with the claim. When some are past retention and the job accepts that, keep the claimed ones that are left.
+        """Compare the rows with the claim. If some are past retention and the job accepts that, keep the claimed rows that are left.
 
-        Raises: DataLossError when the rows differ and the job does not accept that.
+        Raises: DataLossError if the rows differ and the job does not accept that.
         """
         found = (rows.counts.get(key, 0), rows.first.get(key), rows.last.get(key))
         if found == (claimed.records, claimed.first, claimed.last):
@@ -265,7 +265,7 @@ class TaskRead:
 
 
 def _is_at_end(key: str, result: BoundedResult) -> bool:
-    """Whether a shard that was read has no more records."""
+    """Return whether a shard that was read has no more records."""
     outcome = result.shards.get(key)
     return outcome is not None and (outcome.seen.at_tip or outcome.state.ended)
 

@@ -14,7 +14,10 @@ VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEX
 
 
 class ColumnError(ConfigurationError):
-    """A DataFrame that cannot be written: names the column, the problem, and what is valid. `given` None: the column is missing."""
+    """A DataFrame cannot be written. The message names the column, the problem, and what is valid.
+
+    - `given`: the type of the column, or None if it is missing.
+    """
 
     def __init__(self, column: str, given: str | None, valid: str, *, reason: str = "") -> None:
         super().__init__(column, given, valid)
@@ -24,7 +27,7 @@ class ColumnError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """The index of each column; None: there is no such column."""
+    """The index of each column, or None if there is no such column."""
 
     data: int
     partition_key: int | None = None
@@ -33,9 +36,9 @@ class WriteColumns:
 
 
 def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteColumns:
-    """Find the columns among pairs of name and Spark type; other columns are ignored. The option `stream` overrides the column.
+    """Find the columns among pairs of name and Spark type. Other columns are ignored. The option `stream` overrides the column.
 
-    Raises: ColumnError for a column that is missing, misspelt or of another type.
+    Raises: ColumnError if a column is missing, misspelt or of another type.
     """
     _reject_near_misses([name for name, _ in fields])
     places = {name: _place_of(name, fields) for name in VALID}
@@ -49,7 +52,7 @@ def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteCo
 
 
 def data_of(column: Any) -> list[Any]:
-    """The payloads of an Arrow column; text is UTF-8, null is None."""
+    """Return the payloads of an Arrow column. Text is UTF-8; null is None."""
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
     elif pa.types.is_large_string(column.type):
@@ -58,7 +61,7 @@ def data_of(column: Any) -> list[Any]:
 
 
 def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
-    """The index of a column; case is ignored, as Spark does."""
+    """Return the index of a column, or None. Case is ignored, as in Spark. Raises: ColumnError if it exists twice, or has another type."""
     found = [place for place, (given, _) in enumerate(fields) if given.lower() == name.lower()]
     if not found:
         return None
@@ -74,7 +77,10 @@ def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
 
 
 def _reject_near_misses(names: Sequence[str]) -> None:
-    """A column `partition_key` would be ignored like any other, and every row would get a random key."""
+    """Refuse misspelt names. A column `partition_key` would be ignored like any other, and every row would get a random key.
+
+    Raises: ColumnError if a name is misspelt.
+    """
     meant = {name.lower(): name for name in VALID}
     for given in names:
         plain = given.replace("_", "").replace("-", "").lower()

@@ -32,10 +32,10 @@ from .writer_pool import WriterPool
 
 
 class PatientPort:
-    """A WritingPort around another one. It owns the outages of that one's calls.
+    """A WritingPort that wraps another one, and repeats its calls during outages.
 
-    A call that fails as a whole is made again until `max_outage_ms` are over. Then it raises OutageError, which ends the task. A response
-    with records that were refused is no outage: the sink puts those records again.
+    A call that fails as a whole is repeated for up to `max_outage_ms`. After that it raises OutageError, which ends the task. A response
+    with refused records is not an outage: the sink puts those records again.
     """
 
     def __init__(self, port: WritingPort, max_outage_ms: int, clock: Clock | None = None) -> None:
@@ -43,15 +43,15 @@ class PatientPort:
         self._outages = OutageWatch(max_outage_ms, clock)
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put records. When a response was lost they may be in the stream twice."""
+        """Put records. If a response was lost, they may be in the stream twice."""
         return await self._outages.wait_out_async(lambda: self._port.put_records(stream, entries), "PutRecords")
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Every shard of the stream."""
+        """Return every shard of the stream."""
         return await self._outages.wait_out_async(lambda: self._port.list_shards(stream, after), "ListShards")
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """The limits of the stream."""
+        """Return the limits of the stream."""
         return await self._outages.wait_out_async(lambda: self._port.stream_summary(stream), "DescribeStreamSummary")
 
     async def close(self) -> None:
@@ -64,13 +64,13 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 @dataclass(frozen=True)
 class TaskCommitMessage(WriterCommitMessage):  # type: ignore[misc] # pyspark is not typed here
-    """What a finished task sends to the driver."""
+    """The message that a finished task sends to the driver."""
 
     figures: TaskFigures
 
 
 class RowWriter:
-    """The common part of both writers. Has only checked options and columns, since Spark pickles it."""
+    """The common part of both writers. It holds only checked options and columns, because Spark pickles it."""
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self._options = options
@@ -80,13 +80,17 @@ class RowWriter:
         self._run = uuid.uuid4().hex  # the same for all attempts of a batch job's tasks
 
     def check(self) -> None:
-        """Check dead-letter folder and target on the driver. Raises: ConfigurationError, StreamNotFoundError, FatalKinesisError."""
+        """Check the dead-letter folder and the target on the driver.
+
+        Raises: ConfigurationError if the folder cannot be written; StreamNotFoundError if there is no such stream; FatalKinesisError if
+        retries cannot fix the error.
+        """
         check_folder(self._options.properties)
         check_target(self._options, worker_loop(), self._client)
 
     @one_sentence()
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
-        """Put the rows of one task. Raises: SinkError that names batch and task."""
+        """Put the rows of one task. Raises: SinkError, which names batch and task, if they cannot be put."""
         context = TaskContext.get()
         task, batch = context.partitionId(), context.getLocalProperty(BATCH)
         where = f"task {task}" + ("" if batch is None else f" of batch {batch}")
@@ -127,16 +131,16 @@ class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: igno
     """Writes a streaming query. Every output mode adds records, since a stream cannot remove any."""
 
     def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log a finished batch: everything is acknowledged."""
+        """Log a finished batch, whose records are all acknowledged."""
         _log_commit(f"batch {batchId}", messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log a failed batch; records that were put stay in the stream."""
+        """Log a failed batch. Records that were put stay in the stream."""
         _log_abort(f"batch {batchId}", messages)
 
 
 class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc]
-    """Writes `df.write`."""
+    """Writes `df.write`. Raises: ConfigurationError if the mode is "overwrite"."""
 
     def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
@@ -145,11 +149,11 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
         super().__init__(options, schema)
 
     def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:
-        """Log a finished batch: everything is acknowledged."""
+        """Log a finished write, whose records are all acknowledged."""
         _log_commit("write", messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
-        """Log a failed job; records that were put stay in the stream."""
+        """Log a failed write. Records that were put stay in the stream."""
         _log_abort("write", messages)
 
 
@@ -169,7 +173,7 @@ def _log_abort(what: str, messages: Sequence[TaskCommitMessage | None]) -> None:
 
 
 def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
-    """The log line of a finished batch. `what` names the batch."""
+    """Return the log line of a finished batch. `what` names the batch."""
     slowest = max(tasks, key=lambda one: one.seconds, default=None)
     return (
         f"{what}: {_sum(tasks, 'records')} records and {_sum(tasks, 'bytes')} bytes put by {len(tasks)} tasks, "
@@ -181,7 +185,7 @@ def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
 
 
 def abort_line(what: str, done: Sequence[TaskFigures]) -> str:
-    """The log line of a failed batch: what is in the stream."""
+    """Return the log line of a failed batch, which says what is in the stream."""
     return (
         f"{what} failed: {_sum(done, 'records')} records of {len(done)} finished tasks are in the stream, and perhaps some of the others; "
         "when the batch runs again they are put again (at least once)"
@@ -198,9 +202,9 @@ def _sum(tasks: Sequence[TaskFigures], name: str) -> int:
 
 
 def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str], WritingPort]) -> None:
-    """Check the target once for each process, since Spark makes a new writer for each batch. Targets in a column are not known yet.
+    """Check the target once for each process, because Spark makes a new writer for each batch. Targets in a column are not known yet.
 
-    Raises: StreamNotFoundError, FatalKinesisError, ConfigurationError: every attempt of a task would fail with the same error.
+    Raises: StreamNotFoundError, FatalKinesisError or ConfigurationError, if every attempt of a task would fail with the same error.
     """
     stream = options.stream
     if stream is not None:
@@ -209,7 +213,10 @@ def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str
 
 
 async def probe_target(port: WritingPort, stream: str) -> bool:
-    """Make the first calls of a task, and close the port. Transient errors are ignored: an error here would end the query; tasks retry."""
+    """Make the first calls of a task, and close the port.
+
+    Transient errors are ignored, because an error here would end the query, while tasks retry.
+    """
     try:
         with contextlib.suppress(TransientError):
             await fetch_stream_summary(port, stream)

@@ -1,4 +1,7 @@
-"""Options for rows that cannot be put, and the dead-letter sink that they name (S7). Without pyarrow: a list of properties needs none."""
+"""The options for rows that cannot be put, and the dead-letter sink that they name (S7).
+
+It does not import pyarrow, which the list of properties does not need.
+"""
 
 import os
 from collections.abc import Callable
@@ -39,7 +42,10 @@ DEAD_LETTERS = SPARK.text(
 
 
 def with_dead_letters(properties: Properties) -> Properties:
-    """The properties with `deadLetters` replaced by those that it stands for. Raises: ConfigurationError when others contradict it."""
+    """Return the properties with `deadLetters` replaced by the properties that it stands for.
+
+    Raises: ConfigurationError if other properties contradict it.
+    """
     folder, policy = properties.value(DEAD_LETTERS), properties.value(ON_FAILURE)
     if folder is None:
         if policy == "DEAD_LETTER" and not properties.is_set(DEAD_LETTER_SINK):
@@ -58,7 +64,10 @@ def with_dead_letters(properties: Properties) -> Properties:
 
 
 def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
-    """A function that makes the dead-letter sink of a task; None without one. Raises: ConfigurationError when the sink lacks a property."""
+    """Return a function that makes the dead-letter sink of a task; None without one.
+
+    Raises: ConfigurationError if the sink lacks a property.
+    """
     if properties.value(ON_FAILURE) != "DEAD_LETTER":
         return None
     _create_sink(properties)
@@ -66,7 +75,7 @@ def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
 
 
 def check_folder(properties: Properties) -> None:
-    """Check on the driver that the folder of dead letters can be written. Raises: ConfigurationError."""
+    """Check on the driver that the folder of dead letters can be written. Raises: ConfigurationError if it cannot."""
     folder = properties.value(DEAD_LETTERS)
     if folder is None:
         return

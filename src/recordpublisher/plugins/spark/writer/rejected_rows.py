@@ -1,4 +1,4 @@
-"""Rows that cannot be put: they become dead letters if the job has a sink for them; otherwise they are counted (S7, K3)."""
+"""Handles rows that cannot be put: they become dead letters if the job has a sink for them, otherwise they are counted (S7, K3)."""
 
 import logging
 import time
@@ -21,18 +21,20 @@ from .row_ids import IdField, RowIds
 LOG = logging.getLogger("recordpublisher.spark")
 _NO_STATE = Checkpoint({"shards": {}})
 RejectRow = Callable[[str, FailedRecord], None]
-"""Takes the target stream of a row and why it cannot be put."""
+"""A function that receives the target stream of a row, and why the row cannot be put."""
 
 
 class RejectedRows:
     """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of them.
 
-    When a task succeeds, its dead letters are stored. Those of a failed attempt may or may not be; the next attempt writes them again with
-    the same `sequenceNumber`.
+    When a task succeeds, its dead letters are stored. The dead letters of a failed attempt may or may not be stored; the next attempt
+    writes them again with the same `sequenceNumber`.
+
+    - `where`: names the task in dead letters.
+    - `scope`: makes its row ids different from the row ids of other tasks.
     """
 
     def __init__(self, make_sink: Callable[[], Sink] | None, task: int, where: str, scope: str) -> None:
-        """`where` names the task in dead letters; `scope` makes its row ids different from those of other tasks."""
         self._make_sink = make_sink
         self._task = task
         self._where = where
@@ -44,7 +46,7 @@ class RejectedRows:
         self.letters = 0
 
     def add(self, stream: str, failed: FailedRecord) -> None:
-        """Keep a row until it is written. Writers call this on the loop, and the task in its thread."""
+        """Keep a row until it is written. Writers call this on the loop, and the task calls it in its thread."""
         if self._make_sink is not None:
             self._pending.append((stream, failed))
         elif not self._has_warned:
@@ -52,7 +54,7 @@ class RejectedRows:
             LOG.warning("%s; further ones of this task are only counted", self._reason(stream, failed))
 
     async def write(self) -> None:
-        """Write the added rows. Raises: errors of the dead-letter sink; then the task fails, so that no dead letter is lost."""
+        """Write the added rows. Raises: the errors of the dead-letter sink. Then the task fails, so that no dead letter is lost."""
         while self._pending:
             sink = self._sink or await self._open_sink()
             await sink.write(self._letter(*self._pending.popleft()))
@@ -62,7 +64,7 @@ class RejectedRows:
             await self._sink.flush(_NO_STATE)
 
     async def finish(self) -> None:
-        """Return when every dead letter is stored. Raises: as `write`."""
+        """Return when every dead letter is stored. Raises: the errors of `write`."""
         await self.write()
         if self._sink is not None:
             await self._sink.flush(_NO_STATE)
@@ -100,7 +102,10 @@ class RejectedRows:
 def valid_rows(
     rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, reject: RejectRow
 ) -> pa.RecordBatch:
-    """The rows with data, a target and room for their id; `reject` gets the others. `stream`: the target if no column names it."""
+    """Return the rows with data, a target and room for their id. Pass the other rows to `reject`.
+
+    - `stream`: the target if no column names it.
+    """
     problems = {
         **_nulls(rows, columns.stream, "stream"),
         **({} if field is None else _without_place_for_id(rows, columns, field)),

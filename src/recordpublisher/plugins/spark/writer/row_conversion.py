@@ -17,12 +17,12 @@ from .row_ids import IdField, RowIds
 
 SLICE_ROWS = 2_000
 SLICE_BYTES = 8 * 2**20
-"""Spark's batches are converted in slices of at most this size, which bounds the memory for records not yet put."""
+"""Spark's batches are converted in slices of at most this size, which bounds the memory for records that are not put yet."""
 RANDOM_KEY_BYTES = 8
 
 
 def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of bounded size, without copying."""
+    """Yield the batch in pieces of bounded size, without copying."""
     mean = batch.nbytes / max(1, batch.num_rows)
     rows = max(1, min(SLICE_ROWS, int(SLICE_BYTES / max(1.0, mean))))
     for start in range(0, batch.num_rows, rows):
@@ -31,7 +31,11 @@ def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class RowsToRecords:
-    """Makes the records of one task's rows. `stream` is None when a column names it; with `ids`, `field` inserts them into the data."""
+    """Makes the records of one task's rows.
+
+    - `stream`: None if a column names it.
+    - `ids`, `field`: if given, `field` inserts the ids into the data.
+    """
 
     columns: WriteColumns
     stream: str | None
@@ -39,7 +43,7 @@ class RowsToRecords:
     field: IdField | None = None
 
     def records_of(self, rows: pa.RecordBatch) -> dict[str, list[PendingRecord]]:
-        """The records by target stream, in order. Raises: SinkError for a row without data or target, or that cannot hold its id."""
+        """Return the records by target stream, in order. Raises: SinkError if a row has no data or target, or cannot hold its id."""
         data = self._required(rows, self.columns.data, "data")
         streams = self._required(rows, self.columns.stream, "stream") if self.columns.stream is not None else None
         keys = _texts(rows, self.columns.partition_key)
@@ -53,7 +57,10 @@ class RowsToRecords:
         return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
 
     def valid_rows(self, rows: pa.RecordBatch, reject: RejectRow | None) -> pa.RecordBatch:
-        """The rows that can become records; `reject` gets the others. None: all rows, and a bad one fails later."""
+        """Return the rows that can become records, and pass the others to `reject`.
+
+        Without `reject` return all rows. A bad row then fails later.
+        """
         return rows if reject is None else valid_rows(rows, self.columns, self.stream, self.field, reject)
 
     def _required(self, rows: pa.RecordBatch, place: int, name: str) -> list[Any]:
@@ -77,7 +84,7 @@ def _texts(rows: pa.RecordBatch, place: int | None) -> list[str | None] | None:
 
 
 def _keys(keys: Sequence[str | None] | None, count: int) -> list[str]:
-    """The rows' keys; a row without one gets a random one, which spreads such rows over the shards."""
+    """Return the rows' keys. A row without a key gets a random one, which spreads such rows over the shards."""
     if keys is not None and None not in keys:
         return list(keys)  # type: ignore[arg-type]
     width = 2 * RANDOM_KEY_BYTES
@@ -94,7 +101,10 @@ def _with_ids(
     hash_keys: Sequence[str | None],
     data: Sequence[bytes],
 ) -> tuple[list[bytes], list[str | None]]:
-    """The data with the ids inserted. A row without a key gets its id as key, so that a repeat goes to the same shard."""
+    """Return the data with the ids inserted, and the keys.
+
+    A row without a key gets its id as key, so that a repeat goes to the same shard.
+    """
     given = keys if keys is not None else [None] * len(data)
     made = [ids.id_of(*row) for row in zip(streams, given, hash_keys, data, strict=True)]
     marked = [field.insert_id(one, row_id) for one, row_id in zip(data, made, strict=True)]

@@ -1,4 +1,7 @@
-"""Ids of rows: a row that is put again has the same id, and any two rows of a batch have different ones. Consumers drop repeats by them."""
+"""Makes ids of rows: a row that is put again has the same id, and any two rows of a batch have different ids.
+
+Consumers drop repeated rows by their ids.
+"""
 
 import json
 from collections.abc import Callable
@@ -12,16 +15,17 @@ from recordpublisher.publishers.undecodable import UNDECODABLE
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
 EXECUTION, ROOT_EXECUTION = "spark.sql.execution.id", "spark.sql.execution.root.id"
-"""Local properties with the number of a task's action, and that of the batch of which it is part; equal where the query itself writes."""
+"""Local properties with the number of a task's action, and of the batch's action, which contains it. Equal if the query itself writes."""
 ID_BYTES = 16
 MOST_TEXTS = 10_000
-"""Streams and keys whose text is kept: to write it costs a third of an id."""
+"""Number of streams and keys whose text is kept. Formatting it costs a third of the time of an id."""
 
 
 def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
-    """A prefix for the ids of one task's rows: query, batch, the action's number within its batch, and task; outside a query, run and task.
+    """Return a prefix for the ids of one task's rows.
 
-    A batch that runs again has the same actions. Where their number is not known, the run tells two writes of one batch apart.
+    It has query, batch, the action's number within its batch, and task; outside a query it has run and task. A batch that runs again has
+    the same actions. If their number is not known, the run distinguishes two writes of one batch.
     """
     query, batch = local_property(QUERY), local_property(BATCH)
     if query is None or batch is None:
@@ -32,9 +36,9 @@ def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -
 
 
 class RowIds:
-    """Makes the ids of one task's rows, from scope and content; equal rows are counted.
+    """Makes the ids of one task's rows from scope and content. Equal rows are counted.
 
-    The ids do not depend on the order of the rows, which may differ between attempts. Uses about 80 B per row while the task runs.
+    The ids do not depend on the order of the rows, which may differ between attempts. Uses about 80 B for each row while the task runs.
     """
 
     def __init__(self, scope: str) -> None:
@@ -44,7 +48,7 @@ class RowIds:
         self._equal: dict[int, int] = {}
 
     def id_of(self, stream: str, partition_key: str | None, explicit_hash_key: str | None, data: bytes) -> str:
-        """32 hexadecimal digits."""
+        """Return an id of 32 hexadecimal digits."""
         named = stream, partition_key, explicit_hash_key
         text = self._texts.get(named)
         if text is None:
@@ -61,7 +65,7 @@ class RowIds:
         return made.hexdigest()
 
     def _text_of(self, named: tuple[str | None, ...]) -> bytes:
-        """Stream and keys as they are hashed; kept, since many rows have the same."""
+        """Return stream and keys as they are hashed. The text is kept, because many rows have the same."""
         if len(self._texts) >= MOST_TEXTS:
             self._texts.clear()
         self._texts[named] = text = "".join([f" {name!r}" for name in named]).encode()
@@ -69,7 +73,7 @@ class RowIds:
 
 
 class IdField:
-    """The field of a JSON object that holds the id. Only rows that contain the name are parsed; others need only have braces."""
+    """The field of a JSON object that holds the id. Only rows that contain the name are parsed; other rows are only checked for braces."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -77,7 +81,7 @@ class IdField:
         self._begin = b"{" + self._quoted + b':"'
 
     def insert_id(self, data: bytes, row_id: str) -> bytes:
-        """The object with the id as its first field. Raises: SinkError when the data is not an object, or has the field already."""
+        """Return the object with the id as its first field. Raises: SinkError if the data is not an object, or already has the field."""
         problem = self.problem_with(data)
         if problem is not None:
             raise SinkError(problem)
@@ -85,7 +89,7 @@ class IdField:
         return self._begin + row_id.encode() + (b'"' if rest == b"}" else b'",') + rest
 
     def problem_with(self, data: bytes) -> str | None:
-        """Why the data cannot hold the id; None when it can."""
+        """Return why the data cannot hold the id, or None if it can."""
         text = data.strip()
         if not (text.startswith(b"{") and text.endswith(b"}")):
             return f"idField adds '{self._name}' to a JSON object, and the data of a row is {_shown(data)}"

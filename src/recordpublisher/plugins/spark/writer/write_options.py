@@ -21,12 +21,14 @@ from ..options.unknown_options import check_unknown_options
 from .failure_options import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 QUEUE_BYTES_PER_STREAM = 16 * 2**20
-"""Default queue size of each stream when a column names them: their number is unknown, and memory must stay bounded."""
+"""Default queue size of each stream if a column names the streams. Their number is unknown, and memory must stay bounded."""
 
 INITIAL_FRACTION = 0.125
-"""Part of a shard's rate limit with which each task begins when `writeTasks` is not set: calls of about 30 records. With 32 tasks on one
-shard that began at the full rate, 150,000 records were throttled during their first 40,000; with calls of 32 it was 18,000. A single task
-loses half a second (measured)."""
+"""Part of a shard's rate limit with which each task begins if `writeTasks` is not set: calls of about 30 records.
+
+With 32 tasks on one shard that began at the full rate, 150,000 records were throttled during their first 40,000; with calls of 32 records
+it was 18,000. A single task loses half a second (measured).
+"""
 
 WRITE_TASKS = SPARK.optional_integer(
     "flink.spark.write.tasks",
@@ -45,7 +47,7 @@ ID_FIELD = SPARK.text(
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A writing job's options, typed and checked; `stream` is None when a column names it."""
+    """A writing job's options, typed and checked. `stream` is None if a column names it."""
 
     stream: str | None
     settings: KinesisSinkSettings
@@ -56,7 +58,10 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
+        """Return the options that Spark passes (with lower-case keys).
+
+        Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
+        """
         if START_OPTION.lower() in map(str.lower, options):
             warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)
         properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
@@ -72,13 +77,13 @@ class WriteOptions:
         )
 
     def settings_per_stream(self) -> KinesisSinkSettings:
-        """The settings for each stream when a column names the streams."""
+        """Return the settings for each stream if a column names the streams."""
         given = self.settings
         return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_PER_STREAM)
 
     @property
     def connection_key(self) -> tuple[object, ...]:
-        """Tasks with the same key share their open writers: all properties except the target and the row ids."""
+        """All properties except the target and the row ids. Tasks with the same key share their open writers."""
         others = {key for option in (STREAM, SINK_STREAM, ID_FIELD) for key in (option.key, *option.aliases)}
         lowered = {key.lower() for key in others}
         kept = sorted((key.lower(), value) for key, value in self.properties.items() if key.lower() not in lowered)

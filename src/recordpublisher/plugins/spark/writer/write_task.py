@@ -1,4 +1,4 @@
-"""TaskWrite: one task of a writing job. Puts its rows as fast as they are acknowledged, and counts them."""
+"""One task of a writing job. It puts its rows as fast as they are acknowledged, and counts them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,9 +21,10 @@ SKIP_HINT = "; the options onFailure=SKIP and deadLetters=<folder> go on without
 class TaskFigures:
     """The counts of a finished task.
 
-    - `records`, `bytes`: rows acknowledged, and the bytes of their data and keys; `kinesis_records`: fewer, with aggregation.
-    - `retries`, `throttles`: records sent again; records that a shard's limit rejected.
-    - `given_up`, `dead_letters`: rows that were not put; how many of them are dead letters.
+    - `records`, `bytes`: rows acknowledged, and the bytes of their data and keys.
+    - `kinesis_records`: Kinesis records acknowledged: fewer than rows with aggregation.
+    - `retries`, `throttles`: records sent again, and records that a shard's limit rejected.
+    - `given_up`, `dead_letters`: rows that were not put, and how many of them are dead letters.
     - `waits`: how often the task waited because too much was outstanding.
     """
 
@@ -42,9 +43,11 @@ class TaskFigures:
 
 @dataclass(frozen=True, slots=True)
 class TaskWrite:
-    """Writes the rows of one attempt of a task. `where` names the task in errors; `pool_key` is the cache key of this job's writers.
+    """Writes the rows of one attempt of a task.
 
-    `rejected` takes the rows that cannot be put; without it such a row fails the task.
+    - `where`: names the task in errors.
+    - `pool_key`: the cache key of this job's writers.
+    - `rejected`: receives the rows that cannot be put. Without it such a row fails the task.
     """
 
     task: int
@@ -60,7 +63,8 @@ class TaskWrite:
     def run(self, batches: Iterable[Any]) -> TaskFigures:
         """Put Arrow batches one by one, and return when all rows are acknowledged.
 
-        Raises: SinkError that names batch and task. The next attempt puts all rows again, including those that this one has put.
+        Raises: SinkError, which names batch and task, if rows cannot be put. The next attempt puts all rows again, including rows that this
+        attempt has put.
         """
         writers = self.loop.cached(self.pool_key, self.make)
         writers.reject = None if self.rejected is None else self.rejected.add
@@ -91,7 +95,7 @@ class TaskWrite:
             await self.rejected.finish()
 
     def _abandon(self, writers: WriterPool) -> None:
-        """Close writers that failed, without waiting for outstanding records."""
+        """Close the failed writers, without waiting for outstanding records."""
         self.loop.forget(self.pool_key)
         self.loop.start(writers.abandon())
         if self.rejected is not None:

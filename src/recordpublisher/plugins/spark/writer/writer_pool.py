@@ -1,4 +1,4 @@
-"""WriterPool: the writers of one worker process, one for each stream, kept open between tasks."""
+"""The writers of one worker process, one for each stream, which are kept open between tasks."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from .rejected_rows import RejectRow
 
 MAX_OPEN_STREAMS = 50
-"""The most writers open at a time: rows may name any number of streams, and each writer has its own connections and buffers."""
+"""The most writers that are open at a time. Rows may name any number of streams, and each writer has its own connections and buffers."""
 
 
 class WriterPool:
     """Owns the writers. Runs on the worker's loop, for one task at a time.
 
-    With `reports_failures` a record that cannot be put is no error: `reject`, which the task sets, is called with it.
+    - `reports_failures`: whether a record that cannot be put is passed to `reject`, which the task sets, instead of being an error.
     """
 
     def __init__(
@@ -41,24 +41,24 @@ class WriterPool:
         self._closed_totals: Counter[str] = Counter()
 
     async def put(self, records: Mapping[str, Sequence[PendingRecord]]) -> None:
-        """Put records into their streams; waits while too much is outstanding (K1). Raises: the error of a writer."""
+        """Put records into their streams, and wait while too much is outstanding (K1). Raises: the error of a writer."""
         for stream, some in records.items():
             await (await self._writer_of(stream)).put_all(some)
 
     async def flush(self) -> None:
-        """Return when everything is acknowledged (K3). Raises: the error of a writer."""
+        """Return when all records are acknowledged (K3). Raises: the error of a writer."""
         for writer in self._writers.values():
             await writer.flush()
 
     async def abandon(self) -> None:
-        """Close at once: records that are not acknowledged may or may not be in the stream."""
+        """Close at once. Records that are not acknowledged may or may not be in the stream."""
         while self._writers:
             _, writer = self._writers.popitem()
             self._closed_totals.update(_counts(writer))
             await writer.abort()
 
     def totals(self) -> Counter[str]:
-        """The counters of all writers together, also of those that are closed."""
+        """Return the counters of all writers together, including closed writers."""
         summed = self._closed_totals.copy()
         for writer in self._writers.values():
             summed.update(_counts(writer))

@@ -1,1 +1,1 @@
-"""Options as other Kinesis connectors for Spark spell them. Start at `option_table.py`."""
+"""Options in the spelling of other Kinesis connectors for Spark. Start at `option_table.py`."""

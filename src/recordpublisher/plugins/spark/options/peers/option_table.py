@@ -1,4 +1,4 @@
-"""The options of other connectors, and ours: the table by which they are translated, and which the documentation shows."""
+"""The table of the options of other connectors, and ours. Options are translated with it, and the documentation shows it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from recordpublisher.publishers.properties.times import OTHER_NAMES
 
 @dataclass(frozen=True, slots=True)
 class PeerOption:
-    """One option of another connector: taken as our property `ours`, or refused with the reason. A `key` with `.*` stands for a prefix.
+    """One option of another connector. It is translated to our property `ours`, or refused with a reason. A `key` with `.*` is a prefix.
 
-    - `values`: theirs (lower case) to ours, where they differ; others are refused, for the `reason`.
-    - `unit`: the unit of their plain numbers, where it differs from ours.
-    - `also`: what the option implies.
-    - `before`: their option whose value it comes before.
-    - `default`: their default, where it means something else than ours.
+    - `values`: their values (lower case) and ours, if they differ. Other values are refused, for the `reason`.
+    - `unit`: the unit of their plain numbers, if it differs from ours.
+    - `also`: properties that the option implies.
+    - `before`: their option whose value this option is a prefix of.
+    - `default`: their default, if it means something else than ours.
     """
 
     key: str
@@ -180,4 +180,4 @@ PEERS: Mapping[str, tuple[PeerOption, ...]] = {
     "Databricks Runtime 19": DATABRICKS,
     "Spark 4.1 for Kafka": KAFKA,
 }
-"""By name and version of the documentation that the keys are from."""
+"""The options by name and version of the connector whose documentation has the keys."""

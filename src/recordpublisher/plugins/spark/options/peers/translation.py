@@ -1,4 +1,4 @@
-"""own_options: options in the spelling of another connector become ours, with the meaning that they have there (C1)."""
+"""Translates options in the spelling of another connector to ours, with the meaning that they have in that connector (C1)."""
 
 import json
 import re
@@ -21,16 +21,19 @@ from ..start_by_shard import AT_TIME, VALID_START, option_time_ms
 from .option_table import EPOCH_MS, PEERS, START, START_AT, PeerOption
 
 SECONDS_BELOW = 10**11
-"""A number below it is seconds: as milliseconds it would be before 1974, when there was no Kinesis."""
+"""A smaller number is in seconds. As milliseconds it would be before 1974, when Kinesis did not exist."""
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
-"""Where two connectors have the same key, it means the same in both."""
+"""The options by lower-case key. If two connectors have the same key, it means the same in both."""
 _AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
 
 
 def own_options(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
-    """The options with our keys. `has_default`: properties whose default matters to the job; one that differs from theirs warns.
+    """Return the options with our keys.
 
-    Raises: ConfigurationError for an option that has no equal here, a value that it does not have there, and one with two values.
+    - `has_default`: properties whose default matters to the job. If the other connector has a different default, a warning is given.
+
+    Raises: ConfigurationError if an option has no equivalent here, if a value is not valid in the other connector, or if an option has two
+    values.
     """
     given = _with_prefixes(Properties(options))
     own = given
@@ -55,7 +58,10 @@ def own_options(options: Mapping[str, str], has_default: Collection[Property[Any
 
 
 def _with_prefixes(given: Properties) -> Properties:
-    """Options that come before the value of another one are joined to it. Raises: ConfigurationError when that one is missing."""
+    """Return the options, where a prefix is joined to the value of the option that it precedes.
+
+    Raises: ConfigurationError if that option is missing.
+    """
     for option in (_BY_KEY[key.lower()] for key in given if key.lower() in _BY_KEY):
         if not option.before:
             continue
@@ -70,7 +76,7 @@ def _with_prefixes(given: Properties) -> Properties:
 
 
 def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, str]:
-    """Our properties for a value of theirs. Raises: ConfigurationError."""
+    """Return our properties for a value of theirs. Raises: ConfigurationError if the value is invalid."""
     if option.unit == EPOCH_MS:
         value = _seconds(option.key, value)
     if value.startswith("{") and "at_timestamp" in value:
@@ -89,7 +95,7 @@ def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, 
         return {option.ours: ours}
     value = f"{value}{option.unit}" if value.isdecimal() else value
     if option.ours == ENDPOINT.key and "://" not in value:
-        value = f"https://{value}"  # the Java SDK takes a host, too
+        value = f"https://{value}"  # The Java SDK also accepts a host without scheme.
     declared = _declared(option.ours)
     try:
         Properties({declared.key: value}).value(declared)
@@ -99,7 +105,10 @@ def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, 
 
 
 def _seconds(key: str, given: str) -> str:
-    """Return epoch milliseconds as seconds. Raises: ConfigurationError for what is none, or seconds already."""
+    """Return epoch milliseconds as seconds.
+
+    Raises: ConfigurationError if they are not a number, or if they are probably seconds already.
+    """
     if not given.isdecimal() or float(given) > MAX_MS:
         raise ConfigurationError(key, given, EPOCH_MS, reason=why_no_time(given))
     if 0 < int(given) < SECONDS_BELOW:
@@ -109,7 +118,7 @@ def _seconds(key: str, given: str) -> str:
 
 
 def _time_of_databricks(key: str, given: str) -> str:
-    """Return `AT_TIMESTAMP <time>` for `{"at_timestamp": ...}`. Raises: ConfigurationError if it is not a time that is read here."""
+    """Return `AT_TIMESTAMP <time>` for `{"at_timestamp": ...}`. Raises: ConfigurationError if the time has another format than ISO-8601."""
     try:
         at = str(json.loads(given)["at_timestamp"])
         epoch_ms(at)
@@ -121,7 +130,7 @@ def _time_of_databricks(key: str, given: str) -> str:
 
 
 def _check_same(given: Properties, key: str, declared: Property[Any], value: str) -> None:
-    """Raises: ConfigurationError when our own spelling is given too, with another value."""
+    """Check that our own spelling, if given too, has the same value. Raises: ConfigurationError if it has another value."""
     own = next(
         (name for name in (declared.key, *declared.aliases) if name in given and name.lower() != key.lower()), None
     )
@@ -130,7 +139,7 @@ def _check_same(given: Properties, key: str, declared: Property[Any], value: str
 
 
 def _two_values(declared: Property[Any], key: str, value: str, other: str, others: str) -> ConfigurationError:
-    """The error for two spellings of a property with different values."""
+    """Return the error for two spellings of a property with different values."""
     if declared.secret:
         value = others = MASK
     return ConfigurationError(key, value, "one of them", reason=f"'{other}' sets the same, to {others!r}")
@@ -146,7 +155,7 @@ def _with_implied(own: Properties, options: Collection[PeerOption]) -> Propertie
 
 
 def _warn_of_defaults(given: Properties, own: Properties, has_default: Collection[Property[Any]]) -> None:
-    """Warn of each default that differs from that of the connector whose options were given."""
+    """Warn of each default that differs from the default of the connector whose options were given."""
     keys = {key.lower() for key in given}
     for name, options in PEERS.items():
         others = {each.key.lower() for peer, them in PEERS.items() if peer != name for each in them}
@@ -156,7 +165,7 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
         for option in filter(lambda each: each.default, options):
             declared = _declared(option.ours)
             if option.before:
-                if theirs_only <= {"consumermode", "consumername"}:  # such names are guessed, too
+                if theirs_only <= {"consumermode", "consumername"}:  # Users of our options may guess these names.
                     continue
                 here = _without_prefix(given, own, option)
             else:
@@ -168,7 +177,7 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
 
 
 def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
-    """What the value is called here, where their default would come before it; empty where it does not matter."""
+    """Return what the value is here, if their default would be a prefix of it; empty if that does not matter."""
     if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]
