@@ -189,7 +189,7 @@ class DataFetcher(Generic[V]):
         until_event_time: int | None = None,
         stop_at_tip: bool = False,
     ) -> BoundedResult:
-        """Run until the first bound (see `Bounds`) is met. Return why and where the run ended.
+        """Run until the first bound (see `Bounds`) is met, and return why and where the run ended.
 
         A further call continues where the last run ended. Raises: the errors of `run`.
         """
@@ -204,7 +204,7 @@ class DataFetcher(Generic[V]):
                 raise
 
     def stop(self) -> None:
-        """End the run after the current write. Call it in the loop's thread. A later run ends at once.
+        """End the run after the current write; call it in the loop's thread. A later run ends at once.
 
         With ELASTIC assignment, if there are other processes, the fetcher reads for at most 5 s more, until they know that they get its
         shards.
@@ -231,10 +231,10 @@ class DataFetcher(Generic[V]):
         return self._fetcher.retention_ms(stream)
 
     def progress(self) -> SubtaskProgress:
-        """Return the figures of a progress line. The call has a twentieth of the cost of `metrics()`.
+        """Return the figures of a progress line, such as `records` read, `open_shards`, `lag_ms`, and `unfinished` records of the sink.
 
-        They are `records` read, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`, `lag_ms` of the shard that is
-        furthest behind, and `unfinished` records of the sink (None if not known).
+        The others are `idle_shards`, `held_shards`, `skipped` and `dead_letters`. `lag_ms` is the lag of the shard that is furthest behind.
+        `unfinished` is None if it is not known. The call has a twentieth of the cost of `metrics()`.
         """
         return self._fetcher.progress()
 
@@ -247,7 +247,7 @@ class DataFetcher(Generic[V]):
         return self._fetcher.sink_unfinished()
 
     async def wait_ready(self) -> None:
-        """Wait until the run has read each open shard of this subtask once, or has ended. For tests.
+        """Wait until the run has read each open shard of this subtask once, or has ended; for tests.
 
         Raises: the error that ended the run.
         """

@@ -113,7 +113,7 @@ def consume(
 ) -> Records[V]:
     """Return an iterator over records: `for record in rp.consume("orders", region="eu-west-1")`, or `async for` in asyncio code.
 
-    It takes the arguments of `stream`, and starts where `stream` starts. With `for` the event loop runs in a thread of its own. A batch is
+    Takes the arguments of `stream`, and starts where `stream` starts. With `for` the event loop runs in a thread of its own. A batch is
     finished when the record after its last one is requested.
 
     Raises: ConfigurationError at once; other errors from the iteration.

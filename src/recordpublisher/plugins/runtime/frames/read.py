@@ -76,9 +76,9 @@ def read_arrow(
     Example: `rp.read_arrow("orders", start="2026-11-26T06:00:00Z")`. Nothing is stored.
 
     - `start`: TRIM_HORIZON (the default: the oldest record), an age (`"1h"` or a timedelta), a time (a datetime or ISO-8601 with a zone, or
-      epoch seconds), or a snapshot of a job: the read begins after its positions.
-    - `end`: NOW (the default: the tip), a time: the read ends before its first record in each shard, or a snapshot: its positions are the
-      last.
+      epoch seconds), or a snapshot of a job, after whose positions the read begins.
+    - `end`: NOW (the default: the tip), a time (the read of a shard ends before its first record at or after that time), or a snapshot,
+      whose positions are the last.
     - `event_times`: two times. Only records with an event time from the first up to the second are returned. None means no limit.
     - `columns`: the names of the columns, in their order. `metadata=False` leaves out the columns of the metadata.
     - `deserializer`: a type, whose fields become columns (objects in them structs), followed by the metadata. Without a type the columns
@@ -254,8 +254,7 @@ def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
 
 
 class _CheckedValues:
-    """A deserialiser that checks that its values fit into the columns. A value that does not fit is a bad record
-    (`flink.deserializer.error`)."""
+    """A deserialiser that checks that values fit into the columns. Others are bad records (`flink.deserializer.error`)."""
 
     def __init__(self, values: Deserializer[Any], columns: FrameColumns | FileColumns) -> None:
         self._values, self._columns = values, columns
@@ -274,7 +273,7 @@ class _CheckedValues:
 
 
 def _start_properties(start: datetime | timedelta | str | float | State | None, given: Properties) -> dict[str, object]:
-    """Return the properties of the start. A read from a snapshot begins at the oldest record in shards that the snapshot does not have.
+    """Return the properties of the start. Shards that a snapshot does not have are read from their oldest record.
 
     Raises: ConfigurationError if the start is invalid, at the tip, or in the future.
     """
@@ -291,9 +290,7 @@ def _start_properties(start: datetime | timedelta | str | float | State | None, 
 def _end_ms(
     end: datetime | str | float, given: Properties, timestamp_assigner: Callable[[Record], int] | None
 ) -> int | None:
-    """Return the last event time (epoch ms), or None for NOW.
-
-    The end is compared with the start only if event times are arrivals. Other event times of records after the start may be earlier.
+    """Return the last event time (epoch ms), or None for NOW. It is compared with the start only if event times are arrivals.
 
     Raises: ConfigurationError if the end is invalid, in the future, or before the start.
     """
@@ -307,7 +304,7 @@ def _end_ms(
 
 
 def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:
-    """Return both times in epoch ms. Raises: ConfigurationError if they are not two times or None, or if the end is before the begin."""
+    """Return both times (epoch ms). Raises: ConfigurationError if they are not a pair of times or None, or are in the wrong order."""
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
         raise ConfigurationError("event_times", given, "a pair of times, each of which may be None")
     begin, end = (None if at is None else time_ms("event_times", at) for at in given)
