@@ -29,7 +29,8 @@ class HttpSnapshots:
             snapshot = msgspec.json.decode(await self._read(), type=JobSnapshot)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
-            words = f"no running job serves {self._url}: {reason}"  # Masked, because the reason may have the URL too.
+            words = f"no running job serves {self._url}: {reason}"
+            # The reason may have the URL too. Without an @ it has no password: an invalid port must not be masked.
             raise RecordPublisherError(mask_passwords(words) if "@" in words else words) from error
         shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
         served = sorted({shard.stream for shard in snapshot.shards})

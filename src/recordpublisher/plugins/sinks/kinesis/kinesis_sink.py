@@ -195,7 +195,7 @@ class KinesisSink(Sink):
             ]
             if rejected:
                 await self._context.reject_all(rejected)
-            del self._failed[: len(failed)]  # not before: a cancelled flush would lose them
+            del self._failed[: len(failed)]  # not earlier, because a cancelled flush would lose them
 
     def revoked(self, shards: Collection[str]) -> None:
         """Send no more records of these shards. Their queued records count as finished."""
@@ -226,7 +226,7 @@ def _stream_and_properties(
 ) -> tuple[str, Properties]:
     given = properties if isinstance(stream, str) else stream
     checked = given if isinstance(given, Properties) else Properties(given)
-    if isinstance(stream, str):  # the properties of a job were checked by the job
+    if isinstance(stream, str):  # The job has checked its own properties.
         checked.check()
     name = stream if isinstance(stream, str) else checked.value(SINK_STREAM)
     if not name:

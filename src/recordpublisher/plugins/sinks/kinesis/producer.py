@@ -196,7 +196,7 @@ class _SinkThread:
         if opening is None or (opening.done() and not self._is_open()):
             if opening is not None:
                 self.sink = self._make_sink()
-            # In the context of the producer: the tasks of the sink outlive the request that makes the first call.
+            # In the context of the producer, because the tasks of the sink outlive the request that makes the first call.
             opening = asyncio.create_task(self.sink.__aenter__(), context=self._context.copy())
             self._opening = opening
         try:
@@ -265,7 +265,7 @@ def _flush_at_exit() -> None:
     """Have an exit of the interpreter close all producers.
 
     `atexit` runs after the threads that are not daemons, which may put records until they end. A child of multiprocessing does not run
-    `atexit`; before its threads end it flushes.
+    `atexit`, so it flushes before its threads end.
     """
     if not _registered:
         _registered.append(True)

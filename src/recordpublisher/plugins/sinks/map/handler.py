@@ -134,7 +134,7 @@ class StreamHandlers:
     def check(self, context: SinkContext) -> str:
         """Return a sentence that says what each function receives.
 
-        Raises: ConfigurationError if a stream has no handler, or as `Handler.check`.
+        Raises: ConfigurationError if a stream has no handler, and the errors of `Handler.check`.
         """
         sentences = ", ".join(handler.check(context) for handler in self._handlers.values())
         if missing := sorted(set(context.streams) - self._handlers.keys()):
@@ -144,7 +144,7 @@ class StreamHandlers:
     async def call(self, record: Record) -> Any:
         """Call the handler of the record's stream.
 
-        Raises: SinkError if the stream was added to the job and has no handler, or as `Handler.call`.
+        Raises: SinkError if the stream was added to the job and has no handler, and the errors of `Handler.call`.
         """
         handler = self._handlers.get(record.stream)
         if handler is None:

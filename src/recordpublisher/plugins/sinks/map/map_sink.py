@@ -171,11 +171,11 @@ class MapSink(Sink[V]):
         return self._handler.check(context)
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Return a sentence that says what the handler receives. Raises: ConfigurationError as `check`."""
+        """Return a sentence that says what the handler receives. Raises: the errors of `check`."""
         return self.check(context)
 
     async def open(self, context: SinkContext) -> None:
-        """Connect the sink to the job. Tasks start with the first records. Raises: ConfigurationError as `check`."""
+        """Connect the sink to the job. Tasks start with the first records. Raises: the errors of `check`."""
         self.check(context)
         self._handling.open(context)
 

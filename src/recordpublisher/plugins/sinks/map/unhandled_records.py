@@ -447,7 +447,7 @@ class ShardProgress:
         self.is_revoked = False
         """Whether another process reads the shard."""
         self.left: UnfinishedShard | None = None
-        """The records that were dropped here; they are not handled until the next reader does so. None: there are none."""
+        """The records that were dropped here. They are not handled until the next reader handles them. None if there are none."""
 
     def unhandled(self) -> UnfinishedShard:
         """Return the records that are not handled. There must be some."""

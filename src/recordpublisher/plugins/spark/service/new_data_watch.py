@@ -31,7 +31,7 @@ MOST_SHARDS = 300
 
 
 class Look(Enum):
-    """The result of a look, in which every watched shard is read once."""
+    """The result of a look, which is one read of every watched shard."""
 
     FOUND = "a record, the end of a shard, or an error"
     NOTHING = "every shard was at its tip"

@@ -47,7 +47,7 @@ class BatchPlanner:
     _finished: set[str] = field(default_factory=set)
     _remembered: tuple[str, Wait | Watch] | None = None
     _just_loaded: BatchClaims | None = None
-    """Claims that need not be loaded again: those from before a first look at the shards, which ends within a second."""
+    """The claims from before a first look at the shards. They need not be loaded again, because the look ends within a second."""
     _progress: QueryProgress | None = None
     _shown: Mapping[str, Any] | None = None
     """The state in the progress that Spark received last."""

@@ -137,7 +137,7 @@ class TaskRead:
         self._outages = OutageWatch(self.plan.max_outage_ms, self.clock)
 
     def rows(self) -> Iterator[Any]:
-        """Yield the rows as Arrow batches. They are the same for every attempt, action and restart.
+        """Return the rows as Arrow batches. They are the same for every attempt, action and restart.
 
         Raises: ConfigurationError if the driver's claim store is not visible here; StateError if a claim belongs to another plan;
         DataLossError if claimed records are no longer in the stream; OutageError if a service was away for too long.
