@@ -1,7 +1,7 @@
-"""The sinks: callback (called for each batch), map (called for each record), memory, reactive, files (JSON lines, Parquet), tables, SQL and
-Kinesis.
+"""The sinks that take the records of a job: callback, map, memory, reactive, files, tables, SQL and Kinesis.
 
-Start at `callback.py`, the simplest.
+Start at `callback.py`, the simplest: it calls a function for each batch. The map sink calls one for each record. The file sinks write JSON
+lines and Parquet.
 
 The contract of a sink is `recordpublisher.fetcher.sink.Sink`.
 """

@@ -80,6 +80,7 @@ class Supervisor:
                 *self._command, *arguments, stdin=PIPE, pass_fds=(theirs,), start_new_session=True
             )
         finally:
+            # Closed here, because otherwise the pipe would not end when the subtask ends.
             os.close(theirs)
         self._processes[subtask] = process
         if process.stdin is not None:

@@ -98,6 +98,7 @@ class StagedFiles:
             file = staged / f"{number}-{index}"
             file.touch(exist_ok=False)
             write(file)
+            # The files and their folder must be durable before an entry commits them, even if the machine then loses power.
             sync(file)
             size += file.stat().st_size
             written.append((str(file.relative_to(self._path)), name))

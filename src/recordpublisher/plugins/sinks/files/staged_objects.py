@@ -88,6 +88,7 @@ class StagedObjects:
                 except FileNotFoundError:
                     missing.append((hidden, name))
                 return
+            # Deleted only after the copy: if the process ends in between, the next start copies it again.
             await self._delete(hidden)
 
         await self._each(copy, files)

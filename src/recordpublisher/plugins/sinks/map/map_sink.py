@@ -242,8 +242,11 @@ class MapSink(Sink[V]):
         return self._handling.unfinished()
 
     def metrics(self) -> dict[str, Any]:
-        """Return counts of records: `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `left` (for the
-        next reader), `skipped` and `deadLetters`; and `heldBytes`, the memory of the outstanding records."""
+        """Return counts of records, and `heldBytes`, the memory of the outstanding records.
+
+        The counts are `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `left` (for the next reader),
+        `skipped` and `deadLetters`.
+        """
         return self._handling.metrics()
 
     def exported_metrics(self) -> list[SinkMetric]:
