@@ -1,7 +1,9 @@
-"""RecordPublisher and RecordPublisherFactory: what a plugin author implements. Read this file first. For queues: `queue/queue_source.py`.
+"""Defines the classes that a plugin author implements for shards: RecordPublisher and RecordPublisherFactory.
 
-A publisher reads one shard. It hands each batch to a consumer and waits. It resumes only from the position that the consumer returned
-(FLIP-128's RecordPublisher in its final, merged form).
+Read this file first. Queues are read with `queue/queue_source.py`.
+
+A publisher reads one shard. It hands each batch to a consumer and waits. It resumes only from the position that the
+consumer returned (FLIP-128's RecordPublisher in its final, merged form).
 """
 
 from __future__ import annotations
@@ -24,14 +26,20 @@ if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase
 
 BatchConsumer = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
-"""Takes a batch. Its awaitable is done when the next batch may be read, and returns the position to resume from (None: unchanged)."""
+"""Receives a batch. The awaitable is done when the publisher may read the next batch.
+
+It returns the position to resume from, or None to leave the position unchanged.
+"""
 
 
 Check = Callable[[], Awaitable[str | None]]
-"""What `doctor` asks before a job starts, without changing anything. Says in a few words what was found; None: it cannot be asked without
-a change. Raises: an error that says what to do."""
+"""A check that `doctor` makes before a job starts. It changes nothing.
+
+It returns in a few words what it found, or None if the check is impossible without a change. It raises an error that
+says what to do.
+"""
 Checks = Mapping[str, Check]
-"""Checks by name, made in this order, one after the other. Where a check calls AWS, its name is the IAM action."""
+"""Checks by name, in the order in which they are made. If a check calls AWS, its name is the IAM action."""
 
 
 class RunResult(Enum):
@@ -47,18 +55,20 @@ class RecordPublisher(AsyncPort, ABC):
 
     @abstractmethod
     async def run(self, consumer: BatchConsumer) -> RunResult:
-        """Publish until something ends the run; the caller runs again after INCOMPLETE.
+        """Publish batches until something ends the run; the caller runs again after INCOMPLETE.
 
-        Awaits `consumer(batch)` for every batch, empty ones included. The time this takes is the back-pressure: nothing is read
-        meanwhile (P1, P6). The returned position is the only one to resume from.
+        It awaits `consumer(batch)` for every batch, even for an empty one. The time this takes is the back-pressure:
+        the publisher reads nothing until the consumer has returned (P1, P6). The position that the consumer returned is
+        the only one to resume from.
 
-        Raises: RecordPublisherError when no retry can help.
+        Raises: RecordPublisherError if no retry can help.
         """
 
     async def run_observed(self, consumer: BatchConsumer) -> RunResult:
-        """`run`, with the observers of `subscribe` attached to the consumer. The fetcher calls this one.
+        """Call `run`, with the observers of `subscribe` attached to the consumer. The fetcher calls this method.
 
-        Observers see a batch before the consumer does. They see the end of the shard, and an error of the run.
+        Observers see a batch before the consumer does. They are also notified of the end of the shard, and of an error
+        of the run.
         """
 
         def observed(batch: RecordBatch) -> Awaitable[SequenceNumber | None]:
@@ -78,12 +88,16 @@ class RecordPublisher(AsyncPort, ABC):
         return result
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Set how many bytes, as held in memory, the next batch may bring (P6). A hint, given before each read. Default: ignored."""
+        """Set how many bytes, as held in memory, the next batch may bring (P6).
+
+        This is a hint, given before each read. The default implementation ignores it.
+        """
 
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:
         """Add an observer (FLIP-128's first method): it sees every batch, the end of the shard and a fatal error.
 
-        It exerts no back-pressure and reads nothing by itself: `run_observed` drives. Disposing the returned Disposable removes it.
+        The observer exerts no back-pressure and causes no read: only `run_observed` reads. Disposing the returned
+        Disposable removes it.
         """
         from reactivex.disposable import Disposable
 
@@ -93,64 +107,80 @@ class RecordPublisher(AsyncPort, ABC):
 
     @functools.cached_property
     def _observers(self) -> list[ObserverBase[RecordBatch]]:
-        # made on first use, so that a plugin's `__init__` need not call ours
+        # Made on first use, so that the `__init__` of a plugin need not call ours.
         return []
 
 
 class RecordSource(AsyncPort, ABC):
-    """What a job reads, by `flink.stream.recordpublisher`: shards (`RecordPublisherFactory`) or a queue (`QueueSource`). Built as
-    `Source(properties)`; owns the clients and registrations of one job."""
+    """A source that a job reads, chosen by `flink.stream.recordpublisher`: shards (`RecordPublisherFactory`) or a queue (`QueueSource`).
+
+    It is built as `Source(properties)`, and owns the clients and registrations of one job.
+    """
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check the properties before anything runs (C2). Raises: ConfigurationError for what this source cannot work with."""
+        """Check the properties before anything runs (C2).
+
+        Raises: ConfigurationError if this source cannot work with a property.
+        """
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Called once when the job is constructed, outside any event loop. EAGER registers here (F8)."""
+        """Prepare the source. Called once when the job is constructed, outside any event loop. EAGER registers consumers here (F8)."""
 
     async def close(self) -> None:
         """Release what the source has opened. Called once, after every reader has stopped."""
 
     async def endpoint_url(self) -> str | None:
-        """Where the source calls, for `recordpublisher doctor`. Default: None, for a source that does not tell."""
+        """Return the URL that the source calls, for `recordpublisher doctor`; None, the default, if it is unknown."""
         return None
 
     def checks(self, stream: str) -> Checks:
-        """What `recordpublisher doctor` asks of a stream that is not listed by Kinesis: whether it can be read. Nothing may be taken from
-        it, and the job may be running. Default: nothing."""
+        """Return the checks that `recordpublisher doctor` makes of a stream that Kinesis does not list: whether it can be read.
+
+        A check may take nothing from the stream, and the job may be running. Default: no checks.
+        """
         return {}
 
 
 class RecordPublisherFactory(RecordSource):
-    """Makes the publishers of one job. Owns what they share. Built as `Factory(properties)`."""
+    """Makes the publishers of one job, and owns what they share. It is built as `Factory(properties)`."""
 
     resumes_by_continuation: ClassVar[bool] = False
-    """Whether `create` may be given a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
+    """Whether `create` accepts a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
 
     @abstractmethod
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
         """Make a publisher of `shard` that starts at `starting_position` and counts into `metrics`."""
 
     async def release(self, stream: str) -> None:
-        """The job reads this stream no more, and its publishers have stopped; it may come back (S10). Release what was for it alone."""
+        """Release the resources of a stream that the job no longer reads.
+
+        The stream's publishers have stopped. The job may read the stream again later (S10).
+        """
 
     def keep_shared(self) -> None:
-        """The job reads on, in other processes or after a restart: `close` must leave what it needs, such as a registered consumer (F8)."""
+        """Keep shared resources at `close`, such as a registered consumer (F8).
+
+        Called because the job continues in other processes, or after a restart.
+        """
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the shards of `stream` after the shard id `after` (None: all), for sources that are not Kinesis.
+        """List the shards of `stream` after the shard id `after` (all if None), for sources that are not Kinesis.
 
-        A factory without it, by default, leaves that to the job, which lists the stream's shards from Kinesis.
+        The default implementation returns None. Then the job lists the stream's shards from Kinesis.
         """
         return None
 
     def order_of(self, sequence: str) -> Any:
-        """A sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis."""
+        """Return a sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis."""
         return int(sequence)
 
 
 async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
-    """What the factory lists; None: it leaves that to Kinesis. Raises: PluginError where its `discover` returns no list of shards."""
+    """Return the shards that the factory lists, or None if it leaves the listing to Kinesis.
+
+    Raises: PluginError if the factory's `discover` does not return a list of shards.
+    """
     if type(factory).discover is RecordPublisherFactory.discover:
         return None
     try:
@@ -167,11 +197,14 @@ async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | 
 
 
 MAX_CLOCK_OFFSET_MS = 60_000
-"""AWS refuses calls from five minutes on; a time of start would be wrong long before."""
+"""AWS refuses calls from an offset of five minutes on. The time at which a job starts would be wrong long before."""
 
 
 def check_clock(now_ms: int, service_ms: int) -> str:
-    """Compare this machine's clock with that of a service, which tells whole seconds. Raises: RecordPublisherError."""
+    """Compare this machine's clock with a service's clock, which has a resolution of one second.
+
+    Raises: RecordPublisherError if the clocks differ by more than `MAX_CLOCK_OFFSET_MS`.
+    """
     offset_ms = now_ms - service_ms
     if abs(offset_ms) > MAX_CLOCK_OFFSET_MS:
         direction = "ahead of" if offset_ms > 0 else "behind"

@@ -1,4 +1,4 @@
-"""Clock: the injected source of time, so that tests run on virtual time; and waiting with a limit, also one that ignores suspensions."""
+"""Clock, the injected source of time, so that tests run on virtual time; and waits with a time limit."""
 
 import asyncio
 import sys
@@ -12,38 +12,39 @@ class Clock(Protocol):
     """The wall clock and a monotonic clock."""
 
     def now_ms(self) -> int:
-        """Wall-clock time, epoch milliseconds."""
+        """Return the wall-clock time in epoch milliseconds."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow. A gap between two readings means that the process was suspended or starved."""
+        """Return seconds that only grow. If they jump between two readings, the process was suspended or starved."""
 
     def boottime(self) -> float:
-        """Seconds that only grow, also while the machine sleeps. Nobody can set them back."""
+        """Return seconds that only grow, even while the machine sleeps. No user can set them back."""
 
     def cpu_seconds(self) -> float:
-        """Seconds in which this thread used the CPU. They do not grow while the process is suspended or starved."""
+        """Return the seconds in which this thread used the CPU. They do not grow while the process is suspended or starved."""
 
 
 class SystemClock:
     """The machine's clocks."""
 
     def now_ms(self) -> int:
-        """Wall-clock time, epoch milliseconds."""
+        """Return the wall-clock time in epoch milliseconds."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary point, as asyncio's loop counts them."""
+        """Return seconds since an arbitrary point, as asyncio's loop counts them."""
         return time.monotonic()
 
     def boottime(self) -> float:
-        """Seconds since an arbitrary point, also those in which the machine sleeps.
+        """Return seconds since an arbitrary point, including the time in which the machine sleeps.
 
-        CLOCK_BOOTTIME of Linux, CLOCK_MONOTONIC of macOS, where Python's `monotonic` is another clock. On Windows `monotonic` counts sleep.
+        On Linux this is CLOCK_BOOTTIME. On macOS it is CLOCK_MONOTONIC, which Python's `monotonic` does not use. On
+        Windows `monotonic` counts sleep.
         """
         return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     def cpu_seconds(self) -> float:
-        """Seconds in which this thread used the CPU."""
+        """Return the seconds in which this thread used the CPU."""
         return time.thread_time()
 
 
@@ -54,7 +55,7 @@ ROUNDING_SECONDS = 1e-6
 
 
 async def wait_at_most(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait for the event, for at most this time (None: without limit). Returns whether it is set."""
+    """Wait until the event is set, but no longer than `seconds` (None is without limit). Return whether it is set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -65,7 +66,7 @@ async def wait_at_most(event: asyncio.Event, seconds: float | None) -> bool:
 
 @asynccontextmanager
 async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """Raise TimeoutError when the block has waited for `seconds` of observed time, as `ObservedTimeouts` counts it."""
+    """Raise TimeoutError if the block has waited for `seconds` of observed time, as `ObservedTimeouts` counts it."""
     timeouts = ObservedTimeouts(clock, seconds)
     async with asyncio.timeout(None) as timeout:
         timeouts.begin(timeout)
@@ -76,11 +77,11 @@ async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
 
 
 class ObservedTimeouts:
-    """Time-outs of waits that may last equally long: one timer serves all of them, since each timer costs more than a short call.
+    """Time-outs of waits that may last equally long. One timer serves all of them, because each timer costs more than a short call.
 
-    The time is counted in parts, at least `TIMEOUT_PARTS`. A part that ended late counts only if this thread was busy meanwhile: then it
-    counts as a whole. Otherwise the process was suspended or starved from outside, and the part does not count. So after such a gap
-    at least one more part passes, in which data that has arrived meanwhile is read.
+    The time is counted in parts, at least `TIMEOUT_PARTS`. A part that ended late counts as a whole if this thread was
+    busy in that time. Otherwise the process was suspended or starved from outside, and the part does not count. So
+    after such a gap at least one more part passes, in which the data that has arrived in the meantime is read.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -92,18 +93,18 @@ class ObservedTimeouts:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, timeout: asyncio.Timeout) -> None:
-        """Let this one, which has been entered, expire after that time."""
+        """Let `timeout`, which has been entered, expire after `seconds` of observed time."""
         if self._timer is None:
             self._loop = asyncio.get_running_loop()
             self._start_part(self._part)
         self._began[timeout] = self._observed + self._loop.time() - self._part_began
 
     def end(self, timeout: asyncio.Timeout) -> None:
-        """The wait is over."""
+        """Forget `timeout`, because its wait is over."""
         self._began.pop(timeout, None)
 
     def stop(self) -> None:
-        """Let none expire any more."""
+        """Stop the timer, so that no time-out expires from now on."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -118,7 +119,7 @@ class ObservedTimeouts:
         busy = min(late, self._clock.cpu_seconds() - self._busy_before)
         if late - busy <= min(self._part, MAX_LATENESS_SECONDS):
             self._observed += self._wait + max(busy, 0.0)
-        else:  # nobody has waited for longer than what counts
+        else:  # no wait has lasted longer than the observed time
             self._began = {timeout: min(began, self._observed) for timeout, began in self._began.items()}
         self._timer = None
         for timeout, began in list(self._began.items()):  # the oldest one first

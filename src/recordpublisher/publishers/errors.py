@@ -34,7 +34,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def without_colours(text: str) -> str:
-    """Return a text without the codes of a terminal's colours, which errors of other libraries have in logs, too."""
+    """Return a text without the codes of a terminal's colours, which errors of other libraries also have in logs."""
     return _COLOURS.sub("", text)
 
 
@@ -46,7 +46,7 @@ class RecordPublisherError(Exception):
 
     @property
     def help_page(self) -> str:
-        """The page of the documentation, and the part of it, that says what the error means and what to do."""
+        """The page and section of the documentation that says what the error means and what to do."""
         name = next(each.__name__ for each in type(self).__mro__ if each.__module__ == __name__)
         return f"reference/errors#{name.lower()}"
 
@@ -54,8 +54,11 @@ class RecordPublisherError(Exception):
 class ConfigurationError(RecordPublisherError, ValueError):
     """A property, an option or an argument is missing or wrong.
 
-    Attributes: `key` names it, `value` is what was given (None: nothing, or it is not told; secrets are never carried), `valid` what would
-    be (empty: the key itself is not accepted), `reason` why.
+    Attributes:
+    - `key`: the name of the property, option or argument.
+    - `value`: the value that was given. None if none was given or if it is not shown; secrets are never carried.
+    - `valid`: the values that would be valid. Empty if the key itself is not accepted.
+    - `reason`: why the value is wrong.
     """
 
     def __init__(self, key: str, value: object = None, valid: str = "", *, reason: str = "") -> None:
@@ -75,18 +78,18 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
 
 def _without_secrets(value: object) -> object:
-    """Return text with its passwords masked, and of a container its type: what it holds may be secrets without their names."""
+    """Return text with its passwords masked, and a container as the name of its type, because it may hold secrets without their names."""
     if isinstance(value, str):
         return mask_passwords(value)
     return f"a {type(value).__name__}" if isinstance(value, Iterable) and not isinstance(value, type) else value
 
 
 class PluginError(RecordPublisherError):
-    """A plugin failed to load, does not do what its port says, or claims a name of another one."""
+    """A plugin failed to load, does not do what its port says, or claims the name of another plugin."""
 
 
 class Remedy(Enum):
-    """What to do about a failed call. Every error of the service, the SDK and the network has one of these."""
+    """The remedy for a failed call. Every error of the service, the SDK and the network has one of these."""
 
     RETRY = "the call is retried with backoff; progress resets the retry budget"
     WAIT = "wait until the resource is free; not counted as a retry"
@@ -96,10 +99,10 @@ class Remedy(Enum):
 
 
 class KinesisError(RecordPublisherError):
-    """A call failed. Attributes: `api` the operation, `code` the service's or our error code."""
+    """A call to the service failed. Attributes: `api` is the operation, `code` is the error code of the service or of this library."""
 
     remedy: ClassVar[Remedy] = Remedy.ACT
-    """What helps."""
+    """The remedy that helps against this error."""
 
     def __init__(self, api: str, code: str, message: str) -> None:
         self.api = api
@@ -118,32 +121,32 @@ class ThrottledError(TransientError):
 
 
 class StreamNotActiveError(TransientError):
-    """The stream is being created: `call_with_retries` waits for it, for minutes if need be, and does not count that as retries."""
+    """The stream is being created. `call_with_retries` waits for it, up to five minutes, and does not count that as retries."""
 
     def __init__(self, api: str, stream: str) -> None:
         super().__init__(api, "StreamNotActive", f"stream '{stream}' is CREATING")
 
 
 class ResourceInUseError(KinesisError):
-    """The stream, consumer or subscription is busy; for SubscribeToShard the 5 s rule (F3)."""
+    """The stream, consumer or subscription is busy. For SubscribeToShard this is the 5 s rule (F3)."""
 
     remedy = Remedy.WAIT
 
 
 class ExpiredIteratorError(KinesisError):
-    """The shard iterator is older than five minutes; a new one from the read position continues (R2)."""
+    """The shard iterator is older than five minutes. Reading continues with a new one from the read position (R2)."""
 
     remedy = Remedy.REFRESH
 
 
 class ResourceNotFoundError(KinesisError):
-    """A shard, a stream or a consumer does not exist; the caller finds out which (F4)."""
+    """A shard, a stream or a consumer does not exist. The caller finds out which of them (F4)."""
 
     remedy = Remedy.DIAGNOSE
 
 
 class FatalKinesisError(KinesisError):
-    """A retry cannot help: access denied, a KMS error, an invalid argument."""
+    """A retry cannot help: access was denied, KMS failed, or an argument is invalid."""
 
 
 class StreamNotFoundError(RecordPublisherError):
@@ -164,7 +167,7 @@ class RetriesExhaustedError(RecordPublisherError):
 
 
 class OutageError(RecordPublisherError):
-    """A service was away for longer than the job waits. The message names the service, the call and since when."""
+    """A service was unavailable for longer than the job waits. The message names the service, the call and the start of the outage."""
 
 
 class DeserializationError(RecordPublisherError):
@@ -178,19 +181,19 @@ class DeserializationError(RecordPublisherError):
 
 
 class StateError(RecordPublisherError):
-    """A snapshot is unreadable, of a newer version, or does not fit."""
+    """A snapshot cannot be read, has a newer version, or does not fit the job."""
 
 
 class StoreUnavailableError(StateError):
-    """The store cannot be reached, or is throttled: what is stored there is not in doubt, and a retry may help."""
+    """The store cannot be reached, or is throttled. The stored state is not in doubt, and a retry may help."""
 
 
 class DataLossError(StateError):
-    """The position to continue from is past the stream's retention: a gap exists (S5)."""
+    """The position to continue from is past the stream's retention, so records are lost (S5)."""
 
 
 class FencedError(RecordPublisherError):
-    """A newer generation of the job owns the state, so this one must not emit any more (S6)."""
+    """A newer generation of the job owns the state, so this generation must no longer emit records (S6)."""
 
 
 class SinkError(RecordPublisherError):
@@ -198,7 +201,7 @@ class SinkError(RecordPublisherError):
 
 
 class ImpossibleStateError(RecordPublisherError):
-    """A broken invariant (F11)."""
+    """An invariant of this library is broken (F11)."""
 
 
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
@@ -206,7 +209,7 @@ NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILU
 
 
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what led to it, each once: an error can be its own cause."""
+    """Return the error and its causes, each only once, because an error can be its own cause."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

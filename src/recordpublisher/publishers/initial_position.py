@@ -1,4 +1,4 @@
-"""Where a new job starts, from `flink.stream.initpos` and its timestamp."""
+"""Reads where a new job starts, from `flink.stream.initpos` and its timestamp."""
 
 import contextlib
 import re
@@ -26,12 +26,15 @@ _FIELDS = {
     "a": "%p",
     "h": "%I",
 }
-"""SimpleDateFormat's letters that name a number or a zone; names of days and months depend on a locale and are not supported."""
+"""SimpleDateFormat's letters that name a number or a zone. Names of days and months depend on a locale and are not supported."""
 _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
 def initial_position(properties: Properties) -> StartingPosition:
-    """Where a job without state starts. LATEST and an age are pinned later (`pinned_at`, P3). Raises: ConfigurationError."""
+    """Return where a job without state starts. LATEST and an age are pinned to a time later (`pinned_at`, P3).
+
+    Raises: ConfigurationError if the position or its timestamp is missing or invalid.
+    """
     position = properties.value(INITIAL_POSITION)
     if position in (PositionType.TRIM_HORIZON.value, PositionType.LATEST.value):
         return StartingPosition(PositionType(position))
@@ -42,11 +45,14 @@ def initial_position(properties: Properties) -> StartingPosition:
 
 
 A_START = f"TRIM_HORIZON, LATEST, an age such as 1h, or a time: {A_TIME}"
-"""What `named_start` takes, for messages."""
+"""The values that `named_start` accepts, for messages."""
 
 
 def named_start(name: str, given: datetime | timedelta | str | float, valid: str = A_START) -> StartingPosition:
-    """Return the start that an argument or option `name` gives, in the words of `flink.stream.initpos`. Raises: ConfigurationError."""
+    """Return the start that an argument or option `name` gives, in the words of `flink.stream.initpos`.
+
+    Raises: ConfigurationError that names `name`, if the start is invalid.
+    """
     try:
         return initial_position(Properties({INITIAL_POSITION.key: given}))
     except ConfigurationError as error:
@@ -54,7 +60,10 @@ def named_start(name: str, given: datetime | timedelta | str | float, valid: str
 
 
 def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosition:
-    """The same, of which the time has passed by this machine's clock. Raises: ConfigurationError, also as `refuse_future`."""
+    """Return where a job without state starts, and check that a start time has passed by this machine's clock.
+
+    Raises: ConfigurationError if the start is invalid or lies in the future (`refuse_future`).
+    """
     start = initial_position(properties)
     if start.timestamp_ms is not None:
         is_apart = properties.value(INITIAL_POSITION) == PositionType.AT_TIMESTAMP.value
@@ -63,7 +72,10 @@ def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosi
 
 
 def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CLOCK_OFFSET_MS) -> None:
-    """`tolerance_ms`: how wrong the clock may be. Raises: ConfigurationError that names the setting, for a start that is still to come."""
+    """Check that a start time is not in the future. `tolerance_ms` is how wrong this machine's clock may be.
+
+    Raises: ConfigurationError that names the setting, if the start is still to come.
+    """
     if at_ms >= now_ms + tolerance_ms:
         raise ConfigurationError(name, iso_time(at_ms), f"a time that has passed: it is {iso_time(now_ms)} now")
 
@@ -71,9 +83,11 @@ def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CL
 def check_end(
     name: str, given: object, end_ms: int, *, start_ms: int | None = None, now_ms: int | None = None, clock: str = ""
 ) -> None:
-    """Of a read that ends at a time; each check is made where the other time is given. Times are epoch ms, `now_ms` by the named `clock`.
+    """Check that the end of a read is not before its start and not in the future. Each check is made if the other time is given.
 
-    Raises: ConfigurationError that names the setting, for an end before the start or after now.
+    Times are epoch ms. `now_ms` is the time of the clock that `clock` names.
+
+    Raises: ConfigurationError that names the setting, if the end is before the start or after now.
     """
     if start_ms is not None and end_ms < start_ms:
         raise ConfigurationError(name, given, "a time that is not before the start", reason="the read is empty")
@@ -83,13 +97,16 @@ def check_end(
 
 
 def from_the_oldest(properties: Properties) -> Properties:
-    """The properties with TRIM_HORIZON where no start is given: from the tip to the tip there is nothing to read."""
+    """Return the properties, with TRIM_HORIZON if no start is given: a read from the tip to the tip would be empty."""
     is_given = properties.is_set(INITIAL_POSITION)
     return properties if is_given else properties.merged({INITIAL_POSITION.key: PositionType.TRIM_HORIZON.value})
 
 
 def initial_timestamp_ms(properties: Properties) -> int:
-    """The timestamp of AT_TIMESTAMP, epoch ms. Raises: ConfigurationError when it is missing or cannot be read."""
+    """Return the timestamp of AT_TIMESTAMP in epoch ms.
+
+    Raises: ConfigurationError if the timestamp is missing or cannot be read.
+    """
     given = properties.value(INITIAL_TIMESTAMP)
     valid = _VALID + INITIAL_TIMESTAMP_FORMAT.key
     if given is None:
@@ -103,7 +120,10 @@ def initial_timestamp_ms(properties: Properties) -> int:
 
 
 def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> int:
-    """A time as a keyword argument takes it, epoch ms. Raises: ConfigurationError that names the setting `name`."""
+    """Return a time that was given as a keyword argument, as epoch ms.
+
+    Raises: ConfigurationError that names the setting `name`, if the time cannot be read.
+    """
     try:
         return epoch_ms(Properties({name: given})[name])
     except (ValueError, OverflowError) as error:
@@ -111,7 +131,7 @@ def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> in
 
 
 def age_ms(name: str, given: str) -> int:
-    """How long ago, in ms. Raises: ConfigurationError that names the setting `name`."""
+    """Return an age in ms. Raises: ConfigurationError that names the setting `name`, if `given` is not a duration."""
     found = parse_with_unit(given.strip(), "ms")
     if found is None:
         raise ConfigurationError(name, given, "a duration such as 10m, 2h or 1d")
@@ -119,7 +139,10 @@ def age_ms(name: str, given: str) -> int:
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:
-    """Parse by the given format, in UTC where it has no zone, else as any other time. So `20231114` can be a date (as in Flink)."""
+    """Parse by the given format, in UTC if the format has no zone; otherwise as any other time.
+
+    So `20231114` can be a date (as in Flink).
+    """
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)
         with contextlib.suppress(ValueError):
@@ -128,7 +151,10 @@ def _parsed_ms(given: str, properties: Properties) -> int:
 
 
 def _strptime_format(properties: Properties) -> str:
-    """Translate the Java format to strptime's. Raises: ConfigurationError for a letter without counterpart, a repeated field, no year."""
+    """Translate the Java format to strptime's.
+
+    Raises: ConfigurationError if a letter has no counterpart, a field is repeated, or the year is missing.
+    """
     java = properties.value(INITIAL_TIMESTAMP_FORMAT)
     parts = [_strptime_part(match, java) for match in _FIELD.finditer(java)]
     twice = {part for part in parts if part in _FIELDS.values() and parts.count(part) > 1}

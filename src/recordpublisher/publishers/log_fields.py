@@ -1,4 +1,4 @@
-"""What a log line is about, as fields for structured logs: the stream, shard and subtask; and counts in words."""
+"""Adds the stream, shard and subtask of a log line as fields for structured logs; and puts counts into words."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _TRACE_IDS = "_recordpublisher_trace_ids"
 
 @contextmanager
 def log_fields(**fields: Any) -> Iterator[None]:
-    """Add fields to each line that this task logs in the block, and the tasks that it starts there."""
+    """Add fields to each line that this task logs in the block, and to the lines of tasks that it starts there."""
     token = _fields_of_task.set({**_fields_of_task.get(), **fields})
     try:
         yield
@@ -25,17 +25,18 @@ def log_fields(**fields: Any) -> Iterator[None]:
 def about(
     key: str, sequence_number: str | None = None, error: BaseException | None = None
 ) -> dict[str, dict[str, str]]:
-    """For the argument `extra` of a line about a stream or a shard (`Shard.key`) which another task than its reader logs.
+    """Return the argument `extra` of a log line about a stream or shard (`Shard.key`), for a task that is not the shard's reader.
 
-    `sequence_number`: of the record that it is about, or of the first one; `error`: with the ids of its trace, see `keep_trace_ids`.
+    - `sequence_number`: the sequence number of the record that the line is about, or of the first one.
+    - `error`: an error whose trace ids are added, if `keep_trace_ids` has stored them.
     """
     fields = key_fields(key) | getattr(error, _TRACE_IDS, {})
     return {"fields": fields if sequence_number is None else {**fields, "sequenceNumber": sequence_number}}
 
 
 def trace_ids() -> dict[str, str]:
-    """`trace_id` and `span_id` of OpenTelemetry's current span, by the names that it has for logs; {} without one."""
-    trace = sys.modules.get("opentelemetry.trace")  # whoever makes spans has imported it
+    """Return `trace_id` and `span_id` of OpenTelemetry's current span, by its names for logs; {} without a span."""
+    trace = sys.modules.get("opentelemetry.trace")  # code that makes spans has imported it
     context = None if trace is None else trace.get_current_span().get_span_context()
     if trace is None or context is None or not context.is_valid:
         return {}
@@ -43,21 +44,21 @@ def trace_ids() -> dict[str, str]:
 
 
 def keep_trace_ids(error: BaseException) -> None:
-    """Lines about this error are logged when its span has ended."""
-    object.__setattr__(error, _TRACE_IDS, trace_ids())  # one of the user's may forbid to change it
+    """Store the current trace ids at the error, because its log lines are written after its span has ended."""
+    object.__setattr__(error, _TRACE_IDS, trace_ids())  # a class of the user may forbid to set attributes
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 shard`, `2 shards`."""
+    """Return a count with its noun, as `1 shard` or `2 shards`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def key_fields(key: str) -> dict[str, str]:
-    """The fields of `stream` or `stream/shard-id`."""
+    """Return the log fields for a key, which is `stream` or `stream/shard-id`."""
     stream, _, shard = key.partition("/")
     return {"stream": stream, "shard": shard} if shard else {"stream": stream}
 
 
 def fields_of(record: LogRecord) -> dict[str, Any]:
-    """The fields of a line, while it is logged."""
+    """Return the fields of a log line. Called while the line is logged."""
     return {**_fields_of_task.get(), **trace_ids(), **getattr(record, "fields", {})}

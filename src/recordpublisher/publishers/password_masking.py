@@ -4,7 +4,7 @@ import re
 
 MASK = "******"
 _NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
-"""Words of names of secrets, in lower case and without separators. A provider of credentials is not a secret."""
+"""Words that occur in names of secrets, in lower case and without separators. A provider of credentials is not a secret."""
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"\S+")
 _BEFORE_AN_AT = (
@@ -15,7 +15,7 @@ _BEFORE_AN_AT = (
     # anything else with a : before an @, unless that : follows a scheme or a drive, and a path comes after it
     re.compile(r"(^(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:]*@$)).*:).*(?=@)", re.IGNORECASE),
 )
-# a user and a password without a host; digits alone are a port
+# A user and a password without a host. Digits alone are a port.
 _WITHOUT_A_HOST = re.compile(r"(://[^:/?#@\[]*:)(?!\d*(?:[/?#]|$))[^/?#@]+(?=[/?#]|$)")
 _PARAMETERS = (
     # a parameter of a URI
@@ -32,7 +32,7 @@ _PARAMETERS = (
 
 
 def names_a_secret(name: str) -> bool:
-    """Return whether a name of a property or parameter is like that of a secret, however its words are separated."""
+    """Return whether a property or parameter is named like a secret, however its words are separated."""
     return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
 
 

@@ -1,4 +1,4 @@
-"""Positions in a shard: SequenceNumber, StartingPosition, and the rule for the next position (P1, P2, F6)."""
+"""Defines positions in a shard, SequenceNumber and StartingPosition, and the rule for the next position (P1, P2, F6)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ WHOLE_RECORD = -1
 class SequenceNumber:
     """A position in a shard: everything up to and including it is done.
 
-    `sequence` is the service's decimal string (opaque for publishers that are not Kinesis). `sub_sequence` is -1 when the whole record
-    is done, otherwise the last done sub-record of a KPL aggregate. `continuation` marks the ContinuationSequenceNumber
-    of a fan-out event: it is valid for SubscribeToShard only, so polling never uses it (F6).
+    - `sequence`: the service's decimal string (opaque for publishers that are not Kinesis).
+    - `sub_sequence`: -1 when the whole record is done, otherwise the last done sub-record of a KPL aggregate.
+    - `continuation`: whether this is the ContinuationSequenceNumber of a fan-out event. That number is valid for
+      SubscribeToShard only, so polling never uses it (F6).
     """
 
     sequence: str
@@ -24,7 +25,7 @@ class SequenceNumber:
 
     @property
     def is_inside_aggregate(self) -> bool:
-        """True when later sub-records of the same record are still to come."""
+        """Whether later sub-records of the same record are still to come."""
         return self.sub_sequence != WHOLE_RECORD
 
     def __str__(self) -> str:
@@ -32,7 +33,7 @@ class SequenceNumber:
 
 
 class PositionType(StrEnum):
-    """The service's names for where a read may start."""
+    """The service's names for the positions at which a read may start."""
 
     TRIM_HORIZON = "TRIM_HORIZON"
     LATEST = "LATEST"
@@ -43,11 +44,11 @@ class PositionType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartingPosition:
-    """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) where the type needs one.
+    """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) if the type needs one.
 
-    `skip_through` is the last sub-record already done when a read restarts inside an aggregated record (P2): the reader drops
-    records of that sequence number up to and including that sub-sequence number. `ago_ms` is how long before the tip a start at LATEST is;
-    `pinned_at` makes a time of it.
+    - `skip_through`: the last sub-record already done when a read restarts inside an aggregated record (P2). The reader
+      drops records of that sequence number up to and including that sub-sequence number.
+    - `ago_ms`: how long before the tip a start at LATEST is. `pinned_at` turns it into a time.
     """
 
     type: PositionType
@@ -63,31 +64,31 @@ class StartingPosition:
 
     @classmethod
     def latest(cls) -> StartingPosition:
-        """Only what is written from now on; a job pins it to AT_TIMESTAMP once (P3)."""
+        """Start with the records that are written from now on. A job pins this to AT_TIMESTAMP once (P3)."""
         return cls(PositionType.LATEST)
 
     @classmethod
     def at_timestamp(cls, timestamp_ms: int) -> Self:
-        """The first record that arrived at or after `timestamp_ms` (epoch ms)."""
+        """Start at the first record that arrived at or after `timestamp_ms` (epoch ms)."""
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
-        """Return LATEST, or an age, as a time by the service's clock, and any other position as it is (P3)."""
+        """Return LATEST or an age as a time by the service's clock, and any other position unchanged (P3)."""
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
     @property
     def is_tip(self) -> bool:
-        """Whether it is LATEST itself, not an age."""
+        """Whether this is LATEST itself, not an age."""
         return self.type is PositionType.LATEST and not self.ago_ms
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:
-        """Resume after `position`: AFTER it, or AT it with a filter when it lies inside an aggregated record (P2)."""
+        """Resume after `position`: AFTER it, or AT it with a filter if it lies inside an aggregated record (P2)."""
         if position.is_inside_aggregate:
             return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)
         return cls(PositionType.AFTER_SEQUENCE_NUMBER, position.sequence)
 
 
 def next_position(current: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """The next position to read from: after the position that the consumer returned; unchanged for None (P1, P4)."""
+    """Return the next position to read from: after the returned position, or `current` if the consumer returned None (P1, P4)."""
     return current if returned is None else StartingPosition.after(returned)

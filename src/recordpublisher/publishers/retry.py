@@ -1,4 +1,4 @@
-"""Retries: RetryPolicy (full-jitter backoff), Failures (when to try again), and `call_with_retries`, which everything here uses."""
+"""Retries of all calls: RetryPolicy (full-jitter backoff), Failures (when to try again) and `call_with_retries`."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ T = TypeVar("T")
 
 CREATION_PAUSE_SECONDS = 2.0
 CREATION_TRIES = 150
-"""A stream that is being created is waited for five minutes; the service takes seconds to minutes (CreateStream)."""
+"""Tries while a stream is being created: the call waits for five minutes; the service takes seconds to minutes (CreateStream)."""
 
 FEW_RETRIES = 3
-"""Enough for an error that a mistyped name explains better than an outage."""
+"""The retries of an error that a mistyped name explains better than an outage."""
 RISING_TRIES = 100
-"""The exponent rises no further, so that a long outage cannot overflow a float."""
+"""The number of tries after which the exponent rises no further, so that a long outage cannot overflow a float."""
 _SUSPENDED_SECONDS = 5.0
-"""A pause that ends this much late shows that the process was suspended."""
+"""A pause that ends more than this late shows that the process was suspended."""
 _RESOLUTION_SECONDS = 0.001
 
 RetryListener = Callable[[Exception, float, float], None]
-"""Gets the error, the seconds from the first failure of the call to its next try, and the seconds of back-off that are left at most."""
+"""Receives the error, the seconds from the call's first failure to its next try, and the seconds of back-off left at most."""
 retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
-"""Hears of each retry in its context, whoever makes the call: a command tells the person who waits."""
+"""Is notified of each retry in its context, so that a command can inform the person who waits."""
 _enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)
-"""The failures of the call that this call is a part of: both belong to one outage, which is waited for only once."""
+"""The failures of the call that this call is a part of. Both belong to one outage, whose time counts only once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RetryPolicy:
     """How one operation is retried: `max_retries` failures in a row without progress, delays in ms.
 
     - `max_outage_ms`: if set, the call is retried for this long, and `max_retries` does not count.
-    - `decided_by`: the key of the property that says when the retries end.
+    - `decided_by`: the key of the property that limits the retries.
 
     The delay is `random(0, 1) * min(max_ms, base_ms * exponent ** attempt)`, Flink's FullJitterBackoff.
     """
@@ -61,31 +61,31 @@ class RetryPolicy:
         return lasted > self.max_outage_ms / 1000 - _RESOLUTION_SECONDS
 
     def delay_seconds(self, attempt: int, draw: Callable[[], float] = random.random) -> float:
-        """Seconds to wait before try number `attempt` (from 0)."""
+        """Return the seconds to wait before try number `attempt` (from 0)."""
         return draw() * self._longest_delay_seconds(attempt)
 
     def longest_seconds(self, attempt: int) -> float:
-        """The most that all waits from try number `attempt` on can take together, if retries are counted."""
+        """Return the longest time (seconds) of all waits from try number `attempt` on, if retries are counted."""
         rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, RISING_TRIES))))
-        rest = max(0, self.max_retries - max(attempt, RISING_TRIES))  # a task of Spark has two thousand million
+        rest = max(0, self.max_retries - max(attempt, RISING_TRIES))  # a task of Spark has two thousand million retries
         return rising + rest * self._longest_delay_seconds(RISING_TRIES)
 
     def _longest_delay_seconds(self, attempt: int) -> float:
         try:
             return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, RISING_TRIES)) / 1000
-        except OverflowError:  # of an exponent that is a large number itself
+        except OverflowError:  # the exponent is a large number itself
             return self.max_ms / 1000
 
 
 def suspended_seconds(late: float) -> float:
-    """Return for how long the process was suspended, if it was, when a pause ended this late."""
+    """Return for how long the process was suspended, if a pause ended `late` seconds too late; 0 if it was not."""
     return late if late > _SUSPENDED_SECONDS else 0.0
 
 
 class Failures:
     """Failures of one operation in a row: decides whether it is tried again, and after which pause.
 
-    Time is that of the event loop. `service` is the name of the service in the log.
+    Time is the time of the event loop. `service` is the name of the service in the log.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Failures:
 
         - `needs_few`: whether `FEW_RETRIES` are enough.
 
-        Raises: RetriesExhaustedError if the operation was tried often, or for long enough.
+        Raises: RetriesExhaustedError if the operation has used up its retries or its time.
         """
         policy, now = self._policy, self._clock()
         if self.began is None:
@@ -144,11 +144,11 @@ class Failures:
             self.began += suspended_seconds(self._clock() - until)
 
     def on_success(self) -> None:
-        """Begin to count again from zero."""
+        """Start to count again from zero."""
         self.end(is_success=True)
 
     def end(self, *, is_success: bool = False) -> None:
-        """Forget the failures. Without success the log does not say that the service is back."""
+        """Forget the failures. Unless `is_success`, the log does not say that the service is back."""
         if self.began is not None:
             OUTAGES.on_end(self, is_success=is_success)
         self.count, self.began = 0, None
@@ -174,13 +174,13 @@ async def call_with_retries(
 ) -> T:
     """Call until it succeeds, waiting between tries by `policy`, and return its result.
 
-    Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one. Waiting
-    for a stream that is being created uses none of it.
-    `on_retry` gets each error that is retried. `min_pause` returns seconds to wait in addition to the jitter (the window of a quota).
-    `needs_few`: whether `FEW_RETRIES` are enough for an error, where the policy has more. `service` is its name in the log.
+    Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one.
+    Waiting for a stream that is being created uses none of it. `on_retry` gets each error that is retried. `min_pause` returns
+    seconds to wait in addition to the jitter (the window of a quota). `needs_few` returns whether `FEW_RETRIES` are enough for an
+    error. `service` is its name in the log.
 
-    Raises: RetriesExhaustedError when the retries or the time of the policy are used up, with the last error as its cause; every other
-    error at once.
+    Raises: RetriesExhaustedError, caused by the last error, if the retries or the time of the policy are used up; every other error
+    at once.
     """
     failures, creation_tries = Failures(policy, service), 0
     enclosing = _enclosing.get()
@@ -204,21 +204,21 @@ async def call_with_retries(
                 return result
     finally:
         failures.end()
-        _enclosing.set(enclosing)  # not `reset`: a coroutine that is thrown away ends in another context
+        _enclosing.set(enclosing)  # not `reset`, because a coroutine that is thrown away ends in another context
 
 
 GRACE_SECONDS = 2.0
-"""A call that fails for a shorter time met a throttle or a lost connection, and the log does not mention it."""
+"""The log does not mention a call that fails for a shorter time: it met a throttle or a lost connection."""
 LINE_SECONDS = 60.0
-"""Between two lines about an outage that lasts; less where the caller waits for a short time only."""
+"""Time between two lines about an outage that lasts. It is shorter if the caller waits for a short time only."""
 
 DAY_SECONDS = 86_400.0
-"""What is retried for longer is retried without end, as in a task of Spark, and the log names no time."""
+"""A call that is retried for longer is retried without end, as in a task of Spark, and the log names no time."""
 
 
 @dataclass(slots=True)
 class _Outage:
-    """An outage of one service: since when, the calls that fail, and when it was last logged, in time of the event loop."""
+    """An outage of one service: when it began, the calls that fail, and when it was last logged (event-loop time)."""
 
     began: float
     calls: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
@@ -226,9 +226,9 @@ class _Outage:
 
 
 class OutageLog:
-    """Logs the outages of this process. It owns which calls fail at present, by event loop and service.
+    """Logs the outages of this process. It owns the calls that fail at present, by event loop and service.
 
-    Any thread may call. Calls of different jobs to the same service share its lines.
+    Any thread may call it. Calls of different jobs to the same service share its lines.
     """
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ class OutageLog:
         with self._lock:
             outages = self._of_loops.setdefault(loop, {})
             outage = outages.get(service)
-            if outage is None or not outage.calls:  # those of a reader that was cancelled are gone
+            if outage is None or not outage.calls:  # the calls of a cancelled reader are gone
                 outage = outages[service] = _Outage(now - lasted)
             outage.calls.add(call)
             outage.began = min(outage.began, now - lasted)
@@ -287,7 +287,7 @@ class OutageLog:
 
 
 OUTAGES = OutageLog()
-"""One for the process: a thousand shards that cannot be read are one outage."""
+"""The log of the whole process: a thousand shards that cannot be read are one outage."""
 
 
 def duration_words(seconds: float) -> str:

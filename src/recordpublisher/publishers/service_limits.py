@@ -1,11 +1,11 @@
-"""Limits of Kinesis Data Streams, for readers, sink, Spark and the embedded endpoint. A test names the source of each."""
+"""Limits of Kinesis Data Streams, for readers, sink, Spark and the embedded endpoint. A test names the source of each limit."""
 
 # GetRecords, for each shard
 GET_RECORDS_CALLS_PER_SECOND = 5
 GET_RECORDS_RECORDS = 10_000
 """The largest Limit of a call."""
 GET_RECORDS_BYTES = 10 * 2**20
-"""The largest response, keys counted."""
+"""The largest response, including its keys."""
 READ_BYTES_PER_SECOND = 2 * 2**20
 REFUSED_SECONDS_AFTER_LARGEST_RESPONSE = 5.0
 """How long reads are refused after a response of 10 MiB, whether it arrived or not."""
@@ -16,9 +16,9 @@ ITERATOR_SECONDS = 300.0
 
 # SubscribeToShard, for each consumer and shard
 SUBSCRIPTION_SECONDS = 300.0
-"""After this long a subscription ends."""
+"""How long a subscription lasts."""
 SECONDS_BETWEEN_SUBSCRIPTIONS = 5.0
-"""From a success on, calls are refused with ResourceInUseException; later ones take the subscription over."""
+"""Calls are refused with ResourceInUseException for this long after a success. Later calls take the subscription over."""
 SECONDS_BETWEEN_SUBSCRIBE_CALLS = 1.0
 
 # ListShards
@@ -29,9 +29,9 @@ WRITE_RECORDS_PER_SECOND = 1_000
 WRITE_BYTES_PER_SECOND = 2**20
 PUT_RECORDS_RECORDS = 500
 PUT_RECORDS_BYTES = 10 * 2**20
-"""Data and partition keys of one call."""
+"""The data and partition keys of one call."""
 DEFAULT_RECORD_BYTES = 2**20
-"""The largest record, its key counted, unless the stream has another MaxRecordSizeInKiB."""
+"""The largest record, including its key, unless the stream has another MaxRecordSizeInKiB."""
 LARGEST_RECORD_BYTES = 10 * 2**20
-"""The most that MaxRecordSizeInKiB can be."""
+"""The largest MaxRecordSizeInKiB."""
 PARTITION_KEY_CHARACTERS = 256

@@ -1,4 +1,4 @@
-"""ShardMetrics: the counters and gauges of one shard's reads (A1). The fetcher's shard table owns and reports them."""
+"""ShardMetrics, the counters and gauges of one shard's reads (A1). The fetcher's shard table owns and reports them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ def _gauge(unit: str, description: str) -> Any:
 
 @dataclass(slots=True)
 class ShardMetrics:
-    """Counters and gauges of one shard's reads; Flink's names where they exist."""
+    """Counters and gauges of one shard's reads, with Flink's names where these exist."""
 
     millis_behind_latest: int = -1
     """Gauge, ms behind the shard's tip at the last successful read; -1 before the first (as in Flink)."""
@@ -62,16 +62,16 @@ class ShardMetrics:
         self.number_of_deaggregated_records += len(batch)
 
     def saw_distance(self, millis_behind_latest: int | None) -> None:
-        """A batch was this far behind the tip; None: it does not tell."""
+        """Store how far a batch was behind the tip. None leaves the gauge unchanged."""
         if millis_behind_latest is not None:
             self.millis_behind_latest = millis_behind_latest
 
     def add(self, counter: str, count: int = 1) -> None:
-        """Add to one of the counters."""
+        """Add `count` to one of the counters."""
         setattr(self, counter, getattr(self, counter) + count)
 
     def saw_subscription(self, is_open: bool) -> None:
-        """A fan-out subscription was opened, or has ended."""
+        """Store whether a fan-out subscription is open. Called when one was opened or has ended."""
         self.subscribed = int(is_open)
 
     def count_retry(self, error: Exception) -> None:
@@ -81,7 +81,7 @@ class ShardMetrics:
         self.last_failure = error
 
     def count_response(self, raw_count: int, raw_bytes: int, millis_behind_latest: int | None) -> None:
-        """Count the response of a successful read, but not its user records: it may become several batches."""
+        """Count the response of a successful read, but not its user records: one response may become several batches."""
         self.reads += 1
         self.last_failure = None
         self.bytes_read += raw_bytes

@@ -1,4 +1,4 @@
-"""Shard: stream, id, parents and hash range, also as JSON."""
+"""Shard: stream, id, parents and hash range, with its JSON form."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
 
 
 def is_valid_name(text: str) -> bool:
-    """Whether this can be the name of a stream or a shard id: letters, digits, _ . -, 128 at most. Then it is also safe in a path."""
+    """Return whether `text` can be the name of a stream or a shard id: at most 128 letters, digits, or `_`, `.`, `-`.
+
+    Such a name is also safe in a path.
+    """
     return _NAME.fullmatch(text) is not None
 
 
 def hash_key_from(text: str) -> int | None:
-    """A hash key as a number; None for text that is no decimal number below 2^128. Longer text is not converted at all."""
+    """Return a hash key as a number, or None if the text is not a decimal number below 2^128.
+
+    Text of more than 39 characters is not converted at all.
+    """
     if len(text) > _HASH_KEY_DIGITS or not (text.isascii() and text.isdecimal()):
         return None
     hash_key = int(text)
@@ -27,9 +33,10 @@ def hash_key_from(text: str) -> int | None:
 
 
 def written_hash_key(text: str | None) -> str | None:
-    """Return an explicit hash key that was read as the service takes it, or None if it is not one.
+    """Return an explicit hash key from an aggregate in the form that the service uses, or None if it is not a hash key.
 
-    A producer can write any text as an explicit hash key into an aggregate; one that is no number below 2^128 has decided nothing.
+    A producer can write any text as an explicit hash key into an aggregate. If it is not a number below 2^128, it has
+    decided nothing.
     """
     number = None if text is None else hash_key_from(text)
     return None if number is None else str(number)
@@ -52,7 +59,10 @@ class HashRange:
 
     @classmethod
     def parse(cls, start: str, end: str) -> HashRange:
-        """The range between two hash keys as the service sends them. Raises: ValueError for text that is no hash key."""
+        """Return the range between two hash keys as the service sends them.
+
+        Raises: ValueError if a text is not a hash key, or the first key is greater than the last.
+        """
         first, last = hash_key_from(start), hash_key_from(end)
         if first is None or last is None or first > last:
             raise ValueError(f"not a range of hash keys: {start[:80]!r} to {end[:80]!r}")
@@ -68,9 +78,11 @@ class HashRange:
 class Shard:
     """One shard of one stream, as listed.
 
-    `stream` is the name (also when users gave an ARN), `stream_arn` the ARN when known; `parents` the ids of the
-    shard(s) that were split or merged into it; `closed` whether it takes no more records (a closed shard is still read to its end);
-    `starting_sequence_number` what Kinesis lists as its beginning: no record has it.
+    - `stream`: the stream's name, even if the user gave an ARN.
+    - `stream_arn`: the stream's ARN if it is known.
+    - `parents`: the ids of the shards that were split or merged into this one.
+    - `closed`: whether it takes no more records. A closed shard is still read to its end.
+    - `starting_sequence_number`: the beginning that Kinesis lists. No record has this number.
     """
 
     stream: str
@@ -83,17 +95,20 @@ class Shard:
 
     @property
     def key(self) -> str:
-        """`stream/shard-id`: how state, metrics and logs name a shard."""
+        """`stream/shard-id`, which names a shard in state, metrics and logs."""
         return f"{self.stream}/{self.shard_id}"
 
     def begins_at(self, sequence_number: str | None) -> bool:
-        """Whether no record of the shard lies at or before this number."""
+        """Return whether no record of the shard lies at or before this number."""
         first = self.starting_sequence_number
         return first is not None and sequence_number is not None and int(sequence_number) <= int(first)
 
 
 def shard_to_json(shard: Shard) -> dict[str, Any]:
-    """A plain dict without empty entries. The hash range is hexadecimal text: many JSON readers lose digits of numbers above 2**53."""
+    """Return a plain dict without empty entries.
+
+    The hash range is hexadecimal text, because many JSON readers lose digits of numbers above 2**53.
+    """
     keys = shard.hash_range
     entries = {
         "stream": shard.stream,
@@ -106,7 +121,10 @@ def shard_to_json(shard: Shard) -> dict[str, Any]:
 
 
 def shard_from_json(entries: Mapping[str, Any]) -> Shard:
-    """The inverse of `shard_to_json`. Raises: KeyError, ValueError."""
+    """Return the shard that `shard_to_json` has written.
+
+    Raises: KeyError if the stream or id is missing, ValueError if the hash range is malformed.
+    """
     start, end = (entries.get("range") or f"0-{MAX_HASH_KEY:x}").split("-")
     return Shard(
         stream=entries["stream"],
@@ -118,20 +136,21 @@ def shard_from_json(entries: Mapping[str, Any]) -> Shard:
 
 
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
-    """Whether a listing was made before `shard` was created, so that its absence there does not mean that it is gone.
+    """Return whether a listing was made before `shard` was created. Then its absence does not mean that it is gone.
 
-    ListShards is eventually consistent: the children that end a shard may be missing in it at first. Kinesis numbers the shards of a
-    stream in the order of creation, and the oldest expire first. So a shard that is newer than every listed one cannot have expired.
-    For the ids of other sources, and for an empty listing, this returns False.
+    ListShards is eventually consistent: the children that end a shard may be missing in it at first. Kinesis numbers
+    the shards of a stream in the order of creation, and the oldest expire first. So a shard that is newer than every
+    listed one cannot have expired. For the ids of other sources, and for an empty listing, this returns False.
     """
     ids = [each.shard_id for each in listed if each.stream == shard.stream]
     return bool(ids) and all(map(_NUMBERED.fullmatch, (shard.shard_id, *ids))) and max(ids) < shard.shard_id
 
 
 def first_unlisted_range(listed: Iterable[Shard]) -> HashRange | None:
-    """The first hash keys that no open shard of a listing takes; None if the listing is complete.
+    """Return the first hash keys that no open shard of a listing takes, or None if the listing is complete.
 
-    The open shards of a stream take every hash key at any time. ListShards is eventually consistent and may lack some of them.
+    The open shards of a stream take every hash key at any time. ListShards is eventually consistent and may lack some
+    of them.
     """
     next_key = 0
     for taken in sorted((shard.hash_range for shard in listed if not shard.closed), key=lambda taken: taken.start):

@@ -1,4 +1,4 @@
-"""Records that cannot be used: a line for the first that is left out, then one now and then; and how to go on when one ends the job."""
+"""Logs records that cannot be used, at most once a minute; and says how to continue when such a record ends the job."""
 
 import asyncio
 import logging
@@ -14,9 +14,10 @@ DEAD_LETTER = "dead letter for"
 
 
 class SkippedRecordsLog:
-    """Logs the first record at once, and later ones at most once a minute, with how many there were since the last line.
+    """Logs the first skipped record at once, and later ones at most once a minute, with their number since the last line.
 
-    In an event loop the last ones are told when the minute is over, with how long ago that was, elsewhere with the next record.
+    In an event loop the last record is logged when the minute is over, with its age. Elsewhere it is logged with the
+    next record.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock | None = None) -> None:
@@ -36,7 +37,12 @@ class SkippedRecordsLog:
         *,
         how: str = "skipped",
     ) -> None:
-        """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`; `how`: before its name."""
+        """Note that a record was skipped.
+
+        - `error`: the error that user code raised, for its traceback.
+        - `shard`: the `Shard.key` of the record.
+        - `how`: the words before the record's name.
+        """
         now = self._clock.monotonic()
         what = f"{how} {record}: {reason}"
         where = about(shard, sequence_number, error) if shard else None
@@ -59,13 +65,13 @@ class SkippedRecordsLog:
 
     def _tell_last(self) -> None:
         if self._unlogged:
-            self._unlogged -= 1  # it is counted as the one that is named
+            self._unlogged -= 1  # it is counted as the record that the line names
             what, where, at = self._last
             self._write(f"{what} ({self._clock.monotonic() - at:.0f} s ago)", where)
 
 
 def how_to_go_on(stream: str, shard_id: str, sequence_number: str) -> str:
-    """What a message about a bad record that ends the job says: it would end it again at each start."""
+    """Return advice for a message about a bad record that ends the job, because it would end the job again at each start."""
     return (
         f"look at it with `recordpublisher tail {stream} --shard {shard_id} --from {sequence_number} -n 1`, with --properties and the "
         f"job's file if it has one; flink.deserializer.error = SKIP or DEAD_LETTER goes on without it (in Python deserializer_error=)"

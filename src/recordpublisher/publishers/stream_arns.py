@@ -1,7 +1,7 @@
-"""Names and ARNs of streams, and the ARNs of their fan-out consumers.
+"""Parses names and ARNs of streams, and the ARNs of their fan-out consumers.
 
-A job is given its streams as names, as ARNs, or as NAME=ARN: a name of its own for one of two streams that have the same name in
-different regions or accounts. Records, state and metrics carry that name.
+A user gives a job its streams as names, as ARNs, or as NAME=ARN. The last form gives a name of its own to one of two
+streams that have the same name in different regions or accounts. Records, state and metrics carry that name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CONSUMER_ARN = re.compile(
 
 
 def arn_of(stream: str) -> str | None:
-    """The ARN of a stream that was given as ARN or NAME=ARN; None for one that was given by its name."""
+    """Return the ARN of a stream that was given as ARN or NAME=ARN, or None if it was given by its name."""
     named = _OWN_NAME.fullmatch(stream)
     if named is not None:
         return named["arn"]
@@ -28,26 +28,26 @@ def arn_of(stream: str) -> str | None:
 
 
 def has_own_name(stream: str) -> bool:
-    """Whether a stream was given as NAME=ARN."""
+    """Return whether a stream was given as NAME=ARN."""
     return _OWN_NAME.fullmatch(stream) is not None
 
 
 def stream_name(stream: str) -> str:
-    """The name of a stream that was given by name, ARN or NAME=ARN.
+    """Return the name of a stream that was given by name, ARN or NAME=ARN.
 
-    An ARN is not checked: a publisher may read something else than Kinesis.
+    An ARN is not checked, because a publisher may read another service than Kinesis.
     """
     named = _OWN_NAME.fullmatch(stream)
     return stream.rpartition("/")[2] if named is None else named["name"]
 
 
 def region_of_arn(arn: str) -> str:
-    """The region in the ARN of a Kinesis stream. Raises: ConfigurationError when it is not the ARN of a Kinesis stream."""
+    """Return the region in the ARN of a Kinesis stream. Raises: ConfigurationError if it is not such an ARN."""
     return _parts_of(arn)["region"]
 
 
 def account_of_arn(arn: str) -> str:
-    """The account id in the ARN of a Kinesis stream. Raises: ConfigurationError when it is not the ARN of a Kinesis stream."""
+    """Return the account id in the ARN of a Kinesis stream. Raises: ConfigurationError if it is not such an ARN."""
     return _parts_of(arn)["account"]
 
 
@@ -61,7 +61,7 @@ def _parts_of(arn: str) -> re.Match[str]:
 class ConsumerArn(msgspec.Struct, frozen=True):
     """A consumer's ARN: `<stream ARN>/consumer/<name>:<time of registration>`.
 
-    The time tells a consumer from an earlier one with the same name. Some servers leave it out.
+    The time distinguishes a consumer from an earlier one with the same name. Some servers leave it out.
     """
 
     text: str
@@ -71,7 +71,7 @@ class ConsumerArn(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> ConsumerArn | None:
-        """None when the text is not the ARN of a stream consumer."""
+        """Return the parts of a consumer's ARN, or None if the text is not the ARN of a stream consumer."""
         found = _CONSUMER_ARN.fullmatch(text)
         return None if found is None else cls(text, found["stream_arn"], found["stream"], found["name"])
 

@@ -1,6 +1,6 @@
-"""UNDECODABLE: what decoding of foreign bytes raises."""
+"""UNDECODABLE, the errors that decoding foreign bytes can raise."""
 
 import msgspec
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Of JSON and MessagePack: malformed or of another type, text that is no UTF-8, nested too deeply."""
+"""Errors for JSON and MessagePack that is malformed or of another type, that is not UTF-8, or that is nested too deeply."""

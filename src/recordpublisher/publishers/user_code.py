@@ -1,4 +1,4 @@
-"""Calls of user code (handlers, callbacks, deserialisers): what is awaitable is awaited, and what nobody would run is refused."""
+"""Calls user code (handlers, callbacks, deserialisers): awaits each awaitable, and refuses code that would never run."""
 
 import asyncio
 import contextvars
@@ -19,7 +19,7 @@ from .errors import ConfigurationError, causes_of
 from .log_fields import about
 
 MAX_REASON = 1_000
-"""Characters of an error that go into a message or a log line."""
+"""The most characters of an error that go into a message or a log line."""
 _OWN_CODE = str(Path(__file__).parents[1])
 _PYTHONS_CODE = sysconfig.get_path("stdlib")
 _LOGGED = "_recordpublisher_logged"
@@ -27,18 +27,21 @@ _NEVER_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Whether calling it returns a coroutine; also for partial functions and for objects with an async `__call__`."""
+    """Return whether calling `function` returns a coroutine. It may be a partial function, or an object with an async `__call__`."""
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
 def check_user_function(
     name: str, function: object, valid: str, *, is_plain: bool = False, arguments: int | None = None
 ) -> None:
-    """Raises: ConfigurationError for what cannot be called, also with this number of arguments, for a class and for a generator function;
-    with `is_plain` for an async one, too."""
+    """Check a function that a user has given.
+
+    Raises: ConfigurationError if it cannot be called, or not with `arguments` arguments, if it is a class or a
+    generator function, or if it is async although `is_plain`.
+    """
     if not callable(function):
         raise ConfigurationError(name, f"{function!r:.100}", valid)
-    made = getattr(function, "func", function)  # of a partial function
+    made = getattr(function, "func", function)  # a partial function has its function there
     if isinstance(made, type):
         only = f"{made.__name__} is a class; calling it would only make an object"
         raise ConfigurationError(name, function, valid, reason=f"{only}: give {made.__name__}() or one of its methods")
@@ -53,12 +56,15 @@ def check_user_function(
 
 
 def refuse_never_run(results: Sequence[Any]) -> None:
-    """Raises: TypeError when a plain function has returned a coroutine or a generator: its code would never run."""
+    """Check the results of a plain function.
+
+    Raises: TypeError if one of them is a coroutine or a generator, whose code would never run.
+    """
     if not _NEVER_RUN_SET.isdisjoint(map(type, results)):
         result = next(result for result in results if isinstance(result, _NEVER_RUN))
         for each in results:
             if isinstance(each, types.CoroutineType):
-                each.close()  # so that Python does not warn, too
+                each.close()  # so that Python does not warn as well
         raise TypeError(f"the function returned {_article(result)}, of which no code has run: return the result itself")
 
 
@@ -66,12 +72,12 @@ _NEVER_RUN_SET = frozenset(_NEVER_RUN)
 
 
 class ForeignExitError(RuntimeError):
-    """Foreign code called `sys.exit`, which would have ended the process as if its work were done."""
+    """Foreign code called `sys.exit`. This would have ended the process as if its work were done."""
 
 
 @contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """Import or call foreign code, whose SystemExit becomes an error. Raises: ForeignExitError if the code calls `sys.exit`."""
+    """Import or call foreign code, and turn its SystemExit into an error. Raises: ForeignExitError if the code calls `sys.exit`."""
     try:
         yield
     except SystemExit as end:
@@ -80,8 +86,10 @@ def exits_as_errors() -> Iterator[None]:
 
 
 class UserFunction:
-    """A function of the user. An async one is awaited; a plain one runs in a thread, and what it returns is awaited if it can be, also a
-    future of threads or processes."""
+    """A function of the user. An async function is awaited; a plain one runs in a thread.
+
+    If a plain function returns an awaitable, or a future of threads or processes, that is awaited as well.
+    """
 
     def __init__(
         self,
@@ -92,14 +100,23 @@ class UserFunction:
         *,
         arguments: int | None = None,
     ) -> None:
-        """`threads`: those of plain functions; None: those of the event loop. Raises: ConfigurationError, as `check_user_function`."""
+        """Check the function.
+
+        `threads` runs plain functions; if it is None, the threads of the event loop do.
+
+        Raises: ConfigurationError if `check_user_function` refuses the function.
+        """
         check_user_function(name, function, valid, arguments=arguments)
         self.is_async = is_coroutine_function(function)
         self._function = function
         self._threads = threads
 
     async def __call__(self, *arguments: Any) -> Any:
-        """The result. Raises: what the function raises; TypeError for a generator; RuntimeError for what would end the process."""
+        """Return the function's result.
+
+        Raises: the errors of the function; TypeError if it returns a generator; RuntimeError for an exception that
+        would end the process.
+        """
         try:
             result = await (self._function(*arguments) if self.is_async else self._call_in_thread(arguments))
             return result if result is None else await _settled(result)
@@ -109,28 +126,28 @@ class UserFunction:
             raise RuntimeError(f"the function raised {type(error).__name__}, whose attributes cannot be read") from None
         except (asyncio.CancelledError, GeneratorExit):
             raise
-        except BaseException as error:  # such as SystemExit: the event loop would end without a word
+        except BaseException as error:  # such as SystemExit, at which the event loop would end silently
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise  # it may be Ctrl-C, which no other thread gets
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
     async def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:
-        # with the context, which has the span and the fields of log lines, as `asyncio.to_thread` does
+        # The context has the span and the fields of log lines. `asyncio.to_thread` copies it in the same way.
         context, loop = contextvars.copy_context(), asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, context.run, self._call, arguments)
 
     def _call(self, arguments: tuple[Any, ...]) -> Any:
         try:
             return self._function(*arguments)
-        except StopIteration as error:  # the future of a thread cannot hold it: the caller would wait for ever
+        except StopIteration as error:  # the future of a thread cannot hold it, so the caller would wait for ever
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
 
 async def _settled(result: Any) -> Any:
-    """What a function has returned, awaited if it can be."""
+    """Return a function's result, awaited if it is awaitable. Raises: TypeError if it is a coroutine or generator that never ran."""
     if inspect.isawaitable(result):
         return await result
-    if isinstance(result, Future):  # of a pool of the user's own
+    if isinstance(result, Future):  # it comes from a pool of the user's own
         return await asyncio.wrap_future(result)
     if isinstance(result, _NEVER_RUN):
         refuse_never_run([result])
@@ -138,7 +155,7 @@ async def _settled(result: Any) -> Any:
 
 
 def describe_error(error: BaseException) -> str:
-    """Kind and message of an error, also when its `__str__` fails or has no end."""
+    """Return kind and message of an error, even if its `__str__` fails or its message is very long."""
     try:
         message = str(error)
     except Exception as failure:
@@ -149,10 +166,10 @@ def describe_error(error: BaseException) -> str:
 
 
 class AsyncPort:
-    """A port whose async methods are async in each class that implements it: `def write` would fail later, with a message about None."""
+    """A port whose async methods must be async in each subclass. A plain `def write` would fail later, with a message about None."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Raises: TypeError for a method that is not async."""
+        """Check the methods of a subclass. Raises: TypeError if a method is not async although the port's method is."""
         super().__init_subclass__(**options)
         for name, method in vars(cls).items():
             is_plain = isinstance(method, types.FunctionType) and not is_coroutine_function(inspect.unwrap(method))
@@ -163,20 +180,26 @@ class AsyncPort:
 
 
 def log_user_error(log: logging.Logger, error: BaseException, message: str, shard: str, sequence_number: str) -> None:
-    """Log what user code raised, with its traceback. `shard`: `Shard.key`; `sequence_number`: of the record, or of the first one."""
+    """Log an error of user code, with its traceback.
+
+    - `shard`: the `Shard.key` of the record.
+    - `sequence_number`: the sequence number of the record, or of the first one.
+    """
     log.error("%s", message, exc_info=for_log(error), extra=about(shard, sequence_number, error))
-    object.__setattr__(error, _LOGGED, True)  # one of the user's may forbid to change it, as a frozen dataclass does
+    object.__setattr__(
+        error, _LOGGED, True
+    )  # a class of the user may forbid to set attributes, as a frozen dataclass does
 
 
 def was_logged(error: BaseException) -> bool:
-    """Whether `log_user_error` has logged it, or what led to it."""
+    """Return whether `log_user_error` has logged the error, or one of its causes."""
     return any(hasattr(each, _LOGGED) for each in causes_of(error))
 
 
 def for_log(error: BaseException) -> BaseException | None:
-    """The error as `exc_info` of a log line; None if only this library's code has a part in it: its message says all.
+    """Return the error as `exc_info` of a log line, or None if only code of this library is in its traceback: its message says all.
 
-    In place of one whose message has no end, or that cannot be shown, comes another, with its traceback.
+    An error whose message is too long, or that cannot be shown, is replaced by another error with its traceback.
     """
     frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in causes_of(error))
     if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in frames):
@@ -188,25 +211,25 @@ def for_log(error: BaseException) -> BaseException | None:
 
 
 def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) -> bool:
-    """Whether code of the user has raised it, or passed it on. Installed code counts with `or_installed` only."""
+    """Return whether code of the user has raised the error or passed it on. Installed packages count only if `or_installed`."""
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
     foreign = (file for file in files if _is_foreign(file) and not file.startswith("<frozen"))
     return any(or_installed or "site-packages" not in file for file in foreign)
 
 
 def cause_in_user_code(error: BaseException) -> BaseException | None:
-    """The first cause of the error that code of the user has raised; None: its code has no part."""
+    """Return the first cause of the error that code of the user has raised, or None if there is no such cause."""
     return next(filter(is_raised_in_user_code, causes_of(error.__cause__)), None)
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note, unless the error forbids to change it."""
+    """Add a note, unless the error's class forbids changes."""
     with suppress(Exception):
         error.add_note(note)
 
 
 def _can_be_examined(error: BaseException) -> bool:
-    """Whether its attributes can be read: a class of the user may raise for any of them."""
+    """Return whether the error's attributes can be read: a class of the user may raise for any of them."""
     try:
         return all(hasattr(each, "__traceback__") for each in causes_of(error))
     except Exception:
@@ -214,7 +237,7 @@ def _can_be_examined(error: BaseException) -> bool:
 
 
 def _can_be_shown(error: BaseException) -> bool:
-    """Whether `logging` can: where that fails, it raises."""
+    """Return whether `logging` can show the error. Otherwise `logging` itself would raise."""
     try:
         traceback.TracebackException.from_exception(error, lookup_lines=False)
     except Exception:
@@ -223,7 +246,7 @@ def _can_be_shown(error: BaseException) -> bool:
 
 
 def takes(function: Callable[..., Any], arguments: int) -> bool:
-    """Whether it can be called so; True where that is not known."""
+    """Return whether `function` can be called with this number of arguments; True if that is unknown."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

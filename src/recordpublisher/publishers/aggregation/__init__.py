@@ -1,1 +1,1 @@
-"""The KPL's aggregation format, both directions. Start at `kpl_format.py`."""
+"""The KPL's aggregation format, for reading and writing. Start at `kpl_format.py`."""

@@ -1,4 +1,7 @@
-"""Deaggregator: the responses of one shard to batches of user records (S4). KPL aggregates are expanded, other records pass unchanged."""
+"""Deaggregator turns the responses of one shard into batches of user records (S4).
+
+It expands KPL aggregates, and passes other records unchanged.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,9 @@ async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRe
 class Deaggregator:
     """Expands the aggregates of one shard, in order. Sub-records whose hash key belongs to another shard are dropped or kept.
 
-    `foreign_sub_records` decides that once for each response with such sub-records, by the latest arrival of its records, epoch ms. Once
-    keys do not decide the shard (AUTO record distribution), every sub-record is kept without a check.
+    `foreign_sub_records` makes this decision for each response with such sub-records, at most once for misplaced and once for other
+    records. It receives the latest arrival of the response's records (epoch ms). After it has once answered that keys do not decide
+    the shard (AUTO record distribution), every sub-record is kept without a check.
     """
 
     def __init__(
@@ -57,20 +61,23 @@ class Deaggregator:
     def batches(
         self, response: ReadResponse, read_position: SequenceNumber | None, start: StartingPosition
     ) -> ResponseBatches:
-        """The batches of a response that was read from `start`; `read_position` is the position after it. Counts the response."""
+        """Return the batches of a response that was read from `start`, and count the response.
+
+        `read_position` is the position after the response.
+        """
         batches = ResponseBatches(self, response, read_position, start.skip_through)
         self.metrics.count_response(batches.raw_count, batches.raw_bytes, response.millis_behind_latest)
         return batches
 
     def begin_response(self, latest_arrival_ms: int) -> None:
-        """A response with aggregates is expanded next. `latest_arrival_ms`: of its records, epoch ms."""
+        """Prepare to expand a response with aggregates. `latest_arrival_ms` is the latest arrival of its records, epoch ms."""
         self._latest_arrival_ms = latest_arrival_ms
         self._decisions.clear()
 
     async def open(
         self, aggregate: LongAggregate, record: UserRecord, done: SequenceNumber | None
     ) -> OpenAggregate | None:
-        """A long aggregate, behind the position `done`. None: the record is a plain one."""
+        """Open a long aggregate behind the position `done`. Return None if the record is a plain one."""
         if not await aggregate.is_valid():
             return None
         is_misplaced = self.owned(aggregate.read(0, 1)) is not None
@@ -78,7 +85,7 @@ class Deaggregator:
         return OpenAggregate(record, aggregate, is_misplaced, min(first, aggregate.length))
 
     async def read_step(self, opened: OpenAggregate) -> Iterable[Sequence[Any]]:
-        """The columns of the user records among a long aggregate's next `STEP` sub-records. Yields to the event loop."""
+        """Return the columns of the user records among a long aggregate's next `STEP` sub-records. Yields to the event loop."""
         first, parts = opened.done, opened.aggregate.read(opened.done, opened.done + STEP)
         owned = self.owned(parts)
         if owned is not None:
@@ -90,18 +97,23 @@ class Deaggregator:
         return parts.columns(opened.record, first, owned)
 
     def owned(self, parts: SubRecords) -> list[bool] | None:
-        """For each of the sub-records, whether its hash key belongs to the shard; None when all do."""
+        """Return for each sub-record whether its hash key belongs to the shard, or None if every key does."""
         return None if self._takes_all else self._keys.owned(parts)
 
     async def decide(self, is_misplaced: bool) -> ForeignSubRecords:
-        """What happens to foreign sub-records of a record of this response. `is_misplaced`: the first one is foreign, whose hash key
-        producers give to the whole record."""
+        """Return what happens to foreign sub-records of one record of this response.
+
+        `is_misplaced` says that the record's first sub-record is foreign: producers give its hash key to the whole record.
+        """
         if is_misplaced not in self._decisions:
             self._decisions[is_misplaced] = await self._foreign_sub_records(self._latest_arrival_ms, is_misplaced)
         return self._decisions[is_misplaced]
 
     def kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
-        """Which sub-records are kept; None: all. Where keys decide, the KPL sends foreign ones again, to their own shard."""
+        """Return for each sub-record whether it is kept, or None to keep all.
+
+        If keys decide the shard, foreign sub-records can be dropped, because the KPL sends them again, to their own shard.
+        """
         if decision is ForeignSubRecords.DROP:
             self.metrics.add("foreign_sub_records", owned.count(False))
             self._dropped_log.skipped(
@@ -117,7 +129,7 @@ class Deaggregator:
 
 
 class OpenAggregate:
-    """A long aggregate that is being expanded. Owns how many of its sub-records are `done`, and what was decided about foreign ones."""
+    """A long aggregate that is being expanded. Owns how many of its sub-records are `done`, and the decision about foreign ones."""
 
     def __init__(self, record: UserRecord, aggregate: LongAggregate, is_misplaced: bool, done: int) -> None:
         self.record = record
@@ -133,20 +145,20 @@ class OpenAggregate:
 
     @property
     def done_bytes(self) -> int:
-        """The part of the record's bytes for the sub-records that are done."""
+        """The record's bytes in proportion to the sub-records that are done."""
         return len(self.record.data) * self.done // max(self.aggregate.length, 1)
 
     @property
     def position(self) -> SequenceNumber:
-        """The position after what is done, while more is to come (P2)."""
+        """The position after the last sub-record that is done, while more sub-records are to come (P2)."""
         return SequenceNumber(self.record.sequence_number, self.done - 1)
 
 
 class ResponseBatches:
-    """The batches of one response, in order. Owns the part of it that is not expanded yet.
+    """The batches of one response, in order. Owns the part of the response that is not expanded yet.
 
-    A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Then each further batch is made when
-    it is asked for. Only the last one may be at the tip, and only it carries the child shards.
+    A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Then each further batch is made
+    when the reader asks for it. Only the last batch may be at the tip, and only it carries the child shards.
     """
 
     def __init__(
@@ -156,16 +168,19 @@ class ResponseBatches:
         read_position: SequenceNumber | None,
         done: SequenceNumber | None,
     ) -> None:
-        """`done`: the sub-record up to which its record was done before (P2); None outside an aggregate."""
+        """Take the raw records of the response.
+
+        `done` is the sub-record up to which its record was done before (P2), or None outside an aggregate.
+        """
         raw = columns_of(response.records)
         has_aggregates = raw.has_aggregates
         if has_aggregates:
             deaggregator.begin_response(max(raw.arrival_millis))
         self._deaggregator = deaggregator
         self._plain = None if has_aggregates else raw
-        # taken from its end, so that what was expanded is freed
+        # Records are taken from the end of this list, so that their memory is freed after expansion.
         self._reversed = list(reversed(raw.records)) if has_aggregates else []
-        self._record: UserRecord  # the one that was taken last
+        self._record: UserRecord  # the record that was taken last
         self._opened: OpenAggregate | None = None
         self._millis_behind_latest = response.millis_behind_latest
         self._last_arrival_ms = raw.arrival_millis[-1] if has_aggregates else 0
@@ -194,7 +209,7 @@ class ResponseBatches:
         return batch
 
     async def _expand(self) -> RecordBatch:
-        """The next batch of user records. It may end after a short aggregate, and after each step of a long one."""
+        """Return the next batch of user records. It may end after a short aggregate, and after each step of a long one."""
         expanded = ExpandedRecords()
         while self._opened is not None or self._reversed:
             if self._opened is None:
@@ -206,10 +221,10 @@ class ResponseBatches:
         return self._last_batch(expanded.records(), expanded.raw_count, expanded.raw_bytes)
 
     async def _take_records(self, expanded: ExpandedRecords) -> None:
-        """Take plain records and short aggregates, up to a full batch or a long aggregate, which is then open.
+        """Take plain records and short aggregates, up to a full batch or a long aggregate. A long aggregate is open afterwards.
 
-        A short aggregate costs as few calls as possible. Sub-sequence numbers count dropped sub-records too, so they are the same for
-        every reader.
+        A short aggregate costs as few calls as possible. Sub-sequence numbers count dropped sub-records as well, so they are the same
+        for every reader.
         """
         raw, done, deaggregator = self._reversed, self._done, self._deaggregator
         while raw and self._opened is None:
@@ -231,12 +246,13 @@ class ResponseBatches:
                     self._opened = await deaggregator.open(aggregate, record, done)
                 if self._opened is None:
                     expanded.add_plain(record, done)
-            # A full batch ends here. If it ended at a long aggregate of which nothing is done, its position would be after the aggregate.
+            # A full batch ends here. Were it to end at a long aggregate of which nothing is done, its position would be after the
+            # aggregate.
             if expanded.held_bytes >= MAX_BATCH_BYTES and expanded.is_full:
                 return
 
     async def _take_step(self, expanded: ExpandedRecords, opened: OpenAggregate) -> None:
-        """Take some sub-records of a long aggregate."""
+        """Take the next step of sub-records of a long aggregate."""
         bytes_before = opened.done_bytes
         columns = await self._deaggregator.read_step(opened)
         expanded.add(columns, opened.done_bytes - bytes_before)

@@ -1,4 +1,4 @@
-"""ExpandedRecords: the records of a batch while aggregates are expanded."""
+"""ExpandedRecords collects the records of a batch while aggregates are expanded."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from ..positions import SequenceNumber
 from ..records import COLUMNS, RECORD_OVERHEAD_BYTES, RecordColumns, UserRecord, to_millis
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""A batch that takes this much memory (P6) gets no more sub-records: the next batch does."""
+"""A batch that takes this much memory (P6) gets no more sub-records. They go into the next batch."""
 
 
 class ExpandedRecords:
-    """What the next batch has so far, as columns. A Kinesis record counts in the batch in which it begins."""
+    """The records of the next batch so far, as columns. A Kinesis record counts in the batch in which it begins."""
 
     def __init__(self) -> None:
         self._columns: list[list[Any]] = [[] for _ in COLUMNS]
-        self._plain: list[UserRecord] = []  # those after the last aggregate
+        self._plain: list[UserRecord] = []  # the plain records after the last aggregate
         self.held_bytes = 0
         """Memory of the records in bytes (P6): data before de-aggregation plus a measured overhead for each record."""
         self.raw_count = 0
@@ -28,24 +28,24 @@ class ExpandedRecords:
             data, numbers, arrivals, *others = zip(*map(astuple, self._plain), strict=True)
             held_bytes, self._plain = self.held_bytes, []
             self.add((data, numbers, map(to_millis, arrivals), *others), 0)
-            self.held_bytes = held_bytes  # has the plain records already
+            self.held_bytes = held_bytes  # it includes the plain records already
         count = len(self._columns[0])
         for column, more in zip(self._columns, columns, strict=True):
             column.extend(more)
         self.held_bytes += raw_bytes + RECORD_OVERHEAD_BYTES * (len(self._columns[0]) - count)
 
     def add_plain(self, record: UserRecord, done: SequenceNumber | None) -> None:
-        """Add a record that is no aggregate, unless it was done before."""
+        """Add a record that is not an aggregate, unless it was done before."""
         self.held_bytes += len(record.data)
         if done is None or record.sequence_number != done.sequence:
             self.held_bytes += RECORD_OVERHEAD_BYTES
             self._plain.append(record)
 
     def records(self) -> RecordColumns:
-        """The user records."""
+        """Return the user records."""
         if not self._columns[0]:
             return RecordColumns(records=self._plain)
-        self.add([()] * len(self._columns), 0)  # with the plain records at the end
+        self.add([()] * len(self._columns), 0)  # moves the plain records into the columns, at the end
         return RecordColumns(**dict(zip(COLUMNS, self._columns, strict=True)))
 
     @property
@@ -60,7 +60,7 @@ class ExpandedRecords:
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """The plain records after a position inside an aggregated record (P2); all when `done` is None."""
+    """Return the plain records after a position inside an aggregated record (P2), or all records if `done` is None."""
     if done is None:
         return records
     return [record for record in records if record.sequence_number != done.sequence]

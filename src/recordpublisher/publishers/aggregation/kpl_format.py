@@ -1,4 +1,4 @@
-"""The KPL's aggregation format: magic, a protobuf AggregatedRecord, MD5 (aggregation-format.md of the KPL)."""
+"""Reads and writes the KPL's aggregation format: magic, a protobuf AggregatedRecord, MD5 (aggregation-format.md of the KPL)."""
 
 import asyncio
 import functools
@@ -13,13 +13,13 @@ from .loop_yielder import STEP, in_steps
 
 _DIGEST_BYTES = 16
 Columns = tuple[list[bytes], list[int], Sequence[int | None] | None]
-"""Data, key indexes and explicit hash key indexes of sub-records."""
+"""The data, key indexes and explicit hash key indexes of sub-records."""
 
 
 class SubRecords:
-    """Consecutive sub-records of an aggregate as columns, and the two key tables that the indexes refer to.
+    """Consecutive sub-records of an aggregate as columns, with the two key tables that the indexes refer to.
 
-    `hash_key_indexes` is None where none of the aggregate has an explicit hash key.
+    `hash_key_indexes` is None if no sub-record of the aggregate has an explicit hash key.
     """
 
     __slots__ = ("data", "explicit_hash_keys", "hash_key_indexes", "key_indexes", "partition_keys")
@@ -30,9 +30,10 @@ class SubRecords:
         self.explicit_hash_keys = explicit_hash_keys
 
     def columns(self, record: UserRecord, first: int, owned: Sequence[bool] | None = None) -> Iterable[Sequence[Any]]:
-        """Those that are `owned` (None: all) as `COLUMNS`. `first`: the sub-sequence number of the first one.
+        """Return the sub-records that are `owned` (all if None) as `COLUMNS`.
 
-        They share sequence number and arrival. Their sub-sequence numbers count sub-records that are not owned, too.
+        They share sequence number and arrival. `first` is the sub-sequence number of the first sub-record. Sub-sequence
+        numbers count sub-records that are not owned as well.
         """
         count = len(self.data)
         keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
@@ -47,7 +48,7 @@ class SubRecords:
         return columns if owned is None else [list(compress(column, owned)) for column in columns]
 
     def has_all_keys(self) -> bool:
-        """Whether every index is within its table. An explicit hash key index without a table is ignored."""
+        """Return whether every index is within its table. An explicit hash key index without a table is ignored."""
         if max(self.key_indexes, default=-1) >= len(self.partition_keys):
             return False
         if self.hash_key_indexes is None:
@@ -57,7 +58,7 @@ class SubRecords:
 
 
 class LongAggregate:
-    """An aggregate that takes more than one step. Its sub-records are read in slices: there may be millions."""
+    """An aggregate that takes more than one step. Its sub-records are read in slices, because there may be millions."""
 
     def __init__(
         self,
@@ -74,11 +75,11 @@ class LongAggregate:
         self._hash_keys: list[str] = []
 
     def read(self, first: int, stop: int) -> SubRecords:
-        """The sub-records from `first` up to, not including, `stop`. Only after `is_valid`."""
+        """Return the sub-records from `first` up to, not including, `stop`. Call `is_valid` before."""
         return SubRecords(self._read(first, stop), self._keys, self._hash_keys)
 
     async def is_valid(self) -> bool:
-        """Decode the keys and check every index, step by step. False: a key is not UTF-8, or an index is outside its table."""
+        """Decode the keys and check every index, step by step. Return False if a key is not UTF-8, or an index is outside its table."""
         try:
             self._keys = await in_steps(_texts, self._key_table)
             self._hash_keys = await in_steps(_texts, self._hash_key_table)
@@ -92,9 +93,10 @@ class LongAggregate:
 
 
 def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
-    """Parse the aggregate in a record's data. None: magic, digest or message is wrong, so it is a plain record (S4, as in the KCL).
+    """Parse the aggregate in a record's data. Return None if the record is a plain one (S4, as in the KCL).
 
-    A short aggregate is returned as all its sub-records. A long one is not checked yet: only protobuf has parsed it, in one step.
+    A record is plain if magic, digest or message is wrong. A short aggregate is returned as all its sub-records. A long
+    one is not checked yet: only protobuf has parsed it, in one step.
     """
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
         return None
@@ -135,7 +137,7 @@ def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
 
 
 def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
-    """The 128-bit hash key that decides a record's shard."""
+    """Return the 128-bit hash key that decides a record's shard."""
     explicit = hash_key_from(explicit_hash_key or "")
     if explicit is not None:
         return explicit
@@ -143,11 +145,14 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
 
 
 _Parsed = tuple[int, Callable[[int, int], Columns], Any]
-"""The number of sub-records, how to read some of them, and the message with the key tables."""
+"""The number of sub-records, a function that reads some of them, and the message with the key tables."""
 
 
 def _columns(message: bytes) -> _Parsed | None:
-    """Parse all columns at once. None: their lengths differ, so they cannot be matched. Raises: DecodeError."""
+    """Parse all columns at once. Return None if their lengths differ, so that they cannot be matched.
+
+    Raises: DecodeError if the message is malformed, or no sub-record has data.
+    """
     whole = _protobuf().AggregatedColumns.FromString(message)
     parts = whole.records
     data, keys, hash_keys = parts.data, parts.partition_key_index, parts.explicit_hash_key_index
@@ -165,7 +170,10 @@ def _columns(message: bytes) -> _Parsed | None:
 
 
 def _columns_one_by_one(message: bytes) -> _Parsed | None:
-    """Parse record by record: only some have an explicit hash key. None: one lacks data or key. Raises: DecodeError."""
+    """Parse record by record, because only some have an explicit hash key. Return None if a record lacks data or key.
+
+    Raises: DecodeError if the message is malformed.
+    """
     whole = _protobuf().AggregatedRecord.FromString(message)
     if not whole.IsInitialized():
         return None
@@ -192,7 +200,7 @@ def _texts(keys: Sequence[bytes]) -> list[str]:
 
 @functools.cache
 def _protobuf() -> Any:
-    """The messages of protobuf, imported with the first aggregate: most processes that read see none."""
+    """Return the protobuf messages. They are imported with the first aggregate, because most reading processes see none."""
     from . import kpl_messages
 
     return kpl_messages

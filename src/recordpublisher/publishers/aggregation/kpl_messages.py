@@ -1,4 +1,4 @@
-"""The KPL's AggregatedRecord as messages of protobuf."""
+"""The KPL's AggregatedRecord as protobuf messages."""
 
 from typing import Any
 
@@ -28,8 +28,11 @@ def _messages(package: str, of_record: int, records: int) -> Any:
 
 
 AggregatedRecord = _messages("recordpublisher.kpl", _Field.LABEL_REQUIRED, _Field.LABEL_REPEATED)
-"""As the KPL defines it: a message for each sub-record."""
+"""The message as the KPL defines it, with a message for each sub-record."""
 AggregatedColumns = _messages("recordpublisher.kpl.columns", _Field.LABEL_REPEATED, _Field.LABEL_OPTIONAL)
-"""The same bytes, parsed as columns. Here the sub-record message is not repeated but its fields are. Protobuf merges a message that occurs
-again with the one before and appends its repeated fields ("Last One Wins"). So the parser fills three columns and makes no object for
-each sub-record."""
+"""A message that parses the same bytes as columns.
+
+Here the sub-record message is not repeated but its fields are. Protobuf merges a message that occurs again with the one
+before and appends its repeated fields ("Last One Wins"). So the parser fills three columns and makes no object for each
+sub-record.
+"""

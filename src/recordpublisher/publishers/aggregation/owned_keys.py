@@ -1,4 +1,4 @@
-"""OwnedKeys: which sub-records of aggregates belong to a shard (S4)."""
+"""OwnedKeys decides which sub-records of aggregates belong to a shard (S4)."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -7,7 +7,7 @@ from ..shards import HashRange, hash_key_from
 from .kpl_format import SubRecords
 from .loop_yielder import STEP
 
-try:  # CPython's own: for short keys five times as fast as OpenSSL's (which is faster for whole messages)
+try:  # CPython's own: for short keys five times as fast as OpenSSL's, which is faster for whole messages
     from _md5 import md5  # type: ignore[import-not-found]
 except ImportError:
     from hashlib import md5
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class OwnedKeys:
-    """Owns the hash range of a shard. An explicit hash key that is no number below 2^128 is ignored: the partition key decides."""
+    """Owns the hash range of a shard. If an explicit hash key is not a number below 2^128, it is ignored and the partition key decides."""
 
     def __init__(self, own: HashRange) -> None:
         self._own = own
         self._start, self._end = own.start.to_bytes(16, "big"), own.end.to_bytes(16, "big")
 
     def owned(self, parts: SubRecords) -> list[bool] | None:
-        """For each of the sub-records, whether its hash key is in the range; None when all are. A step hashes no key twice."""
+        """Return for each sub-record whether its hash key is in the range, or None if all are. One call hashes no key twice."""
         key_indexes, hash_key_indexes = parts.key_indexes, parts.hash_key_indexes
         by_key = _of_table(self._are_keys_in, parts.partition_keys, key_indexes)
         if hash_key_indexes is None:
@@ -50,7 +50,10 @@ class OwnedKeys:
 def _of_table(
     work: Callable[[Sequence[str]], list[T]], table: Sequence[str], indexes: Sequence[int | None]
 ) -> list[T] | dict[int, T]:
-    """By index, the results of `work` for a table's keys; of a table that is longer than a step, for the keys that are used."""
+    """Return the results of `work` for a table's keys, by index.
+
+    For a table that is longer than a step, only the keys that `indexes` use are worked on.
+    """
     if len(table) <= STEP:
         return work(table)
     used = [index for index in set(indexes) if index is not None]

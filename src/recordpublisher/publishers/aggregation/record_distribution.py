@@ -1,4 +1,4 @@
-"""RecordDistributionCheck: whether partition keys decide the shard of a stream's records, requested again when needed (S4)."""
+"""RecordDistributionCheck: asks whether partition keys decide the shard of a stream's records, and again when needed (S4)."""
 
 import asyncio
 import logging
@@ -15,22 +15,22 @@ from ..retry import RetryPolicy, call_with_retries
 log = logging.getLogger(__name__)
 
 MIN_INTERVAL_SECONDS, PROVISIONED_INTERVAL_SECONDS = 10.0, 1.0
-"""Between two requests for one stream: an account has 20 DescribeStreamSummary calls a second."""
+"""Least time between two requests for one stream: an account has 20 DescribeStreamSummary calls a second."""
 FAILED_INTERVAL_SECONDS = 600.0
-"""Between two requests after one that failed: the permission may be granted later."""
+"""Least time until the next request after one that failed: the permission may be granted later."""
 ARRIVAL_TOLERANCE_MS = 60_000
-"""How inaccurate an arrival time may be; the service guarantees nothing."""
+"""How inaccurate an arrival time may be. The service guarantees nothing."""
 
 
 class DistributionPort(Protocol):
     """The call to the service that de-aggregation needs."""
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
-        """How the stream (name or ARN) distributes its records now (DescribeStreamSummary)."""
+        """Return how the stream (name or ARN) distributes its records now (DescribeStreamSummary)."""
 
 
 class ForeignSubRecords(Enum):
-    """What happens to sub-records whose hash key belongs to another shard."""
+    """The ways to treat sub-records whose hash key belongs to another shard."""
 
     DROP = "keys decide the shard: the producer puts them again, into their own shard"
     KEEP = "keys do not decide the shard (AUTO record distribution)"
@@ -41,9 +41,10 @@ class ForeignSubRecords(Enum):
 class RecordDistributionCheck:
     """Owns what is known about one stream. AUTO is never forgotten: records that were put at that time may still be read.
 
-    The distribution can change while the stream is read. So a response "by key" holds only for records that were put before the request.
-    For later records the request is sent again, at most every 10 s, and their shard waits for the response. A stream in provisioned mode
-    is requested again after a second: its mode must be changed first, so this is rarely needed, and its shards hardly wait.
+    The distribution can change while the stream is read. So a response "by key" holds only for records that were put
+    before the request. For later records the request is sent again, at most every 10 s, and their shard waits for the
+    response. A stream in provisioned mode is asked about again after one second. Its mode must be changed first, so
+    this is rarely needed, and its shards hardly wait.
     """
 
     def __init__(self, port: DistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
@@ -58,10 +59,13 @@ class RecordDistributionCheck:
         self._has_warned = False
 
     async def foreign_sub_records(self, arrival_ms: float, is_misplaced: bool = False) -> ForeignSubRecords:
-        """What to do with foreign sub-records of a record that was just read; `arrival_ms` is its arrival. Raises: StreamNotFoundError.
+        """Return what to do with foreign sub-records of a record that was just read, whose arrival is `arrival_ms`.
 
-        Where keys decide, a record goes to the shard of its own hash key, and only a reshard leaves some of its sub-records outside. So a
-        misplaced record of a stream in on-demand mode was put under AUTO, before the stream was switched back. Others are never switched.
+        If keys decide, a record goes to the shard of its own hash key, and only a reshard leaves some of its
+        sub-records outside. So a misplaced record of a stream in on-demand mode was put under AUTO, before the stream
+        was switched back. Streams in another mode are never switched.
+
+        Raises: StreamNotFoundError if the stream does not exist.
         """
         found = await self._foreign_by_response(arrival_ms)
         return (
@@ -125,7 +129,7 @@ class RecordDistributionChecks:
         self._checks: dict[str, RecordDistributionCheck] = {}
 
     def of(self, port: DistributionPort, stream: str) -> RecordDistributionCheck:
-        """The check of a stream (name or ARN), one for all its shards."""
+        """Return the check of a stream (name or ARN). All its shards share it."""
         if stream not in self._checks:
             self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)
         return self._checks[stream]

@@ -1,4 +1,4 @@
-"""DynamoDB Streams: the changes of a table, read by polling. Start at `service.py`."""
+"""Reads DynamoDB Streams, the changes of a table, by polling. Start at `service.py`."""
 
 from .service import DynamoDbStreamsFactory
 

@@ -1,4 +1,4 @@
-"""A change of a DynamoDB table as a record."""
+"""Turns a change of a DynamoDB table into a record."""
 
 import base64
 import json
@@ -7,13 +7,16 @@ from typing import Any
 from ..records import UserRecord
 
 MOST_DIGITS = 40
-"""Of a sequence number (API reference of DynamoDB Streams)."""
+"""The most digits of a sequence number (API reference of DynamoDB Streams)."""
 
 
 def record_of_change(change: dict[str, Any]) -> UserRecord:
-    """Its partition key is the item's key, its data the change in DynamoDB's JSON. Raises: ValueError, KeyError for what is no change."""
+    """Return the record of a change. Its partition key is the item's key, its data the change in DynamoDB's JSON.
+
+    Raises: ValueError or KeyError if `change` is not a valid change.
+    """
     item = change["dynamodb"]
-    created = item["ApproximateCreationDateTime"]  # a datetime of the SDK; a number in the events of Lambda
+    created = item["ApproximateCreationDateTime"]  # a datetime of the SDK, or a number in the events of Lambda
     arrival = float(created) if isinstance(created, int | float) else created.timestamp()
     data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
     key = json.dumps(item["Keys"], sort_keys=True, default=_base64)

@@ -1,4 +1,4 @@
-"""DynamoDB Streams as a PollingService, the five calls that polling needs; and the factory of its publishers."""
+"""Implements PollingService, the five calls that polling needs, for DynamoDB Streams; and the factory of its publishers."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -21,20 +21,20 @@ from .changes import record_of_change
 
 T = TypeVar("T")
 MOST_RECORDS = 1_000
-"""The largest Limit of GetRecords here."""
+"""The largest Limit of GetRecords of DynamoDB Streams."""
 
 
 class DynamoDbStreams:
-    """A stream is the name of a table; a record is one change, as JSON. Owns the client.
+    """Makes the calls of DynamoDB Streams. Here a stream is the name of a table, and a record is one change, as JSON. Owns the client.
 
-    A shard iterator holds two numbers that the service does not keep: the time before which changes are skipped, since there is
-    no AT_TIMESTAMP here, and the number of empty responses in a row.
+    A shard iterator carries two numbers that the service does not keep. The first is the time before which changes are
+    skipped, because DynamoDB Streams has no AT_TIMESTAMP. The second is the number of empty responses in a row.
     """
 
     def __init__(
         self, properties: Properties, clock: Clock | None = None, open_client: OpenClient | None = None
     ) -> None:
-        """Read the properties; nothing is called yet. Raises: ConfigurationError."""
+        """Read the properties; nothing is called yet. Raises: ConfigurationError if a property is invalid."""
         self._clock = clock or SystemClock()
         self._service = AwsService("dynamodbstreams", properties, endpoint_of(properties), open_client=open_client)
         self._empty_reads = properties.value(DYNAMODB_EMPTY_READS)
@@ -46,7 +46,7 @@ class DynamoDbStreams:
         """The service's clock at its last response, in whole seconds (epoch ms)."""
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
-        """An iterator at the position. A start by time begins at TRIM_HORIZON and skips what is older."""
+        """Return an iterator at the position. A start by time begins at TRIM_HORIZON and skips older changes."""
         kind, since = position.type.value, 0
         if position.type is PositionType.AT_TIMESTAMP:
             kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
@@ -57,7 +57,7 @@ class DynamoDbStreams:
         return f"{since} 0 {own}"
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
-        """At most 1,000 changes. `millis_behind_latest` is 0 after enough empty responses in a row, else unknown."""
+        """Return at most 1,000 changes. `millis_behind_latest` is 0 after enough empty responses in a row, else unknown."""
         since, empty, own = iterator.split(" ", 2)
 
         def parse(response: dict[str, Any]) -> tuple[list[UserRecord], str | None]:
@@ -75,10 +75,11 @@ class DynamoDbStreams:
         )
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return the shards of the table's streams, of the newest one those after a shard id.
+        """Return the shards of the table's streams. `after` is a shard id of the newest stream: its shards up to that one are left out.
 
-        A stream that was disabled and enabled again, to change its view, is another one. The shards of both are listed as long as the
-        service has the former, also in a job that was started in the meantime: it may have positions in the former.
+        A stream that was disabled and enabled again, to change its view, is a new stream. Both streams are listed as
+        long as the service has the older one, even for a job that was started after the change, because it may have
+        positions in the older one.
         """
         newest = await self.stream_arn(stream)
         listed, is_enabled = await self._shards_of(stream, newest, after)
@@ -92,7 +93,7 @@ class DynamoDbStreams:
         return listed
 
     async def _shards_of(self, table: str, arn: str, after: str | None) -> tuple[list[Shard], bool]:
-        """Return the shards of one stream of a table, and whether it is enabled. One that is gone has no shards."""
+        """Return the shards of one stream of a table, and whether the stream is enabled. A stream that is gone has no shards."""
         status = ""
 
         def parse(response: dict[str, Any]) -> tuple[list[Shard], dict[str, Any] | None]:
@@ -113,21 +114,21 @@ class DynamoDbStreams:
         return shards, status in ("ENABLED", "ENABLING")
 
     async def server_time_ms(self, stream: str) -> int:
-        """This machine's clock in whole seconds, as the service tells times."""
+        """Return this machine's clock (epoch ms) in whole seconds, the resolution of the service's times."""
         return self._clock.now_ms() // 1000 * 1000
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
-        """A shard has all changes of its items: records are distributed by key."""
+        """Return that records are distributed by key, because a shard has all changes of its items."""
         return RecordDistribution(by_key=True)
 
     async def stream_arn(self, table: str) -> str:
-        """Return the newest stream of a table. Raises: StreamNotFoundError if it has none."""
+        """Return the ARN of a table's newest stream. Raises: StreamNotFoundError if it has none."""
         if table not in self._arns:
             self._arns[table] = await self._listed_arns(table)
         return self._arns[table][-1]
 
     async def _listed_arns(self, table: str) -> list[str]:
-        """Ask for the streams of a table, the newest last. Raises: StreamNotFoundError if it has none."""
+        """Ask for the ARNs of a table's streams, the newest last. Raises: StreamNotFoundError if it has none."""
         arns = await self._call(
             "ListStreams",
             lambda found: {stream["StreamLabel"]: stream["StreamArn"] for stream in found["Streams"]},
@@ -138,7 +139,7 @@ class DynamoDbStreams:
         return [arns[label] for label in sorted(arns)]
 
     async def endpoint_url(self) -> str:
-        """Where calls go: as set, else by the rules of the SDK for DynamoDB Streams."""
+        """Return the URL that calls go to: the configured endpoint, else the SDK's for DynamoDB Streams."""
         return await self._service.endpoint_url()
 
     async def close(self) -> None:
@@ -159,7 +160,7 @@ class DynamoDbStreams:
 
 
 def _shard(table: str, described: dict[str, Any]) -> Shard:
-    """A shard; it has no hash range here, so its id decides which subtask reads it."""
+    """Return a shard. It has no hash range here, so its id decides which subtask reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
     if parent == described["ShardId"]:  # it would wait for itself
@@ -169,7 +170,7 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
 
 
 class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
-    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's stream. Owns the client of all of them."""
+    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's streams. Owns the client of all of them."""
 
     def __init__(self, properties: Mapping[str, object], *, clock: Clock | None = None) -> None:
         properties = properties if isinstance(properties, Properties) else Properties(properties)
@@ -178,15 +179,15 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
         super().__init__(properties, service=self._streams, clock=clock)
 
     async def discover(self, stream: str, after: str | None) -> list[Shard]:
-        """List the shards of the table's streams. Raises: StreamNotFoundError without one."""
+        """List the shards of the table's streams. Raises: StreamNotFoundError if the table has no stream."""
         return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
 
     async def endpoint_url(self) -> str:
-        """That of DynamoDB Streams, which is not that of DynamoDB."""
+        """Return the endpoint of DynamoDB Streams, which differs from DynamoDB's."""
         return await self._streams.endpoint_url()
 
     def checks(self, stream: str) -> Checks:
-        """The table's newest stream, its shards, and a read of one of them."""
+        """Return the checks of the table's newest stream and its shards, with a read of one shard."""
         return table_checks(self._streams, stream, self._clock)
 
     async def close(self) -> None:
@@ -195,9 +196,9 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
 
 
 def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
-    """What `doctor` asks about a table, by IAM action: each of the four is called; a read takes nothing away.
+    """Return the checks that `doctor` makes of a table, by IAM action. Each of the four actions is called; a read takes nothing away.
 
-    A later check uses what the earlier ones have found, and asks nothing without it.
+    A later check uses the results of the earlier ones, and calls nothing if they have none.
     """
     shards: list[Shard] = []
     iterators: list[str] = []

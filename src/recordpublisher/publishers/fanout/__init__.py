@@ -1,4 +1,4 @@
-"""Enhanced fan-out: one shard read with SubscribeToShard. Start at `publisher.py`.
+"""Reads one shard by enhanced fan-out, with SubscribeToShard. Start at `publisher.py`.
 
 Public: wrap `FanOutRecordPublisherFactory` to change what fan-out reads or where it reads it from.
 """

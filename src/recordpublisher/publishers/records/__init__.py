@@ -1,4 +1,4 @@
-"""RecordBatch and its records: the values that publishers produce and every layer above consumes."""
+"""RecordBatch and its records, which publishers produce and every layer above consumes."""
 
 from .batch import RECORD_OVERHEAD_BYTES, PoisonedRecord, Record, RecordBatch, V, V_co, behind_after
 from .user_records import COLUMNS, MAGIC, RecordColumns, UserRecord, columns_of, to_millis

@@ -1,4 +1,4 @@
-"""RecordBatch and its records: the values that publishers produce and every layer above consumes."""
+"""RecordBatch and its records, which publishers produce and every layer above consumes."""
 
 from __future__ import annotations
 
@@ -26,22 +26,29 @@ else:
     V, V_co = TypeVar("V"), TypeVar("V_co", covariant=True)
 
 RECORD_OVERHEAD_BYTES = 360
-"""Memory of a record besides its data, measured: a record of 200 B takes 560 B (P6)."""
+"""Memory of a record in addition to its data, measured: a record of 200 B takes 560 B (P6)."""
 
 
 def behind_after(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
-    """How far a record that arrived at `done_ms` is behind the tip, of a read up to one of `read_ms`. Never 0: more comes."""
+    """Return how far (ms) a reader at a record that arrived at `done_ms` is behind the tip, or None if that is unknown.
+
+    The read ended at a record that arrived at `read_ms`. The result is never 0, because more records of the read are to come.
+    """
     return None if millis_behind_latest is None else millis_behind_latest + max(0, read_ms - done_ms) or None
 
 
 class Record(msgspec.Struct, Generic[V_co], frozen=True):
     """One record as a user sees it, a `Record[Order]` if its value is an `Order`.
 
-    `value` is the deserialised `data` (the bytes themselves without a deserialiser); `event_time` is epoch ms;
-    `sub_sequence_number` is -1 outside KPL aggregates. Immutable; `msgspec.structs.replace` makes a changed copy.
+    - `value`: the deserialised `data`, or the bytes themselves without a deserialiser.
+    - `event_time`: epoch ms.
+    - `sub_sequence_number`: -1 outside KPL aggregates.
+
+    A record is immutable; `msgspec.structs.replace` makes a changed copy.
     """
 
-    # A struct is made ten times as fast as a frozen dataclass. The garbage collector sees it, since a value may refer to its record.
+    # A struct is made ten times as fast as a frozen dataclass. The garbage collector tracks it, because a value may refer to its
+    # record.
 
     stream: str
     shard_id: str
@@ -56,15 +63,19 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:
-        """When the service accepted the record (aware, UTC, ms), without guarantee."""
+        """When the service accepted the record (aware, UTC, ms). The service does not guarantee its accuracy."""
         try:
             return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
-        except (ValueError, OverflowError, OSError):  # impossible: the first or the last time that there is
+        except (
+            ValueError,
+            OverflowError,
+            OSError,
+        ):  # outside of Python's range: return the last or first possible time
             return (datetime.max if self.arrival_millis > 0 else datetime.min).replace(tzinfo=UTC)
 
 
 class PoisonedRecord(msgspec.Struct, frozen=True):
-    """A record that could not be deserialised, for the dead-letter sink (S7). It came before the batch's record `index`."""
+    """A record that could not be deserialised, for the dead-letter sink (S7). It came before the batch's record number `index`."""
 
     index: int
     record: UserRecord
@@ -75,11 +86,16 @@ class PoisonedRecord(msgspec.Struct, frozen=True):
 class RecordBatch(Generic[V_co]):
     """Some consecutive records of one shard.
 
-    `records` are user records, de-aggregated. `millis_behind_latest` (ms, None: unknown) is how far the read was behind the shard's tip; 0
-    promises that there was no later record. `read_position` is the position after the whole batch (None: no progress, an empty poll).
-    `child_shards` come with the response that ends a shard. `raw_count` and `raw_bytes` count Kinesis records and data bytes before de-
-    aggregation. The consumer adds `decoded` (None without a deserialiser), `event_times` and `watermarks` (epoch ms, one for each record),
-    and moves records that cannot be deserialised to `poisoned`."""
+    - `records`: user records, de-aggregated.
+    - `millis_behind_latest`: how far the read was behind the shard's tip (ms), or None if unknown. 0 promises that there was no later
+      record.
+    - `read_position`: the position after the whole batch, or None without progress (an empty poll).
+    - `child_shards`: the child shards, which come with the response that ends a shard.
+    - `raw_count`, `raw_bytes`: Kinesis records and data bytes before de-aggregation.
+
+    The consumer adds `decoded` (None without a deserialiser), `event_times` and `watermarks` (epoch ms, one for each record), and
+    moves records that cannot be deserialised to `poisoned`.
+    """
 
     shard: Shard
     records: Sequence[UserRecord]
@@ -120,7 +136,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def is_empty_read(self) -> bool:
-        """Whether it brings nothing: no record, no poisoned one, no new position."""
+        """Whether the batch brings nothing: no record, no poisoned record and no new position."""
         return not len(self.records) and self.read_position is None and not self.poisoned
 
     @property
@@ -135,7 +151,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def watermark(self) -> int | None:
-        """The shard's watermark after this batch (epoch ms); None without records, or before the consumer has set it."""
+        """The shard's watermark after this batch (epoch ms), or None without records or before the consumer has set it."""
         return self.watermarks[-1] if self.watermarks else None
 
     @cached_property
@@ -150,12 +166,12 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def partition_keys(self) -> Sequence[str | None]:
-        """Column: partition keys; None where the service gave none."""
+        """Column: partition keys, None for a record without one."""
         return self.columns.partition_keys
 
     @property
     def explicit_hash_keys(self) -> Sequence[str | None]:
-        """Column: explicit hash keys; only sub-records of aggregates have them."""
+        """Column: explicit hash keys. Only sub-records of aggregates have them."""
         return self.columns.explicit_hash_keys
 
     @property
@@ -165,7 +181,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def sub_sequence_numbers(self) -> Sequence[int]:
-        """Column: index within an aggregate, -1 outside."""
+        """Column: index within an aggregate, -1 outside an aggregate."""
         return self.columns.sub_sequence_numbers
 
     @property
@@ -175,13 +191,13 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def values(self) -> Sequence[V_co]:
-        """Column: deserialised values; the bytes themselves without a deserialiser."""
+        """Column: deserialised values, or the bytes themselves without a deserialiser."""
         column: Sequence[Any] = self.data if self.decoded is None else self.decoded
         return column
 
     @property
     def event_time_column(self) -> Sequence[int]:
-        """Column: event times, epoch ms; arrival times before the consumer has set them."""
+        """Column: event times, epoch ms; arrival times until the consumer has set event times."""
         return self.arrival_millis if self.event_times is None else self.event_times
 
     def with_columns(
@@ -191,14 +207,14 @@ class RecordBatch(Generic[V_co]):
         event_times: Sequence[int] | None = None,
         watermarks: Sequence[int] | None = None,
     ) -> RecordBatch[V_co]:
-        """The same records with the given columns. Cached columns are kept: arrival times cost 60 ns a record each time."""
+        """Return the same records with the given columns. Cached columns are kept: arrival times cost 60 ns a record each time."""
         given = {"decoded": values, "event_times": event_times, "watermarks": watermarks}
         stamped = copy(self)
         stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
         return stamped
 
     def with_data(self, payloads: Sequence[bytes]) -> RecordBatch[V_co]:
-        """The same records with other payloads, whose sizes are the batch's `raw_bytes` from then on (P6)."""
+        """Return the same records with other payloads, whose total size becomes the batch's `raw_bytes` (P6)."""
         return replace(self, records=self.columns.with_data(payloads), raw_bytes=sum(map(len, payloads)))
 
     @property
@@ -209,7 +225,7 @@ class RecordBatch(Generic[V_co]):
     def position_after(self, count: int) -> SequenceNumber | None:
         """Return the position after the first `count` records.
 
-        It is inside an aggregate if the next record of that aggregate is not among them (P2), even if that one is a dead letter.
+        It is inside an aggregate if the aggregate's next record is not among them (P2), even if that record is a dead letter.
         """
         if count >= len(self.records):
             return self.read_position
@@ -226,10 +242,10 @@ class RecordBatch(Generic[V_co]):
         return behind_after(self.millis_behind_latest, arrivals[-1], arrivals[max(count, 1) - 1])
 
     def slice(self, start: int, stop: int) -> RecordBatch[V_co]:
-        """The records from `start` up to, not including, `stop`.
+        """Return the records from `start` up to, not including, `stop`.
 
-        Only the last slice has the read position, the child shards and the read's distance from the tip; others have that of their last
-        record.
+        Only the last slice has the read position, the child shards and the read's distance from the tip. Any other slice has the
+        position and the distance of its last record.
         """
         if start == 0 and stop >= len(self.records):
             return self
@@ -251,12 +267,12 @@ class RecordBatch(Generic[V_co]):
 
 
 def _poisoned_in(poisoned: Sequence[PoisonedRecord], start: int, stop: int) -> tuple[PoisonedRecord, ...]:
-    """The poisoned records of a slice. One after the last record belongs to the last slice."""
+    """Return the poisoned records of a slice. A poisoned record after the last record belongs to the last slice."""
     return tuple(
         PoisonedRecord(each.index - start, each.record, each.reason) for each in poisoned if start <= each.index < stop
     )
 
 
 def _proportion(whole: int, start: int, stop: int, length: int) -> int:
-    """The part of `whole` for the records from `start` to `stop`. The parts of adjoining slices add up to it."""
+    """Return the part of `whole` for the records from `start` to `stop`. The parts of adjoining slices add up to it."""
     return whole * min(stop, length) // length - whole * start // length

@@ -1,4 +1,4 @@
-"""UserRecord, as it is decoded, and RecordColumns: consecutive ones of a shard, as columns or as records."""
+"""UserRecord, a record as it is decoded, and RecordColumns, consecutive records of a shard as columns or as records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAGIC = b"\xf3\x89\x9a\xc2"
 
 
 ArrivalSeconds = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
-"""A time of arrival in epoch seconds, in the years 1 to 9999: a response with another one is malformed."""
+"""A time of arrival in epoch seconds, in the years 1 to 9999. A response with a time outside is malformed."""
 
 
 class UserRecord(
@@ -41,15 +41,15 @@ class UserRecord(
 
 
 def to_millis(arrival: float) -> int:
-    """Epoch seconds of the service as epoch ms, rounded."""
+    """Return epoch seconds of the service as epoch ms, rounded."""
     return int(arrival * 1000 + 0.5)
 
 
 class RecordColumns(Sequence[UserRecord]):
     """Consecutive records of one shard, as columns.
 
-    Made of `records`, whose columns are taken when they are first asked for; or of every other column, and its records are made then. A
-    slice has what its whole had.
+    It is made either of `records`, and then builds each column at its first access; or of every other column, and then
+    builds its records at their first access. A slice has the columns or records that the whole had when it was sliced.
     """
 
     records: Sequence[UserRecord]
@@ -84,7 +84,7 @@ class RecordColumns(Sequence[UserRecord]):
         return self.records[index] if "records" in self.__dict__ else self[index : index + 1 or None].records[0]
 
     def with_data(self, payloads: Sequence[bytes]) -> RecordColumns:
-        """The same records with other payloads."""
+        """Return the same records with other payloads."""
         return RecordColumns(**{name: getattr(self, name) for name in COLUMNS} | {"data": payloads})
 
     @property
@@ -101,13 +101,13 @@ class RecordColumns(Sequence[UserRecord]):
     def has_aggregates(self) -> bool:
         """Whether a payload begins as an aggregate of the KPL.
 
-        That costs one comparison for each record: few payloads compare greater than the magic bytes, and this is three times as fast as
-        `startswith`.
+        This costs one comparison for each record. Few payloads compare greater than the magic bytes, so it is three
+        times as fast as `startswith`.
         """
         return any([record.data.startswith(MAGIC) for record in self.records if record.data >= MAGIC])  # noqa: C419 - a list is faster
 
     def __getattr__(self, name: str) -> Sequence[Any]:
-        """What was not asked for before."""
+        """Build a column at its first access, and keep it. Raises: AttributeError if `name` is not a column."""
         if name == "records":
             data, numbers, millis, *others = (getattr(self, field) for field in COLUMNS)
             column: list[Any] = list(map(UserRecord, data, numbers, [ms / 1000 for ms in millis], *others))
@@ -127,9 +127,9 @@ COLUMNS: dict[str, Callable[[Sequence[UserRecord]], list[Any]]] = {
     "explicit_hash_keys": lambda records: [record.explicit_hash_key for record in records],
     "sub_sequence_numbers": lambda records: [record.sub_sequence_number for record in records],
 }
-"""How each column is taken from records, in the order of a record's fields."""
+"""Functions that take each column from records, in the order of a record's fields."""
 
 
 def columns_of(records: Sequence[UserRecord]) -> RecordColumns:
-    """The records as columns."""
+    """Return the records as columns."""
     return records if isinstance(records, RecordColumns) else RecordColumns(records=records)
