@@ -186,9 +186,7 @@ def log_user_error(log: logging.Logger, error: BaseException, message: str, shar
     - `sequence_number`: the sequence number of the record, or of the first one.
     """
     log.error("%s", message, exc_info=for_log(error), extra=about(shard, sequence_number, error))
-    object.__setattr__(
-        error, _LOGGED, True
-    )  # a class of the user may forbid to set attributes, as a frozen dataclass does
+    object.__setattr__(error, _LOGGED, True)  # a class of the user may forbid changes, as a frozen dataclass does
 
 
 def was_logged(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""FanOutConfig: every property that enhanced fan-out reads, parsed and cross-checked once (C2)."""
+"""FanOutConfig: the properties that enhanced fan-out reads, parsed and checked against each other once (C2)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from ..properties.properties import Properties
 from ..retry import RetryPolicy
 from ..stream_arns import ConsumerArn, has_own_name, stream_name
 
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern of a ConsumerName
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern for a ConsumerName
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
 
 
 class RegistrationType(StrEnum):
-    """Who registers the stream consumer (F8)."""
+    """When the stream consumer is registered, and whether this job registers it (F8)."""
 
     LAZY = "LAZY"
     EAGER = "EAGER"
@@ -47,7 +47,7 @@ class RegistrationType(StrEnum):
 
 
 class DeregistrationType(StrEnum):
-    """Who deregisters it, if this job registers it (F8)."""
+    """Whether the last user of the consumer deregisters it, if this job registers it (F8)."""
 
     LAST_OUT = "LAST_OUT"
     NEVER = "NEVER"
@@ -55,7 +55,7 @@ class DeregistrationType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How each operation that fan-out calls is retried."""
+    """The retry policy of each operation that fan-out calls."""
 
     subscribe: RetryPolicy = of_retries(SUBSCRIBE_RETRIES)
     describe_stream: RetryPolicy = of_retries(DESCRIBE_STREAM_RETRIES)
@@ -87,7 +87,7 @@ class FanOutConfig:
 
     @classmethod
     def of(cls, properties: Properties) -> FanOutConfig:
-        """Raises: ConfigurationError with key, value and what is valid."""
+        """Parse the properties. Raises: ConfigurationError with key, value and what is valid, if a property is invalid."""
         registration = RegistrationType(properties.value(REGISTRATION))
         return cls(
             registration=registration,
@@ -111,18 +111,22 @@ class FanOutConfig:
         return self.registers and self.deregistration is DeregistrationType.LAST_OUT
 
     def configured_arn(self, stream: str) -> ConsumerArn | None:
-        """The consumer of a stream as set by property. LAZY ignores it and looks the consumer up.
+        """Return the consumer of a stream that a property sets, or None. LAZY ignores the property and looks the consumer up.
 
-        Keys are compared without case, since Spark lower-cases them. Of two streams that differ in case only, the ARN decides.
+        Keys are compared without case, because Spark lower-cases them. If two streams differ in case only, the ARN
+        decides.
         """
         given = self.configured_arns.get(stream.lower())
         applies = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
         return given if applies else None
 
     def check_streams(self, streams: Iterable[str]) -> None:
-        """Raises: ConfigurationError when NONE lacks the consumer's ARN for one of the streams (names or ARNs).
+        """Check that each stream (name or ARN) has a consumer ARN if the registration type is NONE.
 
-        A stream with a name of its own (NAME=ARN) can only be registered LAZY: the key of a configured ARN has the stream's real name.
+        A stream with a name of its own (NAME=ARN) can only be registered LAZY: the key of a configured ARN has the
+        stream's real name.
+
+        Raises: ConfigurationError if an ARN is missing, or a stream with a name of its own is not registered LAZY.
         """
         streams = tuple(streams)
         renamed = [stream for stream in streams if has_own_name(stream)]
@@ -166,15 +170,15 @@ _ERRORS_WORDS = (
 class RecoverableErrors:
     """Names of errors that are retried without counting, like the recoverable errors of Flink's connector.
 
-    A name is one of our error classes, a dotted Python class, or an AWS error code (also as the Java SDK's class name). All indices are
-    used (the connector uses the first only). The whole chain of causes is searched.
+    A name is one of our error classes, a dotted Python class, or an AWS error code, which may be written as the Java
+    SDK's class name. All indices are used (the connector uses the first only). The whole chain of causes is searched.
     """
 
     names: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, properties: Properties) -> RecoverableErrors:
-        """Raises: ConfigurationError when indices do not count from zero or a name cannot be one."""
+        """Parse the names. Raises: ConfigurationError if the indices do not count from zero, or a name is not a valid error name."""
         given = properties.with_prefix(RECOVERABLE_ERRORS)
         indices = sorted(int(_error_index(key, value)) for key, value in given.items())
         if indices != list(range(len(indices))):

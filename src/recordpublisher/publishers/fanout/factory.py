@@ -1,6 +1,6 @@
-"""FanOutRecordPublisherFactory: makes the fan-out publishers of one job; owns the client and the registered consumers (EAGER: F8)."""
+"""FanOutRecordPublisherFactory makes the fan-out publishers of one job. It owns the client and the registered consumers (EAGER: F8)."""
 
-from __future__ import annotations  # the AWS SDK comes with KinesisClient, at its first use
+from __future__ import annotations  # KinesisClient imports the AWS SDK at its first use
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,10 +29,12 @@ def register_eagerly(
 ) -> Properties:
     """Register the consumer of each stream (names or ARNs) now. Return the properties with the consumers' ARNs added.
 
-    A job that starts with these properties, in this process or another, registers nothing, as in Flink's connector. Properties whose
-    registration is not EAGER are returned unchanged. A client made here is closed here; given `ports` stay open.
+    A job that starts with these properties, in this process or another, registers nothing, as in Flink's connector.
+    Properties whose registration is not EAGER are returned unchanged. A client that is made here is closed here; given
+    `ports` stay open.
 
-    Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+    Raises: ConfigurationError if a property is invalid, StreamNotFoundError if a stream does not exist, ConsumerError
+    if a consumer cannot be registered, KinesisError if a call fails.
     """
     config = FanOutConfig.of(properties)
     if config.registration is not RegistrationType.EAGER:
@@ -45,7 +47,7 @@ async def _registered(
 ) -> dict[str, str]:
     ports = given or kinesis.KinesisClient(properties, streams)
     try:
-        # with reference counts of its own: this call uses the consumer no longer than it lasts
+        # The reference counts are of its own, because this call does not use the consumer after it has returned.
         registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
         for stream in streams:
             await registrar.ensure(stream_name(stream), arn_of(stream))
@@ -57,12 +59,13 @@ async def _registered(
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
-    """Owns one client for all shards and this subtask's references to the stream consumers.
+    """Makes the fan-out publishers of one subtask. Owns one client for all shards, and the subtask's references to the stream consumers.
 
-    `streams` (names or ARNs), given here or to `prepare`, are checked before anything runs. EAGER also registers their consumers then;
-    without streams it registers with the first shard, as LAZY does. `ports`, `clock`, `ref_counts` and `draw` are for tests.
+    - `streams`: names or ARNs. They are checked at once, whether given here or to `prepare`. With EAGER their consumers
+      are also registered then. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
+    - `ports`, `clock`, `ref_counts`, `draw`: replaced in tests.
 
-    Raises: ConfigurationError; with EAGER and `streams` also StreamNotFoundError, ConsumerError, KinesisError.
+    Raises: ConfigurationError if a property is invalid; with EAGER and `streams` the errors of `register_eagerly`.
     """
 
     resumes_by_continuation: ClassVar[bool] = True
@@ -92,13 +95,13 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """A consumer name or an ARN for each stream (C2). Raises: ConfigurationError."""
+        """Check that the properties give a consumer name, or an ARN for each stream (C2). Raises: ConfigurationError if one is missing."""
         FanOutConfig.of(properties).check_streams(streams)
 
     def prepare(self, streams: Sequence[str]) -> None:
         """Set the job's streams; EAGER registers their consumers now (F8).
 
-        Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+        Raises: ConfigurationError if a consumer's ARN is missing; with EAGER the errors of `register_eagerly`.
         """
         self._config.check_streams(streams)
         if streams:
@@ -111,7 +114,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     ) -> FanOutRecordPublisher:
         """Make a publisher of `shard`, once its consumer is ACTIVE.
 
-        Raises: StreamNotFoundError, ConsumerError, KinesisError; ConfigurationError when NONE lacks the stream's consumer.
+        Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered,
+        KinesisError if a call fails, ConfigurationError if the registration is NONE and no consumer of the stream is
+        set.
         """
         if self._is_closed:
             raise ImpossibleStateError("create was called on a closed fan-out factory")
@@ -129,7 +134,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             await self._registrar.release(stream)
 
     def keep_shared(self) -> None:
-        """Deregister no consumer."""
+        """Keep the consumers registered at `close`."""
         if self._registrar is not None:
             self._registrar.keep_registered()
 
@@ -145,7 +150,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
                 await used.close()
 
     def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
-        """The job's client, also used to list its streams (names or ARNs). None when ports were given. `close` closes it."""
+        """Return the job's client, which also lists its streams (names or ARNs), or None if ports were given. `close` closes it."""
         return None if self._ports is not None else self._client(streams)
 
     def _client(self, streams: Sequence[str]) -> kinesis.KinesisClient:

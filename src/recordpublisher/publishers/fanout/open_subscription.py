@@ -1,4 +1,4 @@
-"""OpenSubscription: one SubscribeToShard call, read one event at a time, with its three time-outs (F1, F5)."""
+"""OpenSubscription: one SubscribeToShard call, read event by event, with its three time-outs (F1, F5)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OpenSubscription:
         config: FanOutConfig,
         clock: Clock,
     ) -> OpenSubscription:
-        """Subscribe. Raises: what the port raises, TransientError after `flink.shard.subscribetoshard.timeout`."""
+        """Subscribe. Raises: the port's errors; TransientError if the call takes longer than `flink.shard.subscribetoshard.timeout`."""
         try:
             async with observed_timeout(clock, config.subscribe_timeout):
                 return cls(await port.subscribe_to_shard(arn, shard, position), config, clock)
@@ -50,9 +50,10 @@ class OpenSubscription:
         return self._closing_unread is not None
 
     async def next_event(self) -> ReadResponse | None:
-        """Read one event from the socket. None: the stream ended cleanly, which does not mean the end of the shard (F2).
+        """Read one event from the socket. Return None if the stream ended cleanly, which does not mean the end of the shard (F2).
 
-        Raises: what the port raises, TransientError when no event came within the inactivity time-out (half-open connection, F5).
+        Raises: the port's errors; TransientError if no event came within the inactivity time-out (half-open connection,
+        F5).
         """
         try:
             async with observed_timeout(self._clock, self._config.inactivity_timeout):
@@ -65,7 +66,7 @@ class OpenSubscription:
 
     @contextmanager
     def close_if_unread(self) -> Iterator[None]:
-        """Use this around work during which nothing is read. After the unread time-out it closes the connection (F5)."""
+        """Close the connection if the block takes longer than the unread time-out (F5). Use it around work during which nothing is read."""
         timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._close_unread)
         try:
             yield

@@ -1,4 +1,4 @@
-"""FanOutRecordPublisher: one shard, read with SubscribeToShard, one subscription for each run."""
+"""FanOutRecordPublisher reads one shard with SubscribeToShard, one subscription for each run."""
 
 import random
 from collections.abc import Callable
@@ -29,10 +29,11 @@ class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, Distributio
 
 
 class FanOutRecordPublisher(RecordPublisher):
-    """Owns the position of the next subscription. Nothing is prefetched: the next event is read after the consumer took the last (F1).
+    """Owns the position of the next subscription. It prefetches nothing: it reads an event after the consumer took the one before (F1).
 
-    One `run` is one subscription, five minutes at most. Whatever ends it, `ResubscribePolicy` decides whether another may be opened, and
-    when. `OpenSubscription` closes one that brings nothing, or whose events wait too long for the consumer.
+    One `run` is one subscription, which lasts five minutes at most. When it has ended, `ResubscribePolicy` decides
+    whether another may be opened, and when. `OpenSubscription` closes a subscription that brings nothing, or whose
+    events wait too long for the consumer.
     """
 
     def __init__(
@@ -62,10 +63,13 @@ class FanOutRecordPublisher(RecordPublisher):
         self._was_backpressured = False
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
-        """Subscribe, publish every event, return COMPLETE at the shard's end and INCOMPLETE when the subscription ended before.
+        """Subscribe and publish every event. Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before.
 
-        Raises: RetriesExhaustedError, ConsumerError, StreamNotFoundError, DataLossError, FatalKinesisError, ImpossibleStateError,
-        and whatever the consumer raises.
+        Return CANCELLED if the registrar is stopping.
+
+        Raises: RetriesExhaustedError if the retries are used up, ConsumerError if the consumer cannot be used,
+        StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, FatalKinesisError if no retry can
+        help, ImpossibleStateError if two runs overlap, and the errors of the consumer.
         """
         if self._is_running:
             raise ImpossibleStateError(f"two runs of the publisher of {self._shard.key} at once")
@@ -92,7 +96,7 @@ class FanOutRecordPublisher(RecordPublisher):
             await subscription.close()
 
     async def _subscribe(self, arn: str) -> OpenSubscription | None:
-        """Open a subscription. None: it failed, and a later try may succeed."""
+        """Open a subscription. Return None if that failed and may succeed later."""
         self._resubscribe.pacing.on_call()
         try:
             subscription = await OpenSubscription.open(
@@ -126,10 +130,10 @@ class FanOutRecordPublisher(RecordPublisher):
         return RunResult.INCOMPLETE
 
     async def _consume(self, batches: ResponseBatches, consumer: BatchConsumer, subscription: OpenSubscription) -> bool:
-        """Hand an event's batches to the consumer, and wait: this is the back-pressure, the socket is not read meanwhile.
+        """Hand an event's batches to the consumer, and wait. This is the back-pressure: the socket is not read in the meantime.
 
-        False: the consumer did not take all of it, so the subscription is of no use. Its next events do not follow the returned position
-        (P1).
+        Return False if the consumer did not take all of the event. Then the subscription is of no use, because its next
+        events do not follow the returned position (P1).
         """
         started = self._clock.monotonic()
         with subscription.close_if_unread():
@@ -145,7 +149,7 @@ class FanOutRecordPublisher(RecordPublisher):
         return True
 
     async def _read(self, subscription: OpenSubscription, arn: str) -> ReadResponse | None:
-        """Read the next event. None: the subscription ended or broke, and another may be opened."""
+        """Read the next event. Return None if the subscription ended or broke, and another may be opened."""
         try:
             event = await subscription.next_event()
         except Exception as error:
@@ -171,19 +175,22 @@ class FanOutRecordPublisher(RecordPublisher):
 
 
 def _ends_the_shard(event: ReadResponse) -> bool:
-    """Whether the shard ends: no continuation, or child shards (API reference). Some servers send both (F2)."""
+    """Return whether the shard ends: the event has no continuation, or it has child shards (API reference). Some servers send both (F2)."""
     return event.continuation is None or bool(event.child_shards)
 
 
 def _position_after(event: ReadResponse) -> SequenceNumber | None:
-    """The position after the event: its last record, or for an empty event its continuation, which only fan-out may use (F6)."""
+    """Return the position after the event: its last record, or its continuation if it is empty.
+
+    Only fan-out may use a continuation (F6).
+    """
     if event.records:
         return SequenceNumber(event.records[-1].sequence_number)
     return None if event.continuation is None else SequenceNumber(event.continuation, continuation=True)
 
 
 def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """Where to subscribe next. After an empty event the filter of sub-records stays: they are still to come (P2)."""
+    """Return where to subscribe next. After an empty event the filter of sub-records stays: they are still to come (P2)."""
     following = next_position(position, returned)
     if returned is not None and returned.continuation:
         return replace(following, skip_through=position.skip_through)
@@ -191,7 +198,7 @@ def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> 
 
 
 def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | None:
-    """The positions that a consumer returns when it took the whole batch. None for a batch without records."""
+    """Return the positions that a consumer returns if it took the whole batch, or None for a batch without records."""
     if not len(batch):
         return None
     last = batch.records[-1]

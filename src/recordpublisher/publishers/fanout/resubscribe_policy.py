@@ -1,4 +1,4 @@
-"""ResubscribePolicy: whether another subscription may be opened after a failure, and when (F3, F5, F10)."""
+"""ResubscribePolicy decides whether another subscription may be opened after a failure, and when (F3, F5, F10)."""
 
 import logging
 import random
@@ -28,7 +28,7 @@ MAX_REREGISTRATIONS = 5
 
 
 class ResubscribePolicy:
-    """Owns one shard's count of failures in a row. Its parts own the pre-emptions and the time of the next call."""
+    """Owns one shard's count of failures in a row. Its parts own the count of pre-emptions and the time of the next call."""
 
     def __init__(
         self,
@@ -52,21 +52,21 @@ class ResubscribePolicy:
         await self._failures.sleep(self.pacing.seconds_to_wait)
 
     def on_subscribed(self) -> None:
-        """A subscription was opened."""
+        """Note that a subscription was opened."""
         self.pacing.on_subscribed()
         self._preemption.on_subscribed()
 
     def on_event(self) -> None:
-        """An event came, empty or not: the retry budget is reset."""
+        """Reset the retry budget, because an event arrived, empty or not."""
         self._failures.on_success()
         self._reregistrations = 0
 
     def on_clean_end(self) -> None:
-        """A subscription ended without an error; the next one only keeps the service's rate limits."""
+        """Note that a subscription ended without an error. The next one only keeps the service's rate limits."""
         self._preemption.on_other_end()
 
     def on_subscribe_error(self, error: Exception, arn: str) -> None:
-        """No subscription was opened: plan the next call. Raises: the error, when a retry cannot help."""
+        """Plan the next call after a subscription could not be opened. Raises: the error if a retry cannot help."""
         if isinstance(error, ResourceInUseError) and error not in self._recoverable:
             self._metrics.add("subscriptions_refused")
             self._preemption.on_in_use(arn)
@@ -75,9 +75,12 @@ class ResubscribePolicy:
             self._plan_retry(error)
 
     def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
-        """An open subscription broke: plan the next call. Raises: the error, when a retry cannot help.
+        """Plan the next call after an open subscription broke.
 
-        `was_backpressured`: the consumer had blocked us for long. This may have caused the break, so it is not counted (F5).
+        `was_backpressured` says that the consumer had blocked the reader for long. This may have caused the break, so
+        it is not counted (F5).
+
+        Raises: the error if a retry cannot help.
         """
         if isinstance(error, ResourceInUseError):
             self._metrics.add("subscriptions_taken_over")
@@ -101,7 +104,7 @@ class ResubscribePolicy:
             raise error
 
     def on_reregistered(self, arn: str) -> None:
-        """Our consumer was gone and is registered again. Raises: ConsumerError after MAX_REREGISTRATIONS in a row."""
+        """Note that the consumer was gone and is registered again. Raises: ConsumerError after more than MAX_REREGISTRATIONS in a row."""
         self._preemption.on_other_end()
         self._reregistrations += 1
         if self._reregistrations > MAX_REREGISTRATIONS:
@@ -111,7 +114,7 @@ class ResubscribePolicy:
             )
 
     def on_unexplained_not_found(self, error: Exception) -> None:
-        """The service did not find a resource that exists (it is eventually consistent). Counted as a failure."""
+        """Count a failure, because the service did not find a resource that exists (it is eventually consistent)."""
         self._preemption.on_other_end()
         self._count(error)
 
@@ -134,7 +137,10 @@ class ResubscribePolicy:
         log.info("subscribing to %s again in %.1f s: %s", self._shard.key, delay, error)
 
     def _wait_until_free(self, error: Exception) -> None:
-        """Within 5 s of another caller's success we would be refused. The jitter keeps two callers from colliding."""
+        """Wait at least 5 s, because the service refuses calls within 5 s of another caller's success.
+
+        Jitter keeps two callers from colliding.
+        """
         self.pacing.wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())
         log.info(
             "subscription to %s is in use, waiting out %g s: %s", self._shard.key, SECONDS_BETWEEN_SUBSCRIPTIONS, error
@@ -149,20 +155,20 @@ class Pacing:
         self._not_before = clock.monotonic()
 
     def on_call(self) -> None:
-        """A call is sent now."""
+        """Note that a call is sent now."""
         self.wait_at_least(SECONDS_BETWEEN_SUBSCRIBE_CALLS)
 
     def on_subscribed(self) -> None:
-        """A subscription was opened just now."""
+        """Note that a subscription was opened just now."""
         self.wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS)
 
     def wait_at_least(self, seconds: float) -> None:
-        """Wait at least `seconds` from now; a later time set before stays."""
+        """Wait at least `seconds` from now. A later time that was set before stays."""
         self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
 
     @property
     def seconds_to_wait(self) -> float:
-        """Seconds until a call may be sent; 0: now."""
+        """Seconds until a call may be sent; 0 if it may be sent now."""
         return max(0.0, self._not_before - self._clock.monotonic())
 
 
@@ -171,11 +177,14 @@ async def resolve_not_found(
 ) -> bool:
     """Find out what a ResourceNotFoundException is about: stream, shard or consumer. It never means the end of a shard.
 
-    Returns True when the consumer was gone and is registered again; False when stream, shard and consumer all exist.
-    A listing may lack a shard that exists: the shard is gone when the consumer exists, so that the service did not find the shard.
-    Raises: StreamNotFoundError, DataLossError when the shard is gone, ConsumerError when registration is NONE.
+    Return True if the consumer was gone and is registered again, False if stream, shard and consumer all exist. A
+    listing may lack a shard that exists. So the shard counts as gone only if the consumer exists: then it was the shard
+    that the service did not find.
+
+    Raises: StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, ConsumerError if the consumer
+    is gone and the registration is NONE.
     """
-    if registrar.arn(shard.stream) != arn:  # another shard's reader has registered it already
+    if registrar.arn(shard.stream) != arn:  # the reader of another shard has registered it already
         return True
     is_listed = await call_with_retries(lambda: is_shard_listed(listing, shard), policy)
     was_consumer_gone = await registrar.reregister_if_gone(shard.stream, arn)
@@ -185,13 +194,14 @@ async def resolve_not_found(
 
 
 MAX_PREEMPTIONS = 5
-MAX_REFUSALS = 12  # at least 5 s apart, so about a minute; a count is not misled by a suspended process
+MAX_REFUSALS = 12  # at least 5 s apart, so about a minute; a suspension does not distort a count
 
 
 class SubscriptionPreemptionDetector:
     """Owns two counts for one shard: subscriptions taken over in a row, and subscribe calls refused in a row.
 
-    After a restart a subscription is taken over once or twice, which is normal. A second job with our consumer's name takes over each time.
+    After a restart a subscription is taken over once or twice, which is normal. A second job with our consumer's name
+    takes over each time.
     """
 
     def __init__(self, shard: Shard) -> None:
@@ -200,15 +210,15 @@ class SubscriptionPreemptionDetector:
         self._refusals = 0
 
     def on_subscribed(self) -> None:
-        """A subscription was opened."""
+        """Reset the count of refusals, because a subscription was opened."""
         self._refusals = 0
 
     def on_other_end(self) -> None:
-        """A subscription ended for another reason."""
+        """Reset the count of pre-emptions, because a subscription ended for another reason."""
         self._preemptions = 0
 
     def on_preempted(self, arn: str) -> None:
-        """Another caller took over our subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
+        """Count that another caller took over our subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
         self._preemptions += 1
         error = ConsumerError(
             f"the subscription to {self._shard.key} was taken over {self._preemptions} times in a row: another job uses the "
@@ -217,7 +227,7 @@ class SubscriptionPreemptionDetector:
         _tell(error, self._preemptions, MAX_PREEMPTIONS)
 
     def on_in_use(self, arn: str) -> None:
-        """The service refused to subscribe because the consumer is in use. Raises: ConsumerError after MAX_REFUSALS in a row."""
+        """Count that the service refused to subscribe because the consumer is in use. Raises: ConsumerError after MAX_REFUSALS in a row."""
         self._refusals += 1
         error = ConsumerError(
             f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
@@ -227,7 +237,7 @@ class SubscriptionPreemptionDetector:
 
 
 def _tell(error: ConsumerError, count: int, most: int) -> None:
-    """Warn once behind the half: a restart is taken over or refused once or twice. Raises: the error at `most`."""
+    """Warn once, when the count passes half of `most`, because one or two are normal after a restart. Raises: `error` at `most`."""
     if count >= most:
         raise error
     if count == most // 2 + 1:

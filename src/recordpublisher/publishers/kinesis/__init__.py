@@ -1,7 +1,8 @@
-"""Calls to Amazon Kinesis: the only package here that knows the AWS SDK. Start at `client.py` and `ports.py`.
+"""Calls Amazon Kinesis: the only package here that knows the AWS SDK. Start at `client.py` and `ports.py`.
 
-Public: what a publisher of another AWS service needs too: credentials, endpoints, retries and error translation. What brings the AWS SDK
-(over a second of CPU time) is imported when its name is first used, so that `ports.py` and other light modules here stay cheap to import.
+Public: what a publisher of another AWS service also needs, which is credentials, endpoints, retries and error
+translation. A name whose module loads the AWS SDK (over a second of CPU time) is imported at its first use, so that
+`ports.py` and other light modules stay cheap.
 """
 
 import importlib

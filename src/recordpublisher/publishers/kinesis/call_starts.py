@@ -1,16 +1,19 @@
-"""CallStartLimiter: how many calls start at once."""
+"""CallStartLimiter limits how many calls start at once."""
 
 import asyncio
 from collections import deque
 
 MAX_STARTS_PER_LOOP_ITERATION = 32
-"""Signing and sending a call takes half a millisecond of CPU. A thousand at once would block the loop for half a second (F1)."""
+"""Most calls that start in one iteration: signing and sending a call takes half a millisecond of CPU.
+
+A thousand at once would block the loop for half a second (F1).
+"""
 
 
 class CallStartLimiter:
-    """Limits how many calls start in one iteration of the event loop. The others start in the next ones, in order (P7).
+    """Limits how many calls start in one iteration of the event loop. The others start in the next iterations, in order (P7).
 
-    It does not limit how many calls are open: a slow call delays no other.
+    It does not limit how many calls are open, so a slow call delays no other call.
     """
 
     def __init__(self, per_iteration: int = MAX_STARTS_PER_LOOP_ITERATION) -> None:
@@ -31,7 +34,7 @@ class CallStartLimiter:
         await slot
 
     def _start_iteration(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin a new iteration: waiting calls come first."""
+        """Begin a new iteration, in which waiting calls come first."""
         self._free = self._at_once
         while self._free and self._waiting:
             slot = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""KinesisClient: implements the ports of `ports.py` with the AWS SDK."""
+"""KinesisClient implements the ports of `ports.py` with the AWS SDK."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,23 +42,24 @@ from .stream_transports import OneTransport, StreamTransports
 log = logging.getLogger("recordpublisher.kinesis")
 
 TRANSPORTS: ContextVar[Callable[[], Transport] | None] = ContextVar("recordpublisher_transports", default=None)
-"""Makes the transports of the clients that are made in a context: for tests, by `recordpublisher.local.in_memory`."""
+"""Makes the transports of the clients that are made in a context. Tests set it through `recordpublisher.local.in_memory`."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KinesisClient:
-    """Every call to the service that publishers, discovery and the Kinesis sink make: the ports of `ports.py`.
+    """Makes every call to the service for publishers, discovery and the Kinesis sink: the ports of `ports.py`.
 
-    Owns its transports, opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is sent with every
-    call, as the service recommends, and decides the region. Nothing is retried here. Errors are those of `errors.py`.
+    Owns its transports, which are opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is
+    sent with every call, as the service recommends, and decides the region. No call is retried here. Errors are classes of
+    `errors.py`.
     """
 
     def __init__(
         self, properties: Properties, streams: Iterable[str] = (), *, transport: Transport | None = None
     ) -> None:
-        """Check the properties without a call. `streams` (names or ARNs) may give the region; `transport` is for tests.
+        """Check the properties without a call. `streams` (names or ARNs) may give the region; tests pass a `transport`.
 
-        Raises: ConfigurationError.
+        Raises: ConfigurationError if a property is invalid.
         """
         streams = tuple(streams)
         self._arns = {stream_name(stream): arn for stream in streams if (arn := arn_of(stream))}
@@ -82,14 +83,14 @@ class KinesisClient:
     # --- polling ------------------------------------------------------------------------------------------------------------------
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
-        """A shard iterator, valid for five minutes."""
+        """Return a shard iterator, which is valid for five minutes."""
         start = _start_parameters(position, type_key="ShardIteratorType", sequence_key="StartingSequenceNumber")
         response = await self._call("GetShardIterator", **self._parameter_of(shard), ShardId=shard.shard_id, **start)
         with reject_malformed("GetShardIterator"):
             return require_text(response["ShardIterator"])
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
-        """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
+        """Read at most `limit` records (1..10,000) and 10 MiB from `iterator`."""
         arn = {key: value for key, value in self._parameter_of(shard).items() if key == "StreamARN"}
         response = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
         with reject_malformed("GetRecords"):
@@ -99,7 +100,7 @@ class KinesisClient:
 
     async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
         """Open a subscription; the caller sets the deadline and closes it."""
-        from .event_subscription import EventSubscription  # with the SDK, whose parts read frames
+        from .event_subscription import EventSubscription  # imported here because it loads parts of the SDK
 
         start = _start_parameters(position, type_key="Type", sequence_key="SequenceNumber")
         response = await self._transport_for(ConsumerARN=consumer_arn).subscribe(
@@ -108,7 +109,7 @@ class KinesisClient:
         return EventSubscription(response[RAW_EVENTS], shard, self._read_buffer)
 
     async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
-        """The consumer, or None when it does not exist."""
+        """Return the consumer, or None if it does not exist."""
         try:
             response = await self._call("DescribeStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
         except ResourceNotFoundError:
@@ -119,20 +120,20 @@ class KinesisClient:
     async def register_consumer(
         self, stream_arn: str, name: str, tags: Mapping[str, str] | None = None
     ) -> ConsumerDescription:
-        """Register a consumer; it is CREATING for some seconds."""
+        """Register a consumer, which is CREATING for some seconds."""
         given = {"Tags": dict(tags)} if tags else {}
         response = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name, **given)
         with reject_malformed("RegisterStreamConsumer"):
             return msgspec.convert(response["Consumer"], ConsumerDescription)
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
-        """Deregister a consumer; it is DELETING for some seconds."""
+        """Deregister a consumer, which is DELETING for some seconds."""
         await self._call("DeregisterStreamConsumer", ConsumerARN=consumer_arn)
 
     # --- writing ------------------------------------------------------------------------------------------------------------------
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put 1 to 500 records. Raises: StreamNotFoundError with the existing streams."""
+        """Put 1 to 500 records. Raises: StreamNotFoundError that names the existing streams, if the stream does not exist."""
         stream_parameter = self._stream_parameter(stream)
         try:
             body = encode_put(stream_parameter, entries)
@@ -148,7 +149,7 @@ class KinesisClient:
         return found
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """The largest record that the stream accepts, and whether it distributes records by key."""
+        """Return the largest record that the stream accepts, and whether it distributes records by key."""
         summary = await self._describe_stream(stream)
         with reject_malformed("DescribeStreamSummary"):
             return StreamSummary(largest_record_bytes(summary), summary.get("RecordDistributionStrategy") != "AUTO")
@@ -156,7 +157,7 @@ class KinesisClient:
     # --- streams and shards -------------------------------------------------------------------------------------------------------
 
     async def stream_arn(self, stream: str) -> str:
-        """The ARN of a stream. A known ARN needs no call."""
+        """Return the ARN of a stream. A known ARN needs no call."""
         if arn := arn_of(stream):
             return arn
         if stream not in self._arns:
@@ -166,24 +167,27 @@ class KinesisClient:
         return self._arns[stream]
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
-        """Whether the stream distributes records by key now: not with AUTO record distribution (S4)."""
+        """Return whether the stream distributes records by key now. With AUTO record distribution it does not (S4)."""
         response = await self._describe_stream_response(stream)
         with reject_malformed("DescribeStreamSummary"):
             strategy = response["StreamDescriptionSummary"].get("RecordDistributionStrategy")  # only in on-demand mode
         return RecordDistribution(strategy != "AUTO", server_time_ms_or_none(response), strategy is not None)
 
     async def retention_ms(self, stream: str) -> int:
-        """How long the stream keeps its records, ms (24 h to 365 days)."""
+        """Return how long the stream keeps its records, ms (24 h to 365 days)."""
         summary = await self._describe_stream(stream)
         with reject_malformed("DescribeStreamSummary"):
             return int(summary["RetentionPeriodHours"]) * 3_600_000
 
     async def list_streams(self) -> list[str]:
-        """The names of all streams of the account in this region."""
+        """Return the names of all streams of the account in this region."""
         return await list_all_streams(self._transports.of(None))
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Every shard still listed, or those after the shard id `after`. Raises: StreamNotFoundError with the existing streams."""
+        """Return every shard that is still listed, or the shards after the shard id `after`.
+
+        Raises: StreamNotFoundError that names the existing streams, if the stream does not exist.
+        """
         parameter = self._stream_parameter(stream)
         name, arn = stream_name(stream), parameter.get("StreamARN")
         try:
@@ -194,7 +198,7 @@ class KinesisClient:
             return [parse_shard(shard, name, arn) for shard in described]
 
     async def server_time_ms(self, stream: str) -> int:
-        """The service's wall clock, epoch ms, from the Date header of a response, cut to whole seconds (P3)."""
+        """Return the service's wall clock, epoch ms, from the Date header of a response, cut to whole seconds (P3)."""
         try:
             return parse_server_time_ms(await self._call("ListShards", **self._stream_parameter(stream), MaxResults=1))
         except ResourceNotFoundError as error:
@@ -206,7 +210,7 @@ class KinesisClient:
         return await self._transport_for(**parameters).call(api, **parameters)
 
     def _transport_for(self, **parameters: Any) -> Transport:
-        """The transport for a call, by the ARN in its parameters: of a stream, or of a consumer of it."""
+        """Return the transport for a call, by the ARN in its parameters: a stream's, or that of a stream's consumer."""
         arn: str | None = parameters.get("StreamARN")
         if arn is None and "ConsumerARN" in parameters:
             consumer = ConsumerArn.parse(parameters["ConsumerARN"])
@@ -225,9 +229,9 @@ class KinesisClient:
             raise await self._stream_not_found(stream, "DescribeStreamSummary") from error
 
     async def _stream_not_found(self, stream: str, api: str) -> RecordPublisherError:
-        """The error for a stream that `api` did not find: a transient one while the stream is being created.
+        """Return the error for a stream that `api` did not find. It is a transient one while the stream is being created.
 
-        The other names the existing streams if we may list them.
+        Otherwise it names the existing streams, if this identity may list them.
         """
         parameter = self._stream_parameter(stream)
         try:
@@ -236,14 +240,14 @@ class KinesisClient:
                 log.info("stream '%s' is CREATING: %s is tried again until it is ACTIVE", stream, api)
                 return StreamNotActiveError(api, stream)
         except KinesisError:
-            pass  # it does not exist, or we may not ask
+            pass  # the stream does not exist, or the identity may not describe it
         try:
             return StreamNotFoundError(stream, await list_all_streams(self._transports.of(parameter.get("StreamARN"))))
         except KinesisError:
             return StreamNotFoundError(stream)
 
     def _stream_parameter(self, stream: str) -> dict[str, str]:
-        """The parameter that names a stream: its ARN when known."""
+        """Return the parameter that names a stream: its ARN if that is known, else its name."""
         arn = arn_of(stream) or self._arns.get(stream)
         return {"StreamARN": arn} if arn else {"StreamName": stream}
 
@@ -252,7 +256,7 @@ class KinesisClient:
 
 
 def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key: str) -> dict[str, Any]:
-    """The parameters of a starting position; their names differ between the two APIs."""
+    """Return the parameters of a starting position. Their names differ between the two APIs."""
     start: dict[str, Any] = {type_key: position.type.value}
     if position.type is PositionType.AT_TIMESTAMP:
         start["Timestamp"] = _EPOCH + timedelta(milliseconds=position.timestamp_ms or 0)
@@ -262,7 +266,10 @@ def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key
 
 
 def largest_record_bytes(summary: Mapping[str, Any]) -> int:
-    """The largest record, data and key, of a stream's description. Raises: ValueError or TypeError for what is no size."""
+    """Return the largest record (bytes of data and key) from a stream's description.
+
+    Raises: ValueError or TypeError if the description has no valid size.
+    """
     size = int(summary.get("MaxRecordSizeInKiB", DEFAULT_RECORD_BYTES // 1024))
     if size < 1:
         raise ValueError(f"MaxRecordSizeInKiB is {size}")
@@ -270,7 +277,7 @@ def largest_record_bytes(summary: Mapping[str, Any]) -> int:
 
 
 def require_text(given: Any) -> str:
-    """Raises: TypeError for what is no text."""
+    """Return `given` if it is text. Raises: TypeError if it is not."""
     if not isinstance(given, str):
         raise TypeError(f"{given!r} is not text")
     return given

@@ -1,4 +1,4 @@
-"""Endpoint and region of the service as they are set, checked before anything is sent. The service's own hosts: `known_access`."""
+"""Reads the endpoint and region of the service, and checks them before anything is sent. `known_access` knows the service's own hosts."""
 
 import os
 import re
@@ -17,7 +17,10 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def endpoint_of(properties: Properties, region: str | None = None) -> str | None:
-    """The endpoint of a region, else the one for all, else None for the service's own. Raises: ConfigurationError for no http(s) URL."""
+    """Return the endpoint set for a region, else the one set for all, else None for the service's own.
+
+    Raises: ConfigurationError if it is not an http or https URL with a host.
+    """
     of_region = None if region is None else properties.with_prefix(REGION_ENDPOINT).get(region)
     key, endpoint = (
         (ENDPOINT.key, properties.value(ENDPOINT)) if of_region is None else (REGION_ENDPOINT.key, of_region)
@@ -30,11 +33,12 @@ def endpoint_of(properties: Properties, region: str | None = None) -> str | None
 
 
 def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
-    """The region of streams given by name, and of other services.
+    """Return the region of streams that are given by name, and of other services.
 
-    As set, else that of all the ARNs, else of the environment or the profile. With `aws.endpoint` any region works.
+    It is the region that is set, else the region that all ARNs share, else that of the environment or the profile, else
+    the first ARN's. With `aws.endpoint` any region works.
 
-    Raises: ConfigurationError when there is none.
+    Raises: ConfigurationError if there is none, or it is not a valid region.
     """
     in_arns = sorted({region_of_arn(arn) for stream in streams if (arn := arn_of(stream))})
     region = (
@@ -54,28 +58,32 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
 
 
 def host_header(url: SplitResult) -> str:
-    """The host of a URL as it is signed and sent: without the scheme's default port."""
+    """Return the host of a URL as it is signed and sent, without the scheme's default port."""
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
     return host if url.port in (None, DEFAULT_PORTS[url.scheme]) else f"{host}:{url.port}"
 
 
 def tls_name(url: SplitResult) -> str:
-    """Return the name that the certificate of a URL must have: without the final dot by which DNS knows a full name."""
+    """Return the name that a URL's certificate must have: the host without the final dot that marks a full name in DNS."""
     return (url.hostname or "").removesuffix(".")
 
 
 def is_http_url(text: str) -> bool:
-    """Return whether a text is the URL of a server."""
+    """Return whether a text is the URL of an http or https server."""
     try:
         parts = urlsplit(text)
-        # a host without credentials, which would be shown with the endpoint
+        # The URL may have no credentials, because they would be shown with the endpoint.
         return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in text and parts.port != 0
     except ValueError:  # the port is not a number, or a bracket is not closed
         return False
 
 
 def _region_of_environment(properties: Properties) -> str | None:
-    """As boto3: a profile chosen by property brings its region, and a region in the environment comes before that of any profile."""
+    """Return the region of the environment, else of the profile, or None.
+
+    As in boto3, a region in the environment takes precedence over the region of any profile, even of one that a
+    property selects.
+    """
     if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
         return region
     if (profile := plain_profile(properties)) is not None:

@@ -1,4 +1,4 @@
-"""Maps every error of the service and the network to a class of `errors.py`; those of the AWS SDK are in `sdk/errors.py`."""
+"""Maps every error of the service and the network to a class of `errors.py`. `sdk/errors.py` maps the errors of the AWS SDK."""
 
 import errno
 import socket
@@ -37,11 +37,11 @@ class MalformedResponseError(Exception):
 
 
 MAX_RESPONSE_BYTES = 32 * 2**20
-"""The most of one response, or of one event of a subscription. 10 MiB of records are 14 MiB in JSON, besides keys (service limit)."""
+"""The most bytes of one response, or of one event of a subscription: 10 MiB of records (service limit) are 14 MiB in JSON, plus keys."""
 
 
 def check_response_size(size: int) -> None:
-    """Raises: MalformedResponseError for a response that is longer than any of the service."""
+    """Check the size of a response. Raises: MalformedResponseError if it is longer than any response of the service."""
     if size > MAX_RESPONSE_BYTES:
         raise MalformedResponseError(
             f"a response of {size:,} bytes or more; the service sends less than {MAX_RESPONSE_BYTES:,}"
@@ -66,14 +66,14 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceInUseException": ResourceInUseError,
     "ResourceNotFoundException": ResourceNotFoundError,
 }
-_LONGEST_MESSAGE = 500  # proxies and servers may respond with pages of HTML
+_LONGEST_MESSAGE = 500  # proxies and servers may respond with whole HTML pages
 BROKEN = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
 NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 
 
 @contextmanager
 def translate_errors(api: str) -> Iterator[None]:
-    """Raise errors of the block as errors of `errors.py`, with their cause. Programming errors (TypeError ...) pass unchanged."""
+    """Raise errors of the block as classes of `errors.py`, with their cause. Programming errors (such as TypeError) pass unchanged."""
     try:
         yield
     except RecordPublisherError:
@@ -87,21 +87,21 @@ def translate_errors(api: str) -> Iterator[None]:
 
 @contextmanager
 def reject_malformed(api: str) -> Iterator[None]:
-    """Raise TransientError when a field that the block reads is missing or of a wrong type: a proxy wrote or truncated the response."""
+    """Raise TransientError if a field that the block reads is missing or has a wrong type: a proxy wrote or truncated the response."""
     try:
         yield
     except RecordPublisherError:
         raise
-    # the SDK's parser raises RuntimeError for a time that no date can be
+    # The SDK's parser raises RuntimeError if a time is outside the range of a date.
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
 
 
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
-    """The error of `errors.py` for a foreign one; None for a programming error."""
+    """Return the error of `errors.py` for a foreign error, or None for a programming error."""
     if isinstance(error, (*NETWORK, *BROKEN)):
         return error_of_transport(api, error)
-    if "botocore" not in sys.modules:  # only who has imported the SDK gets an error of it
+    if "botocore" not in sys.modules:  # without the SDK there is no error of it
         return None
     from .sdk.errors import translate_sdk_error
 
@@ -109,7 +109,10 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
 
 
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:
-    """The error for an error code of the service, in a response or an event stream. Without a known code the HTTP status decides."""
+    """Return the error for an error code of the service, in a response or an event stream.
+
+    If the code is unknown, the HTTP status decides.
+    """
     kind = EXACT.get(code) or _kind_of(code, http_status)
     hint = _OF_THE_FUTURE if "currentTimestampInMillis" in message else hint_for(code, kind)
     return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{hint}")
@@ -125,7 +128,7 @@ def _kind_of(code: str, http_status: int) -> type[KinesisError]:
 
 
 def error_of_transport(api: str, error: Exception) -> KinesisError:
-    """The error for a call without a response, or with one that cannot be read."""
+    """Return the error for a call without a response, or with a response that cannot be read."""
     if _is_bad_certificate(error):
         return FatalKinesisError(
             api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {ca_bundle.CA_BUNDLE_HINT}"
@@ -140,21 +143,21 @@ def error_of_transport(api: str, error: Exception) -> KinesisError:
 
 
 def is_host_unknown(error: object) -> bool:
-    """Whether DNS knows no such host; False while DNS itself does not answer, and for what is no error."""
+    """Return whether DNS does not know the host. False while DNS itself does not answer, and if `error` is not an exception."""
     codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
     return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
 
 
 def speaks_no_tls(error: object) -> bool:
-    """Whether what answers at an `https://` address speaks no TLS, as after a mistyped `http://`."""
+    """Return whether the server at an `https://` address speaks no TLS, as after a mistyped `http://`."""
     return any(
         isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in NOT_TLS for cause in _causes(error)
     )
 
 
 def is_refused(error: object) -> bool:
-    """Whether nothing listens at the port."""
-    refused = f"[Errno {errno.ECONNREFUSED}]"  # of several addresses each is in one text
+    """Return whether no process listens at the port."""
+    refused = f"[Errno {errno.ECONNREFUSED}]"  # with several addresses, one text has the error of each
     return any(refused in str(cause) for cause in _causes(error))
 
 
@@ -168,7 +171,7 @@ def _is_bad_certificate(error: BaseException) -> bool:
 
 
 def _causes(error: object) -> Iterator[BaseException]:
-    """The error and what it was raised from; the SDK keeps that in `kwargs`. Nothing for what is no error."""
+    """Yield the error and its causes, which the SDK keeps in `kwargs`. Yield nothing if `error` is not an exception."""
     while isinstance(error, BaseException):
         yield error
         inner = getattr(error, "kwargs", {}).get("error")
@@ -176,7 +179,7 @@ def _causes(error: object) -> Iterator[BaseException]:
 
 
 class NoCredentialsError(ConfigurationError):
-    """No credentials were found."""
+    """No AWS credentials were found."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__("AWS credentials", None, TO_HAVE_CREDENTIALS)
@@ -223,7 +226,7 @@ HINTS = {
     "ValidationException": "check the names and ARNs of streams and consumers in the properties",
     "UnknownOperationException": f"the endpoint is not Kinesis, or does not support this call: check {ENDPOINT.key}",
 }
-"""What to do about a fatal error, by error code."""
+"""What a user can do about a fatal error, by error code."""
 _OF_THE_FUTURE = (
     f"; the start is in the future: set {INITIAL_POSITION.key} to a time that has passed; stored positions are moved by "
     "`recordpublisher positions reset`"
@@ -232,16 +235,16 @@ DEFAULT_HINT = "a retry cannot help; the API reference of this call explains the
 
 
 def hint_for(code: str, kind: type[KinesisError]) -> str:
-    """`; do this` for a fatal error code. Errors that are handled by a retry need no hint."""
+    """Return `; do this` for a fatal error code, and "" for an error that is handled by a retry."""
     return f"; {HINTS.get(code, DEFAULT_HINT)}" if issubclass(kind, FatalKinesisError) else ""
 
 
 async def with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
-    """Call, and call once more if the service refuses the token as expired and its provider has another one.
+    """Call, and call once more if the service refuses the token as expired and its provider has another token.
 
-    A token may be refused that is valid by its own date, as after a session was revoked.
+    The service may refuse a token that is valid by its own date, for example after a session was revoked.
 
-    - `renew`: ask the provider again, and return whether the call would be signed with other keys now.
+    - `renew`: asks the provider again, and returns whether the call would be signed with other keys now.
     """
     try:
         return await call()

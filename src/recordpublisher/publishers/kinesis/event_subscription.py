@@ -15,14 +15,18 @@ API = "SubscribeToShard"
 
 
 class EventSubscription:
-    """The Subscription port. Owns one HTTP response; reads from its socket only while `__anext__` is awaited (F1).
+    """Implements the Subscription port. Owns one HTTP response, and reads from its socket only while `__anext__` is awaited (F1).
 
-    The HTTP client alone would read 512 KiB ahead: half a gigabyte for a thousand paused shards. A cancelled `__anext__` loses nothing:
-    the bytes stay buffered and the next call continues. Not for concurrent callers.
+    The HTTP client alone would read 512 KiB ahead, which is half a gigabyte for a thousand paused shards. A cancelled
+    `__anext__` loses nothing: the bytes stay buffered and the next call continues. It is not for concurrent callers.
     """
 
     def __init__(self, response: Any, shard: Shard, read_buffer: bytearray) -> None:
-        """`read_buffer`: receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is read at once."""
+        """Limit reading ahead, and pause.
+
+        `read_buffer` receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is
+        read at once.
+        """
         self._response = response
         self._shard = shard
         self._frames = FrameReader(response.content)
@@ -47,7 +51,7 @@ class EventSubscription:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Read the socket during the block. Outside it the connection's buffers fill up, and this stops the sender."""
+        """Read the socket during the block. Outside the block the connection's buffers fill up, which stops the sender."""
         if (transport := self._transport) is not None:
             transport.resume_reading()
         try:
@@ -61,12 +65,12 @@ class EventSubscription:
 
     @property
     def _transport(self) -> Any:
-        """None once the body has ended, and where nothing is read ahead."""
+        """The transport, or None once the body has ended, and for a response that is not read ahead."""
         connection = self._response.connection
         return None if connection is None else connection.transport
 
     async def _next_event(self) -> ReadResponse | None:
-        """The next event, None at the end of the stream. Frames without an event count as part of the next one."""
+        """Return the next event, or None at the end of the stream. The size of frames without an event counts for the next event."""
         size = 0
         while (frame := await self._frames.next()) is not None:
             size += len(frame.payload)
@@ -76,7 +80,7 @@ class EventSubscription:
         return None
 
     def _event_in(self, frame: Frame) -> ReadResponse | None:
-        """The event in a frame; None for frames without one. Raises: the error in a frame, as one of `errors.py`."""
+        """Return the event in a frame, or None if the frame has none. Raises: the error in a frame, as a class of `errors.py`."""
         headers = frame.headers
         kind = headers.get(":message-type")
         if kind == "exception":
@@ -85,10 +89,11 @@ class EventSubscription:
             raise error_for_code(API, str(headers.get(":exception-type", "")), message)
         if kind == "error":
             code, message = str(headers.get(":error-code", "")), str(headers.get(":error-message", ""))
-            # The API documents none. An unknown one is a failure of the server, which had accepted the subscription.
+            # The API documents no such codes. An unknown code is a failure of the server, which had accepted the
+            # subscription.
             raise error_for_code(API, code, message, 0 if code in HINTS else 500)
         if headers.get(":event-type") != "SubscribeToShardEvent":
-            return None  # the initial response; others are for newer clients
+            return None  # the initial response, or an event type for newer clients
         body = decode_read(frame.payload)
         with reject_malformed(API):
             return to_read_response(body, self._shard)

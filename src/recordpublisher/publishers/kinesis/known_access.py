@@ -1,7 +1,8 @@
-"""known_access: the credentials and hosts of a job's calls, where both are known without the AWS SDK: half a second of CPU to begin with.
+"""known_access finds the credentials and hosts of a job's calls without the AWS SDK, which takes half a second of CPU to start.
 
-That is so for keys in the properties, in the environment or in a profile, and for an endpoint that is given or a partition of `PARTITIONS`.
-What else can be set for the SDK is left to it: an unknown variable or setting may change where a call goes.
+It knows them for keys in the properties, in the environment or in a profile, and for an endpoint that is given or a
+partition of `PARTITIONS`. Any other setting is left to the SDK, because an unknown variable or setting may change where
+a call goes.
 """
 
 import os
@@ -40,7 +41,7 @@ CALLS = {
     "ListShards": "control",
     "DescribeStreamSummary": "control",
 }
-"""The calls of most jobs, and which host of the account serves each for a stream that is given by ARN."""
+"""The calls of most jobs, and the kind of the account's host that serves each for a stream that is given by its ARN."""
 _ARN = r"arn:(?P<partition>[^:]+):kinesis:[^:]+:(?P<account>\d{12}):stream/.+"
 _ENDPOINTS = ("AWS_ENDPOINT_URL_KINESIS", "AWS_ENDPOINT_URL")
 _PLAIN_VARIABLES = {
@@ -49,7 +50,10 @@ _PLAIN_VARIABLES = {
     "AWS_DEFAULT_OUTPUT", "AWS_STS_REGIONAL_ENDPOINTS", *_ENDPOINTS,
 }  # fmt: skip
 _WITHOUT_EFFECT = re.compile(r"AWS_(ENDPOINT_URL|LAMBDA|XRAY|CONTAINER)_.+")
-"""Endpoints of other services, and what Lambda, ECS and EKS set: a container has credentials where no others are found."""
+"""Endpoints of other services, and variables that Lambda, ECS and EKS set.
+
+A container's credentials are used only if no others are found.
+"""
 
 
 class Keys(msgspec.Struct):
@@ -61,14 +65,18 @@ class Keys(msgspec.Struct):
 
 
 class KnownAccess(NamedTuple):
-    """What signs and addresses the calls to one region. `endpoint`: None is the service's own."""
+    """The keys, region and endpoint of the calls to one region. If `endpoint` is None, it is the service's own."""
 
     keys: Keys
     region: str
     endpoint: str | None
 
     def url_of(self, stream_arn: str | None, api: str) -> str | None:
-        """Where a call goes that names a stream by this ARN, or no stream, or one by its name. None: only the SDK can tell."""
+        """Return the URL of a call, or None if only the SDK can find it.
+
+        `stream_arn` is the ARN by which the call names its stream; None if the call names no stream, or names it by its
+        name.
+        """
         if self.endpoint is not None:
             return self.endpoint if urlsplit(self.endpoint).path else f"{self.endpoint}/"
         arn = None if stream_arn is None else re.fullmatch(_ARN, stream_arn)
@@ -83,7 +91,10 @@ class KnownAccess(NamedTuple):
 
 
 def known_access(properties: Properties, region: str, role: str | None) -> KnownAccess | None:
-    """None: only the SDK can tell, or it is wanted: fan-out needs it to subscribe. Raises: ConfigurationError for a wrong endpoint."""
+    """Return the access to a region, or None if only the SDK can find it, or if the SDK is wanted, as fan-out needs it to subscribe.
+
+    Raises: ConfigurationError if the endpoint is invalid.
+    """
     endpoint = endpoint_of(properties, region)
     is_wanted = properties.value(HTTP_CLIENT) == "SDK" or properties.value(HTTP_PROTOCOL) == "HTTP2"
     is_wanted = is_wanted or uses_fan_out(properties)
@@ -101,7 +112,7 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
 
 
 def provider_name(properties: Properties) -> str:
-    """The provider's name: as set, else BASIC when a basic key is set (which then needs the other), else AUTO."""
+    """Return the provider's name: as set, else BASIC if one of the basic keys is set (it then needs the other), else AUTO."""
     has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
     return (
         "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
@@ -109,7 +120,10 @@ def provider_name(properties: Properties) -> str:
 
 
 def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
-    """As the SDK finds them: a profile that is named comes before the environment, and that before any other profile."""
+    """Return the keys that the SDK would find, or None.
+
+    A profile that a property names takes precedence over the environment, and the environment over any other profile.
+    """
     provider = provider_name(properties)
     if provider == "BASIC":
         given = tuple(properties.value(declared) for declared in (ACCESS_KEY_ID, SECRET_KEY, SESSION_TOKEN))
@@ -126,6 +140,6 @@ def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
 
 
 def _is_plain_environment() -> bool:
-    """Whether no variable but the usual ones may change where calls go or who signs them; nor does a model of the user's."""
+    """Return whether only the usual variables are set, and no proxy or model of the user may change where calls go or who signs them."""
     aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

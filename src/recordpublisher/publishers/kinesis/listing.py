@@ -1,4 +1,4 @@
-"""Listing streams and shards page by page, and parsing the listed shards."""
+"""Lists streams and shards page by page, and parses the listed shards."""
 
 from collections.abc import AsyncIterator, Iterable
 from email.utils import parsedate_to_datetime
@@ -12,13 +12,13 @@ from .error_mapping import reject_malformed
 from .ports import Transport
 
 MAX_PAGES_WITHOUT_NEWS, MAX_LISTED = 10, 1_000_000
-"""Far more than the service answers with."""
+"""Limits of a listing, far above what the service returns."""
 MOST_DIGITS = 256
-"""Of a sequence number; those of Kinesis have 56, and text of more than 4,300 is no number for Python."""
+"""The most digits of a sequence number. Kinesis uses 56, and Python cannot parse numbers of more than 4,300."""
 
 
 class ListingProgress:
-    """Owns what a listing has shown: one whose next page never ends is malformed, whoever writes it."""
+    """Owns the names that a listing has shown. A listing whose pages never end is malformed."""
 
     def __init__(self, api: str) -> None:
         self._api = api
@@ -26,7 +26,7 @@ class ListingProgress:
         self._pages_without_news = 0
 
     def check(self, page: Iterable[str]) -> None:
-        """A page lists these names. Raises: TransientError."""
+        """Add the names of a page. Raises: TransientError if the pages bring no new names, or too many."""
         known = len(self._listed)
         self._listed.update(page)
         self._pages_without_news = 0 if len(self._listed) > known else self._pages_without_news + 1
@@ -35,10 +35,10 @@ class ListingProgress:
 
 
 async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
-    """List every shard as the service describes it, or those after a shard id.
+    """Return every shard as the service describes it, or the shards after the shard id `after`.
 
-    A NextToken is valid for 300 s and excludes a stream name (API reference). When it has expired, the listing continues after the last
-    shard seen.
+    A NextToken is valid for 300 s and excludes a stream name (API reference). If it has expired, the listing continues
+    after the last shard seen.
     """
     shards: list[dict[str, Any]] = []
     progress = ListingProgress("ListShards")
@@ -76,7 +76,7 @@ async def list_all_streams(transport: Transport) -> list[str]:
 
 
 async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any]]:
-    """Every page of ListStreams."""
+    """Yield every page of ListStreams."""
     progress = ListingProgress("ListStreams")
     page = await transport.call("ListStreams")
     while True:
@@ -89,15 +89,15 @@ async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any
 
 
 def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:
-    """Make a Shard of its description. It is closed when it has an ending sequence number.
+    """Return the Shard of a description. It is closed if it has an ending sequence number.
 
-    Raises: KeyError, TypeError or ValueError for one that is not as documented.
+    Raises: KeyError, TypeError or ValueError if the description is not as documented.
     """
     keys = described["HashKeyRange"]
     named = (described.get("ParentShardId"), described.get("AdjacentParentShardId"))
     parents = tuple(parent for parent in named if parent)
     check_shard_ids(described["ShardId"], *parents)
-    if described["ShardId"] in parents:  # it would wait for itself
+    if described["ShardId"] in parents:  # the shard would wait for itself
         raise ValueError(f"{described['ShardId']} is its own parent")
     numbers = described.get("SequenceNumberRange", {})
     first = str(numbers.get("StartingSequenceNumber", ""))
@@ -113,7 +113,10 @@ def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) 
 
 
 def parse_server_time_ms(response: dict[str, Any]) -> int:
-    """The service's wall clock at the response, epoch ms, cut to whole seconds: never later than the response (P3)."""
+    """Return the service's wall clock at the response, epoch ms, cut to whole seconds: never later than the response (P3).
+
+    Raises: FatalKinesisError if the response has no valid Date header.
+    """
     date = response["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         return int(parsedate_to_datetime(date).timestamp()) * 1000
@@ -124,7 +127,7 @@ def parse_server_time_ms(response: dict[str, Any]) -> int:
 
 
 def server_time_ms_or_none(response: dict[str, Any]) -> int | None:
-    """The service's wall clock at the response, epoch ms, or None without a valid Date header."""
+    """Return the service's wall clock at the response, epoch ms, or None without a valid Date header."""
     try:
         return parse_server_time_ms(response)
     except (FatalKinesisError, KeyError):

@@ -1,4 +1,4 @@
-"""The ports to the service: Protocols of its calls, and their typed responses. `KinesisClient` implements them."""
+"""The ports to the service: Protocols of its calls, with their typed responses. `KinesisClient` implements them."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,10 @@ from ..shards import Shard, is_listing_older_than
 class ReadResponse(msgspec.Struct, frozen=True):
     """One GetRecords response, or one SubscribeToShardEvent.
 
-    `records` are raw Kinesis records (not yet de-aggregated). `next_iterator` (polling) or `continuation` (fan-out) is None at the end
-    of the shard, together with `child_shards`. `millis_behind_latest` in ms, `wire_bytes` the size of the body in bytes.
+    - `records`: raw Kinesis records, not yet de-aggregated.
+    - `next_iterator` (polling), `continuation` (fan-out): None at the end of the shard, together with `child_shards`.
+    - `millis_behind_latest`: ms behind the tip.
+    - `wire_bytes`: the size of the body in bytes.
     """
 
     records: Sequence[UserRecord]
@@ -31,17 +33,20 @@ class PollingPort(Protocol):
     """The calls that polling needs. Every method raises the errors of `errors.py` and does not retry."""
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
-        """A shard iterator, valid for five minutes (service limit)."""
+        """Return a shard iterator, which is valid for five minutes (service limit)."""
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
-        """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
+        """Read at most `limit` records (1..10,000) and 10 MiB from `iterator`."""
 
 
 class Subscription(Protocol):
     """One open SubscribeToShard call: an async iterator of events, read from the socket one at a time (F1)."""
 
     def __aiter__(self) -> AsyncIterator[ReadResponse]:
-        """Events in order. Ends cleanly at expiry. Raises the errors of `errors.py`, also for errors inside the stream."""
+        """Yield events in order. The iterator ends cleanly at expiry.
+
+        Raises: the errors of `errors.py`, even for errors inside the stream.
+        """
 
     async def close(self) -> None:
         """Close the connection; safe to call twice."""
@@ -57,7 +62,7 @@ class SubscriptionPort(Protocol):
 class ConsumerDescription(
     msgspec.Struct, frozen=True, rename={"name": "ConsumerName", "arn": "ConsumerARN", "status": "ConsumerStatus"}
 ):
-    """A registered stream consumer: `status` is CREATING, ACTIVE or DELETING."""
+    """A registered stream consumer. `status` is CREATING, ACTIVE or DELETING."""
 
     name: str
     arn: str
@@ -68,28 +73,32 @@ class RegistrationPort(Protocol):
     """The calls that fan-out needs to register its consumer. Synchronous code uses them through `run_sync`."""
 
     async def stream_arn(self, stream: str) -> str:
-        """The ARN of a stream (DescribeStreamSummary). Raises: StreamNotFoundError."""
+        """Return the ARN of a stream (DescribeStreamSummary). Raises: StreamNotFoundError if it does not exist."""
 
     async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
-        """The consumer, or None when it does not exist."""
+        """Return the consumer, or None if it does not exist."""
 
     async def register_consumer(
         self, stream_arn: str, name: str, tags: Mapping[str, str] | None = None
     ) -> ConsumerDescription:
-        """Register a consumer. Raises: ResourceInUseError when it exists, ThrottledError (LimitExceeded) at the stream's maximum."""
+        """Register a consumer.
+
+        Raises: ResourceInUseError if it exists, ThrottledError (LimitExceeded) if the stream has its maximum of
+        consumers.
+        """
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
-        """Deregister a consumer. Raises: ResourceNotFoundError when it is gone."""
+        """Deregister a consumer. Raises: ResourceNotFoundError if it is gone."""
 
 
 class ListingPort(Protocol):
     """The calls that discovery needs."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Every shard of the stream still listed, or those after the shard id `after` (paged to the end)."""
+        """Return every shard of the stream that is still listed, or the shards after the shard id `after` (paged to the end)."""
 
     async def server_time_ms(self, stream: str) -> int:
-        """The service's wall clock, epoch ms, from the Date header of a response (P3)."""
+        """Return the service's wall clock, epoch ms, from the Date header of a response (P3)."""
 
 
 class PutEntry(msgspec.Struct, gc=False, omit_defaults=True, rename="pascal"):
@@ -117,16 +126,21 @@ class PutRecordsResponse(msgspec.Struct, rename={"failed": "FailedRecordCount", 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """The properties of a stream that a writer needs: largest record (bytes of data and key), and whether keys decide the shard (S4)."""
+    """The properties of a stream that a writer needs.
+
+    - `max_record_bytes`: the largest record, in bytes of data and key.
+    - `distributes_by_key`: whether keys decide the shard (S4).
+    """
 
     max_record_bytes: int
     distributes_by_key: bool
 
 
 class RecordDistribution(msgspec.Struct, frozen=True):
-    """How a stream distributed its records at `server_ms`, the service's time of the response (None: not known) (S4).
+    """How a stream distributed its records at the time of the response (S4).
 
-    `is_switchable`: whether it can be switched to AUTO and back, which only streams in on-demand mode can.
+    - `server_ms`: the service's time of the response, or None if it is not known.
+    - `is_switchable`: whether the stream can be switched to AUTO and back, which only streams in on-demand mode can.
     """
 
     by_key: bool
@@ -138,41 +152,45 @@ class WritingPort(Protocol):
     """The calls that a writer needs. Every method raises the errors of `errors.py` and does not retry."""
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put 1 to 500 records of together at most 10 MiB, keys counted (service limit); single records may fail."""
+        """Put 1 to 500 records of together at most 10 MiB, including keys (service limit). Single records may fail."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Every shard of the stream still listed, or those after the shard id `after` (paged to the end)."""
+        """Return every shard of the stream that is still listed, or the shards after the shard id `after` (paged to the end)."""
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """The largest record and the record distribution of the stream (DescribeStreamSummary)."""
+        """Return the largest record and the record distribution of the stream (DescribeStreamSummary)."""
 
     async def close(self) -> None:
         """Close all connections."""
 
 
 class Transport(Protocol):
-    """What a `KinesisClient` sends its calls over, and owns. Every method raises the errors of `errors.py` and does not retry.
+    """Sends the calls of a `KinesisClient`, which owns it. Every method raises the errors of `errors.py` and does not retry.
 
-    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec/response_decoders.py`: GetRecords has a
-    `ReadBody` under `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an open HTTP response under `RAW_EVENTS`.
-    The latter has `content.readany()`, `close()` and `connection` (None where nothing is read ahead).
+    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec/response_decoders.py`:
+    GetRecords has a `ReadBody` under `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an
+    open HTTP response under `RAW_EVENTS`. This open response has `content.readany()`, `close()` and `connection`, which
+    is None if nothing is read ahead.
     """
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call with a deadline."""
+        """Make one call with a deadline."""
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
-        """A call whose body the client has encoded; `parameters` name the stream, as in `call`."""
+        """Make a call whose body the client has encoded. `parameters` name the stream, as in `call`."""
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call whose response stays open; the caller sets the deadline."""
+        """Make one call whose response stays open. The caller sets the deadline."""
 
     async def close(self) -> None:
         """Close every connection; open subscriptions end."""
 
 
 async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
-    """Whether the stream still lists a shard. Raises: TransientError when the listing is older than the shard; what the port raises."""
+    """Return whether the stream still lists a shard.
+
+    Raises: TransientError if the listing is older than the shard; the errors of the port.
+    """
     listed = await listing.list_shards(shard.stream_arn or shard.stream)
     if is_listing_older_than(shard, listed):
         raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")

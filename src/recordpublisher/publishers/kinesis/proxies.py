@@ -1,4 +1,4 @@
-"""Whether calls go through a proxy, and which: by the environment, or the settings of macOS and Windows, as the AWS SDK finds it.
+"""Finds the proxy of a call as the AWS SDK does: from the environment, or the settings of macOS and Windows.
 
 The SDK is not imported here.
 """
@@ -11,16 +11,16 @@ _HAS_SYSTEM_SETTINGS = sys.platform in ("darwin", "win32")
 
 
 def has_proxies() -> bool:
-    """Whether a proxy is set for any host."""
+    """Return whether a proxy is set for any host."""
     if not _HAS_SYSTEM_SETTINGS and not any(name.lower().endswith("_proxy") for name in os.environ):
         return False
-    from urllib.request import getproxies  # 5 ms of CPU
+    from urllib.request import getproxies  # imported here because it takes 5 ms of CPU
 
     return not getproxies().keys().isdisjoint({"http", "https", "all"})
 
 
 def proxy_for(url: str) -> str | None:
-    """The URL of the proxy through which the SDK calls `url`; None: it calls it directly, as where NO_PROXY has the host."""
+    """Return the URL of the proxy through which the SDK calls `url`, or None if it calls `url` directly, as with NO_PROXY."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)

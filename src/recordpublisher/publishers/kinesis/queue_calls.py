@@ -1,4 +1,4 @@
-"""The calls about queues, which the SDKs that the constraints allow do not know: signed and sent by us, to hosts of their own."""
+"""The calls about queues. The SDK versions that the constraints allow do not know them, so we sign and send them, to hosts of their own."""
 
 import re
 
@@ -14,16 +14,17 @@ QUEUE_CALLS = {
     "UpdateDeadLetterQueueRecordsVisibility": "data",
     "RestoreDeadLetterQueueRecords": "data",
 }
-"""And which host of a queue serves each."""
+"""The calls about queues, and the kind of a queue's host that serves each."""
 WITHOUT_HOSTS = ("aws-iso", "aws-iso-b")
 """Partitions in which a queue has no host of its own."""
 _REGIONAL = r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)"
 
 
 def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool = False) -> str:
-    """Where a call goes, by the rules of botocore 1.44.8, where the others go to `kinesis_url`: to the same, if that is not of AWS.
+    """Return the URL of a call about a queue, by the rules of botocore 1.44.8, from the URL of the other calls to Kinesis.
 
-    `is_fips`: FIPS is set, which in us-gov does not change `kinesis_url`.
+    It is the same URL if that is not a host of AWS. `is_fips` says that FIPS is set, which in us-gov does not change
+    `kinesis_url`.
     """
     regional = re.fullmatch(_REGIONAL, kinesis_url)
     if regional is None:

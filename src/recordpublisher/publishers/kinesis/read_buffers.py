@@ -1,16 +1,18 @@
-"""The read buffers of encrypted connections: shared by connections, and limited."""
+"""The read buffers of encrypted connections, which connections share, and their limits."""
 
 from typing import Any
 
 SUBSCRIPTION_BUFFER_BYTES = 64 * 1024
-"""Limit of what asyncio reads at once (its default is 256 KiB) and of the encrypted bytes that it buffers (512 KiB). Bytes after an event
-stay in memory until the next event is requested (P6)."""
+"""Limit of the bytes that asyncio reads at once (its default is 256 KiB), and of the encrypted bytes that it buffers (512 KiB).
+
+Bytes after an event stay in memory until the next event is requested (P6).
+"""
 
 
 def share_read_buffer(transport: Any, read_buffer: bytearray) -> None:
-    """Receive encrypted bytes in `read_buffer`. All connections of an event loop may share it: asyncio empties it at once.
+    """Receive encrypted bytes in `read_buffer`. All connections of an event loop may share it, because asyncio empties it at once.
 
-    Without TLS, and on other event loops than asyncio's, nothing is changed.
+    Without TLS, and on event loops other than asyncio's, this changes nothing.
     """
     protocol: Any = getattr(transport, "_ssl_protocol", None)
     if hasattr(protocol, "_ssl_buffer_view"):
@@ -20,7 +22,7 @@ def share_read_buffer(transport: Any, read_buffer: bytearray) -> None:
 def limit_read_ahead(transport: Any, read_buffer: bytearray) -> None:
     """Read no more at once than `read_buffer` holds, and stop when as many encrypted bytes are buffered.
 
-    asyncio would read 256 KiB at once and buffer 512 KiB. Other event loops may lack these limits: then nothing is changed.
+    asyncio would read 256 KiB at once and buffer 512 KiB. On an event loop without these limits this changes nothing.
     """
     max_bytes = len(read_buffer)
     if hasattr(transport, "set_read_buffer_limits"):
@@ -34,7 +36,7 @@ def limit_read_ahead(transport: Any, read_buffer: bytearray) -> None:
 
 
 def limit_handshake_read_ahead(transport: Any, read_buffer: bytearray) -> None:
-    """The same for a plain transport on which a TLS handshake has just begun (`start_tls`), before its first bytes are received."""
+    """Call `limit_read_ahead` for a plain transport on which `start_tls` has just begun a handshake, before its first bytes arrive."""
     secured = getattr(transport.get_protocol(), "_app_transport", None)
     if secured is not None:
         limit_read_ahead(secured, read_buffer)

@@ -1,4 +1,4 @@
-"""run_sync: run one coroutine from synchronous code."""
+"""run_sync runs one coroutine from synchronous code."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,9 +11,9 @@ T = TypeVar("T")
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine from synchronous code and return its result, with or without a running event loop in this thread.
 
-    Synchronous callers thus use the asynchronous client, and boto3 is not needed. Inside a running loop a short-lived thread with its own
-    loop does the work, and the caller blocks. The coroutine must make its own client (`async with KinesisClient(...)`), since a client
-    belongs to the loop that opened it.
+    Synchronous callers thus use the asynchronous client, and boto3 is not needed. Inside a running loop a short-lived
+    thread with its own loop does the work, and the caller blocks. The coroutine must make its own client (`async with
+    KinesisClient(...)`), because a client belongs to the loop that opened it.
     """
     try:
         asyncio.get_running_loop()

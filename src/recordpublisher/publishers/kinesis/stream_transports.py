@@ -1,4 +1,4 @@
-"""StreamTransports: which transport the calls about a stream take, by the region and the account in its ARN."""
+"""StreamTransports chooses the transport for calls about a stream, by the region and the account in its ARN."""
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
@@ -15,7 +15,7 @@ from .ports import Transport
 
 
 class Destination(NamedTuple):
-    """Where calls about a stream go, and the role that they are made in; None: with the credentials of the provider."""
+    """The region that calls about a stream go to, and the role that makes them, or None for the provider's credentials."""
 
     region: str
     role: str | None
@@ -24,12 +24,12 @@ class Destination(NamedTuple):
 class StreamTransports:
     """Owns a transport for each region and role. Most jobs have one.
 
-    A stream given by name belongs to the job's region. One given by ARN belongs to the region of its ARN, except where all calls go to
-    `aws.endpoint`.
+    A stream given by name belongs to the job's region. A stream given by ARN belongs to the region of its ARN, unless
+    all calls go to `aws.endpoint`.
     """
 
     def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
-        """Check the properties without a call. Raises: ConfigurationError."""
+        """Check the properties without a call. Raises: ConfigurationError if a property is invalid."""
         streams = tuple(streams)
         self._properties = properties
         self._home = Destination(region_of(properties, streams), None)
@@ -41,7 +41,10 @@ class StreamTransports:
             self.of(arn_of(stream))
 
     def of(self, arn: str | None) -> Transport:
-        """The transport for the stream with an ARN; None: for one that was given by name. Raises: ConfigurationError."""
+        """Return the transport for the stream with an ARN, or for streams given by name if `arn` is None.
+
+        Raises: ConfigurationError if the ARN is invalid, or a property of its region is.
+        """
         destination = self._destinations.get(arn)
         if destination is None:
             destination = self._destinations[arn] = self._home if arn is None else self._destination_of(arn)
@@ -70,7 +73,7 @@ class StreamTransports:
 
 
 def _transport_to(destination: Destination, properties: Properties) -> Transport:
-    """The transport that needs no SDK, where that is enough to begin with."""
+    """Return the transport that needs no SDK if that is enough to begin with, else the SDK's."""
 
     def with_sdk() -> Transport:
         from .sdk.transport import SdkTransport
@@ -82,15 +85,15 @@ def _transport_to(destination: Destination, properties: Properties) -> Transport
 
 
 class OneTransport:
-    """The same transport for every stream. Owns it."""
+    """Owns one transport, which is used for every stream."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def of(self, arn: str | None) -> Transport:
-        """The transport."""
+        """Return the transport, for any ARN."""
         return self._transport
 
     async def close(self) -> None:
-        """Close it."""
+        """Close the transport."""
         await self._transport.close()

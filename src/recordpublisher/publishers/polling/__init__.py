@@ -1,7 +1,7 @@
-"""Polling: one shard read with GetRecords. Start at `publisher.py`.
+"""Reads one shard by polling, with GetRecords. Start at `publisher.py`.
 
-Public: wrap `PollingRecordPublisherFactory` to change what polling reads or where it reads it from. The AWS SDK comes with these classes;
-`shard_probe.py` and `read_rate.py` are imported without it.
+Public: wrap `PollingRecordPublisherFactory` to change what polling reads or where it reads it from. These classes
+import the AWS SDK; `shard_probe.py` and `read_rate.py` can be imported without it.
 """
 
 import importlib

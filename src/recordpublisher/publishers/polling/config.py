@@ -13,9 +13,13 @@ from ..retry import RetryPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollingConfig:
-    """`max_records` of one call (1..10,000), `interval_seconds` from loop to loop, adaptive reads on or off, retries by call.
+    """The settings of polling.
 
-    `tip_interval_seconds` follows an empty read at the tip; it is never shorter than `interval_seconds`.
+    - `max_records`: the Limit of one call (1..10,000).
+    - `interval_seconds`: time from the start of one read to the next.
+    - `tip_interval_seconds`: the same after an empty read at the tip, never shorter than `interval_seconds`.
+    - `adaptive`: whether the Limit follows the measured size of records.
+    - `get_records`, `get_iterator`, `list_shards`: the retry policy of each call.
     """
 
     max_records: int = of_property(GETRECORDS_MAX)
@@ -28,6 +32,6 @@ class PollingConfig:
 
     @classmethod
     def of(cls, properties: Properties) -> PollingConfig:
-        """The typed values. Raises: ConfigurationError with key, value and what is valid."""
+        """Return the typed values. Raises: ConfigurationError with key, value and what is valid, if a property is invalid."""
         tip_interval_ms = max(properties.value(GETRECORDS_INTERVAL), properties.value(TIP_INTERVAL) or 0)
         return cls(tip_interval_seconds=tip_interval_ms / 1000, **values_of(cls, properties))

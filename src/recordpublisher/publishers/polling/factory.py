@@ -1,6 +1,6 @@
-"""PollingRecordPublisherFactory: makes the polling publishers of a job over one shared client."""
+"""PollingRecordPublisherFactory makes the polling publishers of a job over one shared client."""
 
-from __future__ import annotations  # the AWS SDK comes with KinesisClient, at its first use
+from __future__ import annotations  # KinesisClient imports the AWS SDK at its first use
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,16 @@ from .publisher import CarriedReaderState, PollingRecordPublisher, PollingServic
 
 
 class PollingRecordPublisherFactory(RecordPublisherFactory):
-    """Owns one client for all shards, made by `prepare` or with the first publisher. A given `service` is used instead, and not closed.
+    """Makes polling publishers. Owns one client for all shards, made by `prepare` or with the first publisher.
 
-    Keeps each shard's reader state from one publisher to the next: a Spark worker makes new publishers for every batch.
+    A given `service` is used instead of a client, and is not closed. The factory keeps each shard's reader state from
+    one publisher to the next, because a Spark worker makes new publishers for every batch.
     """
 
     def __init__(
         self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None
     ) -> None:
-        """Read the properties. Raises: ConfigurationError."""
+        """Read the properties. Raises: ConfigurationError if a property is invalid."""
         self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
         self._config = PollingConfig.of(properties)
         self._clock = clock or SystemClock()
@@ -41,7 +42,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     def prepare(self, streams: Sequence[str]) -> None:
         """Make the client for the job's streams (names or ARNs), without a call.
 
-        Raises: ConfigurationError for endpoint, region and credentials (C2).
+        Raises: ConfigurationError if endpoint, region or credentials are missing or invalid (C2).
         """
         if self._service is None:
             self._own_client = kinesis.KinesisClient(self._properties, streams)
@@ -49,7 +50,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
     ) -> PollingRecordPublisher:
-        """Make a publisher of `shard`. Nothing is read yet."""
+        """Make a publisher of `shard`. No record is read yet."""
         stream = shard.stream_arn or shard.stream
         service = self._service or self._client([stream])
         distribution = self._distribution_checks.of(service, stream)
@@ -66,7 +67,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
             await client.close()
 
     def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
-        """The job's client, also used to list its streams (names or ARNs). None when a service was given. `close` closes it."""
+        """Return the job's client, which also lists its streams (names or ARNs), or None if a service was given. `close` closes it."""
         return None if self._service is not None else self._client(streams)
 
     def _client(self, streams: Sequence[str]) -> kinesis.KinesisClient:
@@ -75,7 +76,10 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         return self._own_client
 
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
-        """For callers that use the factory directly: a job has done so before. A new iterator at LATEST would skip records."""
+        """Turn LATEST into a time, because a new iterator at LATEST would skip records.
+
+        A job has done this before. It is needed for callers that use the factory directly.
+        """
         if position.type is not PositionType.LATEST:
             return position
         service_time_ms = functools.partial(service.server_time_ms, stream)

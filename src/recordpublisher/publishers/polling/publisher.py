@@ -1,4 +1,4 @@
-"""PollingRecordPublisher: one shard, read with GetRecords."""
+"""PollingRecordPublisher reads one shard with GetRecords."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
 class PollingRecordPublisher(RecordPublisher):
     """Owns the read position of one shard and the rate of its reads. State, order and time belong to the consumer.
 
-    `run` reads to the shard's end and returns COMPLETE, also when it is called again. It never returns INCOMPLETE. Cancel its task to
-    stop it. A later `run` resumes from the last position that the consumer returned.
+    `run` reads to the shard's end and returns COMPLETE, and returns it again if it is called again. It never returns
+    INCOMPLETE. Cancel its task to stop it. A later `run` resumes from the last position that the consumer returned.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PollingRecordPublisher(RecordPublisher):
         deaggregator: Deaggregator | None = None,
         carried_states: MutableMapping[str, CarriedReaderState] | None = None,
     ) -> None:
-        """`carried_states`: states of earlier publishers in this process, by `Shard.key`."""
+        """Resume from the shard's entry in `carried_states`, the states of earlier publishers in this process by `Shard.key`."""
         self._service = service
         self._shard = shard
         self._position = position
@@ -69,13 +69,14 @@ class PollingRecordPublisher(RecordPublisher):
             self._resume(carried)
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """From now on a read requests no more records than fit into `held_bytes`, but at least one (P6)."""
+        """Request no more records than fit into `held_bytes` from now on, but at least one (P6)."""
         self._read_budget = held_bytes
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Publish batches, empty ones included, until the shard's end.
 
-        Raises: RetriesExhaustedError, FatalKinesisError, StreamNotFoundError; DataLossError when the shard vanished before its end.
+        Raises: RetriesExhaustedError if the retries are used up, FatalKinesisError if no retry can help,
+        StreamNotFoundError if the stream is gone, DataLossError if the shard vanished before its end.
         """
         try:
             while not self._is_complete:
@@ -104,7 +105,7 @@ class PollingRecordPublisher(RecordPublisher):
             returned = await consuming
             self._position = next_position(self._position, returned)
             if returned != position:
-                return  # what comes next is read again, so the rest and the iterator are of no use
+                return  # the next records are read again, so the rest and the iterator are of no use
         if next_iterator is None:
             self._is_complete = True
         else:
@@ -125,7 +126,7 @@ class PollingRecordPublisher(RecordPublisher):
             )
 
     async def _read(self) -> ReadResponse:
-        """Read the next response. Its iterator is discarded: after a cancellation the same records are read again from the position."""
+        """Read the next response, and discard its iterator: after a cancellation the same records are read again from the position."""
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
             self._read_once, self._config.get_records, on_retry=self._metrics.count_retry, min_pause=self._pause_seconds
@@ -135,7 +136,11 @@ class PollingRecordPublisher(RecordPublisher):
         return response
 
     async def _read_once(self) -> ReadResponse:
-        """Read once, with a new iterator each time one expires (R2). Raises: TransientError when a retry may help."""
+        """Read once, with a new iterator each time one expires (R2).
+
+        Raises: TransientError if a retry may help; the error of `explain_not_found` if the service does not find the
+        shard.
+        """
         while True:
             try:
                 iterator = await self._iterator.get(self._position)
@@ -173,10 +178,13 @@ def _position_after(response: ReadResponse) -> SequenceNumber | None:
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """What a publisher leaves for the next one of its shard, so that iterators, quotas and sizes survive it.
+    """The state that a publisher leaves for the next one of its shard, so that iterators, quotas and sizes survive it.
 
-    `iterator` (None: none) is valid at `position` and was taken at `since`. No read before `next_read_at` (R1). `lost_read_at` is the
-    start of a read whose response was lost, else -inf. All times are monotonic seconds.
+    - `iterator`: valid at `position`, taken at `since`; None if there is none.
+    - `next_read_at`: no read may start before (R1).
+    - `lost_read_at`: the start of a read whose response was lost, else -inf.
+
+    All times are monotonic seconds.
     """
 
     position: StartingPosition

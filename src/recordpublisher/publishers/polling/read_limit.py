@@ -1,4 +1,4 @@
-"""How many records a read asks for, by their measured size and the memory that is free (R1, P6): the Limit of GetRecords. Pure."""
+"""Computes the Limit of GetRecords from the measured size of records and the free memory (R1, P6). Pure functions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from ..service_limits import GET_RECORDS_RECORDS, READ_BYTES_PER_SECOND
 from .read_rate import MIN_CALL_INTERVAL_SECONDS
 
 FIRST_READ_BUDGET_BYTES = 2**20
-"""Budget of the first read when none was set. It measures the records, so that a thousand shards may start at once (P6)."""
+"""Budget of the first read if none was set. This read measures the records, so that a thousand shards may start at once (P6)."""
 
 
 class RecordSize(msgspec.Struct, frozen=True):
     """Mean bytes of a Kinesis record: `read` as the service counts them, `held` in memory after de-aggregation.
 
-    Before anything was read, the defaults are larger than usual records, so that the first read stays within its budget.
+    The defaults, used before the first response, are larger than usual records, so that the first read stays within its
+    budget.
     """
 
     read: float = 10_240.0
@@ -22,17 +23,17 @@ class RecordSize(msgspec.Struct, frozen=True):
     is_measured: bool = False
 
     def after(self, raw_count: int, read_bytes: int, held_bytes: int) -> RecordSize:
-        """The means of a response with `raw_count` Kinesis records; unchanged when it has none."""
+        """Return the means of a response with `raw_count` Kinesis records, or this size unchanged if there are none."""
         if raw_count == 0:
             return self
         return RecordSize(max(read_bytes / raw_count, 1.0), held_bytes / raw_count, is_measured=True)
 
 
 def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | None, loop_seconds: float | None) -> int:
-    """The Limit of the next read, 1 to 10,000.
+    """Return the Limit of the next read, 1 to 10,000.
 
-    With adaptive reads it is what the shard yields in one loop of `loop_seconds`, which may be more than `max_records` (R1). It is
-    lowered to what fits into `budget_bytes` (P6), but never below one record.
+    With adaptive reads (`loop_seconds` is given) it is what the shard yields in one loop, which may be more than
+    `max_records` (R1). It is lowered to what fits into `budget_bytes` (P6), but never below one record.
     """
     limit = max_records
     if loop_seconds is not None:

@@ -1,4 +1,4 @@
-"""When a shard is read next, by the limits of GetRecords, and after a read that failed or was throttled (R1, R4). Pure."""
+"""Computes when a shard is read next, by the limits of GetRecords or after a failed or throttled read (R1, R4). Pure functions."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
 
 
 def interval_after(response: ReadResponse, config: PollingConfig) -> float:
-    """Which of the two intervals (seconds) holds now: that of the tip after a response without records at the tip."""
+    """Return the interval (seconds) to the next read: the tip's interval after an empty response at the tip, else the usual one."""
     is_empty_at_tip = not response.records and response.millis_behind_latest == 0
     return config.tip_interval_seconds if is_empty_at_tip else config.interval_seconds
 
 
 def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
-    """When the next read may start (R1). All times are in seconds of one monotonic clock.
+    """Return when the next read may start (R1). All times are in seconds of one monotonic clock.
 
-    The interval and the limit of five calls a second count from start to start. Bytes count from the response on: the time at which the
-    service charged them is unknown, and a read that comes a little early is refused for a second.
+    The interval and the limit of five calls a second count from start to start. Bytes count from the response on,
+    because the time at which the service charged them is unknown, and a read that comes a little early is refused for a
+    second.
     """
     return max(
         started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / READ_BYTES_PER_SECOND
@@ -36,10 +37,10 @@ def next_read_at(started: float, responded: float, interval_seconds: float, read
 
 
 def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf) -> float:
-    """The least wait before a failed call is tried again, below the backoff's jitter.
+    """Return the least wait (seconds) before a failed call is tried again, to which the backoff's jitter is added.
 
-    `since_lost_read`: seconds since a read whose response was lost. The service may have charged it with 10 MiB, and then refuses reads
-    for 5 s. Without the longer wait the retries would be used up meanwhile.
+    `since_lost_read` is the time (seconds) since a read whose response was lost. The service may have charged this read
+    with 10 MiB, and then refuses reads for 5 s. Without the longer wait the retries would be used up in that time.
     """
     if isinstance(error, ThrottledError):
         return max(REFUSED_SECONDS, REFUSED_SECONDS_AFTER_LARGEST_RESPONSE - since_lost_read)

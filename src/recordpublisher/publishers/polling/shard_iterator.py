@@ -1,4 +1,4 @@
-"""ShardIterator: taken at a position, reused from response to response, replaced before it expires (R2)."""
+"""ShardIterator is taken at a position, reused from response to response, and replaced before it expires (R2)."""
 
 import functools
 
@@ -13,11 +13,11 @@ from ..shards import Shard
 from .read_rate import retry_pause_seconds
 
 MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
-"""An older iterator is replaced before use (R2)."""
+"""The age (seconds) from which on an iterator is replaced before use (R2)."""
 
 
 class ShardIterator:
-    """Owns one shard's iterator and its age. It is fetched on first use, so a paused shard makes no call (W11)."""
+    """Owns one shard's iterator and its age. It is requested at its first use, so a paused shard makes no call (W11)."""
 
     def __init__(
         self, port: PollingPort, shard: Shard, policy: RetryPolicy, metrics: ShardMetrics, clock: Clock
@@ -31,7 +31,7 @@ class ShardIterator:
         self._since = 0.0
 
     async def get(self, position: StartingPosition) -> str:
-        """Return the current iterator, or a new one for `position` when there is none or it is older than four minutes."""
+        """Return the current iterator, or a new one for `position` if there is none or it is older than four minutes."""
         if self._value is not None and self._clock.monotonic() - self._since > MAX_ITERATOR_AGE_SECONDS:
             self.discard_expired()
         if self._value is None:
@@ -46,20 +46,20 @@ class ShardIterator:
         return self._value
 
     def set(self, value: str, since: float) -> None:
-        """Take the iterator of a response that came at `since` (monotonic seconds)."""
+        """Store the iterator of a response that came at `since` (monotonic seconds)."""
         self._value, self._since = value, since
 
     @property
     def current(self) -> tuple[str | None, float]:
-        """The iterator (None: none) and when it was taken (monotonic seconds)."""
+        """The iterator, or None, and when it was taken (monotonic seconds)."""
         return self._value, self._since
 
     def discard(self) -> None:
-        """Forget the iterator: it was used, or belongs to another position."""
+        """Forget the iterator, because it was used or belongs to another position."""
         self._value = None
 
     def discard_expired(self) -> None:
-        """Forget the iterator because it is too old, and count it."""
+        """Forget the iterator because it is too old, and count that."""
         self._value = None
         self._metrics.add("iterator_refreshes")
 
@@ -69,14 +69,16 @@ async def explain_not_found(
 ) -> RecordPublisherError:
     """Return the error to raise for a shard that the service did not find. A shard that vanished is never marked complete.
 
-    TransientError when it is still listed. DataLossError when it is not: its unread records are lost.
-    Raises: StreamNotFoundError when the whole stream is gone.
+    It is a TransientError if the shard is still listed, and a DataLossError if it is not, because its unread records
+    are lost.
+
+    Raises: StreamNotFoundError if the whole stream is gone.
     """
 
     async def still_listed() -> bool:
         try:
             return await is_shard_listed(listing, shard)
-        except ResourceInUseError as busy:  # the stream is being created or deleted: list again
+        except ResourceInUseError as busy:  # the stream is being created or deleted, so list again
             raise TransientError(busy.api, busy.code, str(busy)) from busy
 
     if await call_with_retries(still_listed, policy):

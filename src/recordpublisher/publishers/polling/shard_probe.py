@@ -1,4 +1,4 @@
-"""What one small read says about a shard: how far a position is behind its tip (A2), and its oldest record (S5)."""
+"""Probes a shard with one small read: how far a position is behind its tip (A2), and which record is its oldest (S5)."""
 
 import asyncio
 
@@ -11,16 +11,17 @@ from ..records import to_millis
 from ..shards import Shard
 
 MAX_READS, MAX_READS_OF_OLDEST = 5, 20
-"""Responses may be empty on the way to a record (service documentation). After this many a probe gives up."""
+"""Responses may be empty on the way to a record (service documentation). A probe ends after this many reads."""
 PAUSE_SECONDS = 0.25
-"""Between two reads: the shard's readers share its 5 calls a second."""
+"""Seconds between two reads, because the shard's readers share its 5 calls a second."""
 
 
 class TipDistance(msgspec.Struct, frozen=True):
     """The result of one probe.
 
-    `has_unread`: there is a record after the position; `oldest_ms` is its arrival (epoch ms). `millis_behind`: MillisBehindLatest of the
-    last response.
+    - `has_unread`: whether there is a record after the position.
+    - `oldest_ms`: the arrival of that record (epoch ms).
+    - `millis_behind`: MillisBehindLatest of the last response.
     """
 
     has_unread: bool
@@ -29,16 +30,18 @@ class TipDistance(msgspec.Struct, frozen=True):
 
 
 class OldestRecord(msgspec.Struct, frozen=True):
-    """The oldest record that a shard still has: its sequence number and arrival (epoch ms); both None: the shard has none."""
+    """The oldest record that a shard still has: its sequence number and arrival (epoch ms), both None if the shard has no record."""
 
     sequence: str | None = None
     arrival_ms: int | None = None
 
 
 async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
-    """Read one record after `position`. None: several empty responses in a row did not reach the tip.
+    """Read one record after `position`. Return None if several empty responses in a row did not reach the tip.
 
-    Two calls, as a rule: one for the iterator, one GetRecords with Limit 1. Raises: KinesisError, nothing is retried.
+    As a rule this takes two calls: one for the iterator, and one GetRecords with Limit 1.
+
+    Raises: KinesisError if a call fails. No call is retried.
     """
     iterator: str | None = await port.get_shard_iterator(shard, position)
     for _ in range(MAX_READS):
@@ -61,9 +64,10 @@ def _distance_from(response: ReadResponse) -> TipDistance | None:
 
 
 async def read_oldest_record(port: PollingPort, shard: Shard) -> OldestRecord:
-    """The oldest record that the shard still has, by a read from TRIM_HORIZON.
+    """Return the oldest record that the shard still has, by a read from TRIM_HORIZON.
 
-    Raises: TransientError when many empty responses in a row did not reach the tip; KinesisError. Nothing is retried.
+    Raises: TransientError if many empty responses in a row did not reach the tip; KinesisError if a call fails. No call
+    is retried.
     """
     iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.trim_horizon())
     for _ in range(MAX_READS_OF_OLDEST):

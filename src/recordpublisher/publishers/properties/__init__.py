@@ -1,4 +1,6 @@
-"""Properties: declared once, parsed and checked (C1). Start at `properties.py`; the declarations are in `groups/`, listed by `keywords.py`.
+"""Properties, which are declared once, parsed and checked (C1).
+
+Start at `properties.py`; `groups/` has the declarations, `keywords.py` a list.
 
 Public: the functions that declare a property, for plugins with settings of their own.
 """

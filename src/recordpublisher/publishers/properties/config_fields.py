@@ -1,6 +1,6 @@
-"""Fields of configuration classes that are values of properties: `window_ms: int = of_property(WINDOW)`.
+"""Defines fields of configuration classes that are values of properties: `window_ms: int = of_property(WINDOW)`.
 
-`values_of` reads them. So a setting is declared in its group, and named in the class that it is given to.
+`values_of` reads them. So a setting is declared in its group, and named in the class that uses it.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,11 @@ def of_property(declared: Property[str], *, kind: type[E]) -> E: ...
 @overload
 def of_property(declared: Property[str], *, kind: Mapping[str, T]) -> T: ...
 def of_property(declared: Property[Any], divisor: int | None = None, kind: Any = None) -> Any:
-    """A field of a dataclass with the value of a property; divided, where the class has it in another unit (1000: ms in seconds); as the
-    member of an enum that has its name, or what a mapping has for it."""
+    """Return a dataclass field with the value of a property.
+
+    - `divisor`: divides the value if the class has it in another unit (1000: ms become seconds).
+    - `kind`: an enum, or a mapping. The field has its member or value with the property's value as name or key.
+    """
 
     def made(value: Any) -> Any:
         if kind is not None:
@@ -42,19 +45,20 @@ def of_property(declared: Property[Any], divisor: int | None = None, kind: Any =
 
 
 def of_retries(declared: RetryProperties) -> RetryPolicy:
-    """A field with the policy of an operation's retries."""
+    """Return a dataclass field with the retry policy of an operation."""
     made: RetryPolicy = field(metadata={"read": declared.policy})
     return made
 
 
 def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
-    """The values of these fields of a dataclass, by name.
+    """Return the values of these fields of a dataclass, by name.
 
-    Raises: ConfigurationError with key, value and what is valid; and when the base of retries is above their maximum.
+    Raises: ConfigurationError with key, value and what is valid, if a value is invalid or the base of retries is above
+    their maximum.
     """
     return {each.name: each.metadata["read"](properties) for each in fields(config) if "read" in each.metadata}
 
 
 def properties_of(config: type) -> tuple[Property[Any], ...]:
-    """The properties that fields of a dataclass name."""
+    """Return the properties that fields of a dataclass name."""
     return tuple(each.metadata["property"] for each in fields(config) if "property" in each.metadata)

@@ -1,6 +1,6 @@
-"""Property: the declaration of one property; and which keys are declared, by us and by plugins (C1)."""
+"""Property, the declaration of one property; and which keys we and plugins have declared (C1)."""
 
-from __future__ import annotations  # the reference and help() show types by their names
+from __future__ import annotations  # so that the reference and help() show types by their names
 
 import re
 from collections.abc import Callable
@@ -16,10 +16,13 @@ T = TypeVar("T")
 class Property(Generic[T]):
     """One declared property: key, type, default, unit and description (C1).
 
-    `parse` turns text into the value and raises ValueError; `valid` describes the valid values. A key that ends in `.` or `[`
-    is a prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` is its section on the reference page.
-    `connector` is the default of Flink's connector where it differs from ours (the FLIP's numbers are ours). `argument` is a shorter
-    keyword argument than the one that is made from the key.
+    - `key`: a key that ends in `.` or `[` is a prefix (`flink.stream.efo.consumerarn.<stream>`).
+    - `parse`: turns text into the value and raises ValueError.
+    - `valid`: describes the valid values.
+    - `aliases`: older spellings of the key.
+    - `group`: the property's section on the reference page.
+    - `connector`: the default of Flink's connector if it differs from ours (the FLIP's numbers are ours).
+    - `argument`: a shorter keyword argument than the one that is made from the key.
     """
 
     key: str
@@ -37,7 +40,7 @@ class Property(Generic[T]):
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """The keyword arguments: the short one, if it has one, and the key without `flink.` or `aws.`, with `_` for each dot."""
+        """The keyword arguments: the short one if there is one, and the key without `flink.` or `aws.`, with `_` for each dot."""
         key = re.sub(r"^(flink|aws)\.", "", self.key)
         from_key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace(".", "_").lower()
         return (self.argument, from_key) if self.argument else (from_key,)
@@ -49,49 +52,49 @@ class Property(Generic[T]):
 
     @property
     def spelling(self) -> str:
-        """The key as shown to people; a prefix has a placeholder."""
+        """The key as shown to people. A prefix has a placeholder."""
         ending = "i].exception" if self.key.endswith("[") else "<name>" if self.is_prefix else ""
         return self.key + ending
 
 
 class PropertyValues(Protocol):
-    """Typed values of properties. `Properties` is one."""
+    """Typed values of properties. `Properties` implements it."""
 
     def value(self, declared: Property[T]) -> T:
-        """The typed value, or the default. Raises: ConfigurationError with key, value and what is valid."""
+        """Return the typed value, or the default. Raises: ConfigurationError with key, value and what is valid, if the value is invalid."""
 
     def is_set(self, declared: Property[Any]) -> bool:
-        """Whether the property was given."""
+        """Return whether the property was given."""
 
 
 _declared: dict[str, Property[Any]] = {}
-"""By key and alias, in lower case."""
+"""The declared properties by key and alias, in lower case."""
 
 
 def declare(declared: Property[T]) -> Property[T]:
-    """Register a property; plugins declare theirs with it, too."""
+    """Register a property. Plugins also declare their properties with it."""
     for key in (declared.key, *declared.aliases):
         _declared[key.lower()] = declared
     return declared
 
 
 def declared_properties() -> list[Property[Any]]:
-    """Every declared property once, in the order of declaration."""
+    """Return every declared property once, in the order of declaration."""
     return list(dict.fromkeys(_declared.values()))
 
 
 def declared_keys() -> list[str]:
-    """Keys and aliases of all declared properties, in lower case."""
+    """Return keys and aliases of all declared properties, in lower case."""
     return list(_declared)
 
 
 def find_property(key: str) -> Property[Any] | None:
-    """The property with this key or alias, compared without case. A prefix has its own key only."""
+    """Return the property with this key or alias, compared without case, or None. A prefix is found by its own key only."""
     return _declared.get(key.lower())
 
 
 def is_secret(key: str) -> bool:
-    """Whether a key's value must never be shown (C3): declared so, or named like a secret."""
+    """Return whether a key's value must never be shown (C3): it is declared as a secret, or not declared but named like one."""
     declared = find_property(key)
     if declared is not None:
         return declared.secret

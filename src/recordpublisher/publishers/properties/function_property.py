@@ -1,4 +1,4 @@
-"""A function or a type of the user, named by a property as module:function."""
+"""Imports a function or a type of the user that a property names as module:function."""
 
 import importlib
 from collections.abc import Callable
@@ -12,19 +12,22 @@ from recordpublisher.publishers.user_code import ForeignExitError, check_user_fu
 
 
 def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:
-    """Import the function that the property names. Raises: ConfigurationError that says what is `valid`."""
+    """Import the function that the property names.
+
+    Raises: ConfigurationError that says what is `valid`, if it cannot be imported or is not a suitable function.
+    """
     found = imported_object(properties, declared, valid)
     check_user_function(declared.key, found, valid)
     return found  # type: ignore[no-any-return]
 
 
 def imported_object(properties: Properties, declared: Property[Any], valid: str) -> Any:
-    """Import what the property names. Raises: ConfigurationError that says what is `valid`."""
+    """Import the object that the property names. Raises: ConfigurationError that says what is `valid`, if that fails."""
     return imported(properties.value(declared), declared.key, valid)
 
 
 def imported(path: str | None, key: str, valid: str) -> Any:
-    """Import what `module:name` names. Raises: ConfigurationError that names the `key`, and says what is `valid`."""
+    """Import the object that `module:name` names. Raises: ConfigurationError that names the `key` and what is `valid`, if that fails."""
     module, colon, name = (path or "").partition(":")
     if path and not colon:
         meant = ":".join([*path.rsplit(".", 1), "name"][:2])
@@ -39,7 +42,7 @@ def imported(path: str | None, key: str, valid: str) -> Any:
 
 
 def import_check(function: Callable[..., Any]) -> Check:
-    """A check that says what was imported: without the function there is no sink."""
+    """Return a check that says which function was imported. Without the function there is no sink."""
 
     async def check() -> str:
         module, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", type(function).__name__)

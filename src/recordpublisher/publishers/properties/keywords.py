@@ -55,13 +55,16 @@ _OTHER_NAMES = {
     **{"region_name": "region", "bootstrap_servers": "region", "endpoint_url": "endpoint", "group_id": "job_name"},
     **dict.fromkeys(("initial_position", "initial_position_in_stream", "auto_offset_reset"), "start"),
 }
-"""Keywords of boto3, the KCL and Kafka's clients, and ours."""
+"""Keywords of boto3, the KCL and Kafka's clients, with our keyword for each."""
 SIMILAR = 0.75
-"""From here on a spelling is a suggestion: with 0.72 `region` was one for `begin`."""
+"""Similarity from which on a spelling is suggested: with 0.72 `region` was suggested for `begin`."""
 
 
 def property_of_keyword(keyword: str, value: object) -> Property[Any]:
-    """The property that a keyword argument stands for. Raises: ConfigurationError, with the nearest keyword, if there is none."""
+    """Return the property that a keyword argument stands for.
+
+    Raises: ConfigurationError, with the nearest keyword, if there is none.
+    """
     known = properties_by_keyword()
     if keyword not in known:
         hint = "".join(f"; did you mean '{nearest}'?" for nearest in _nearest(keyword, known)[:1])
@@ -73,7 +76,7 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
 
 @cache
 def properties_by_keyword() -> dict[str, Property[Any]]:
-    """Each property of the table by its keywords. A prefix, which stands for many keys, has none."""
+    """Return each property of the table by its keywords. A prefix has no keyword, because it stands for many keys."""
     of_the_table = [declared for group in GROUPS for declared in group.properties if not declared.is_prefix]
     of_dead_letters = [_for_dead_letters(each) for each in of_the_table if each.key.startswith(_OF_SINKS)]
     return {keyword: declared for declared in [*of_the_table, *of_dead_letters] for keyword in declared.keywords}
@@ -85,8 +88,11 @@ def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
 
 
 def _nearest(keyword: str, known: Mapping[str, Property[Any]]) -> list[str]:
-    """Return ours for another library's; else those whose key, unless it is of a sink, ends in the given words (`initpos`); else the
-    ones of a similar spelling."""
+    """Return our keywords that are nearest to an unknown one.
+
+    These are ours for a keyword of another library; else those whose key, unless it is a sink's, ends in the given
+    words (`initpos`); else those with a similar spelling.
+    """
     if keyword in _OTHER_NAMES:
         return [_OTHER_NAMES[keyword]]
     ending = "." + keyword.replace("_", ".")

@@ -1,4 +1,4 @@
-"""`flink.job.max.outage`, which every retry reads."""
+"""Declares `flink.job.max.outage`, which every retry reads."""
 
 from .property_types import PropertyGroup
 

@@ -24,12 +24,14 @@ T = TypeVar("T")
 class Properties(Mapping[str, str]):
     """An immutable mapping of property keys to text, with typed and checked values.
 
-    Keys compare without case, since Spark lower-cases them (C2). Other values than text are converted to text (`True` to `true`).
-    Keyword arguments are properties too, by a key without prefix: `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
+    Keys compare without case, because Spark lower-cases them (C2). Values other than text are converted to text (`True`
+    to `true`). Keyword arguments are also properties, by a key without prefix: `Properties(region="eu-west-1",
+    start="LATEST")`; see `Settings`.
 
     A keyword argument takes precedence over the same property of the mapping.
 
-    Raises: ConfigurationError if `mapping` is not a mapping, or a keyword argument is unknown or contradicts another one.
+    Raises: ConfigurationError if `mapping` is not a mapping, or a keyword argument is unknown or contradicts another
+    one.
     """
 
     def __init__(self, mapping: Mapping[str, object] | None = None, **settings: Unpack[Settings]) -> None:
@@ -48,7 +50,7 @@ class Properties(Mapping[str, str]):
         merged = {**_without(own, mapping or {}), **own}
         given = {str(key): _as_text(str(key), value) for key, value in merged.items() if value is not None}
         self._values = {key.lower(): value for key, value in given.items()}
-        spelling = {key.lower(): key for key in given}  # of two keys that differ in case only, the later one wins
+        spelling = {key.lower(): key for key in given}  # if two keys differ in case only, the later one wins
         self._given = {spelling[key]: value for key, value in self._values.items()}
 
     def __getitem__(self, key: str) -> str:
@@ -68,9 +70,10 @@ class Properties(Mapping[str, str]):
         return f"Properties({shown})"
 
     def value(self, declared: Property[T]) -> T:
-        """The typed value of a declared property, or its default.
+        """Return the typed value of a declared property, or its default.
 
-        Raises: ConfigurationError with key, value and what is valid, or when two spellings of the property have different values.
+        Raises: ConfigurationError with key, value and what is valid, if the value is invalid or two spellings of the
+        property have different values.
         """
         given = self._spellings(declared)
         if not given:
@@ -93,27 +96,30 @@ class Properties(Mapping[str, str]):
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def as_given(self, declared: Property[str]) -> str:
-        """The text of a declared property, for people, or its default."""
+        """Return the text of a declared property, for people, or its default."""
         given = self._spellings(declared)
         return self._values[given[0].lower()].strip() if given else declared.default
 
     def is_set(self, declared: Property[Any]) -> bool:
-        """Whether the property was given, by its key or an older spelling."""
+        """Return whether the property was given, by its key or an older spelling."""
         return bool(self._spellings(declared))
 
     def with_prefix(self, declared: Property[T]) -> dict[str, str]:
-        """The given keys under a prefix property, without the prefix and in lower case."""
+        """Return the given keys under a prefix property, without the prefix and in lower case, with their values."""
         prefix = declared.key.lower()
         return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
 
     def merged(self, mapping: Mapping[str, object]) -> Properties:
-        """These properties with `mapping` over them: over every spelling of its properties."""
+        """Return these properties with the values of `mapping`, which take precedence over every spelling of its properties."""
         return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
-        """Parse every declared property that was given and warn of unknown keys with the nearest known one (C2).
+        """Parse every declared property that was given, and warn of unknown keys with the nearest known one (C2).
 
-        Keys of another name space (`my.own.key`) do not warn, and neither do those for which `is_checked` is false: the caller checks them.
+        A key of another name space (`my.own.key`) causes no warning, nor does a key for which `is_checked` is false,
+        because the caller checks it.
+
+        Raises: ConfigurationError if a value is invalid.
         """
         for declared in declared_properties():
             if not declared.is_prefix:
@@ -124,14 +130,14 @@ class Properties(Mapping[str, str]):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Properties:
-        """Read a Java properties file: `key=value`, `key: value`, `#` and `!` comments, `\\` continuations and escapes.
+        r"""Read a Java properties file: `key=value`, `key: value`, `#` and `!` comments, `\\` continuations and escapes.
 
-        Raises: ConfigurationError when the file cannot be read.
+        Raises: ConfigurationError if the file cannot be read.
         """
         return cls(read_properties_file(Path(path)))
 
     def _spellings(self, declared: Property[Any]) -> list[str]:
-        """Those of a property's spellings that were given."""
+        """Return the spellings of a property that were given."""
         return [key for key in (declared.key, *declared.aliases) if key.lower() in self._values]
 
 
@@ -160,7 +166,10 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
 
 
 def _as_text(key: str, value: object) -> str:
-    """Raises: ConfigurationError for a datetime without a zone: Python takes it as local time."""
+    """Return `value` as text.
+
+    Raises: ConfigurationError if it is a datetime without a zone, which Python would read as local time.
+    """
     if isinstance(value, datetime) and value.tzinfo is None:
         raise ConfigurationError(key, value, "a time with a zone, as of datetime.now(UTC)")
     if isinstance(value, timedelta):
@@ -174,7 +183,7 @@ _PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTAL
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
-    """The pairs of a Java properties file in UTF-8, later ones winning. Raises: ConfigurationError when it cannot be read."""
+    """Return the pairs of a Java properties file in UTF-8; later pairs win. Raises: ConfigurationError if it cannot be read."""
     try:
         return parse_properties(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
@@ -185,12 +194,12 @@ def read_properties_file(path: Path) -> dict[str, str]:
 
 
 def parse_properties(content: str) -> dict[str, str]:
-    """The pairs in a text, by the rules of java.util.Properties. Raises: ValueError for an escape that is invalid in Java, too."""
+    """Return the pairs in a text, by the rules of java.util.Properties. Raises: ValueError if an escape is invalid, as in Java."""
     return dict(_split_pair(line) for line in _logical_lines(content))
 
 
 def _logical_lines(content: str) -> list[str]:
-    """Lines without comments and blanks, continuations joined."""
+    """Return lines without comments and blanks, with continuations joined."""
     lines: list[str] = []
     pending: str | None = None
     for raw in _LINE_END.split(content):
@@ -216,7 +225,7 @@ def _split_pair(line: str) -> tuple[str, str]:
 
 
 def _unescape(escaped: str) -> str:
-    """Resolve escapes. Java's text is UTF-16: a character beyond the first plane is written as two escapes."""
+    """Resolve escapes. Java's text is UTF-16, so a character beyond the first plane is written as two escapes."""
     units = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", _unescaped, escaped, flags=re.DOTALL)
     return units.encode("utf-16", "surrogatepass").decode("utf-16")
 

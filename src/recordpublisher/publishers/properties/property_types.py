@@ -21,19 +21,19 @@ _BYTES = {"b": 1, "byte": 1, "bytes": 1} | {
     for power, letter in enumerate("kmgt", 1)
     for spelling in (letter, f"{letter}b", f"{letter}ib")
 }
-"""As in Spark and Flink, `kb` and `mb` are powers of 1024."""
+"""Bytes by unit. As in Spark and Flink, `kb` and `mb` are powers of 1024."""
 _PER_UNIT: Mapping[str, Mapping[str, int | Decimal]] = {
     "ms": _MILLISECONDS,
     "s": {name: Decimal(millis) / 1_000 for name, millis in _MILLISECONDS.items()},
     "bytes": _BYTES,
 }
 EXAMPLES = {"ms": "a duration such as 10s", "s": "a duration such as 5m", "bytes": "a size such as 64mb"}
-"""For each unit of properties that takes other spellings: what to write, for messages and the reference page."""
+"""Example values, for messages and the reference page, for each unit of properties that accepts other spellings."""
 _WITH_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)", re.ASCII)
 
 
 def parse_with_unit(given: str, unit: str) -> int | None:
-    """A text such as `5 minutes` as a whole number of `unit` (ms, s or bytes); None if it is no such text, or not whole."""
+    """Return a text such as `5 minutes` as a whole number of `unit` (ms, s or bytes), or None if it is not such a text, or not whole."""
     match = _WITH_UNIT.fullmatch(given)
     factor = _PER_UNIT.get(unit, {}).get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -46,7 +46,7 @@ NO_MAXIMUM = 2**62
 
 
 class PropertyGroup:
-    """A section of the reference page. Its methods declare the section's properties: each with its parser and its valid values.
+    """A section of the reference page. Its methods declare the section's properties, each with its parser and its valid values.
 
     `more` are fields of `Property`: `secret`, `aliases`, `connector`, `argument`.
     """
@@ -60,7 +60,7 @@ class PropertyGroup:
     @overload
     def text(self, key: str, sentence: str, default: None = None, **more: Any) -> Property[str | None]: ...
     def text(self, key: str, sentence: str, default: str | None = None, **more: Any) -> Property[Any]:
-        """Any text that is not empty; None when it is not given and there is no default."""
+        """Declare any text that is not empty. The value is None if it is not given and there is no default."""
         return self._declare("string", key, sentence, default, "a text that is not empty", _parse_not_empty, **more)
 
     def choice(
@@ -75,8 +75,12 @@ class PropertyGroup:
         valid_other: str = "",
         **more: Any,
     ) -> Property[str]:
-        """One of some names, without case. `note`: what to know about the last of them. Or a text that `other` takes, in words
-        `valid_other`."""
+        """Declare one of some names, without case.
+
+        - `note`: what a user should know about the last name.
+        - `other`: checks any other text, and raises ValueError if it is not valid.
+        - `valid_other`: describes the texts that `other` accepts.
+        """
 
         def parse(text: str) -> str:
             name = OTHER_NAMES.get(text.lower(), text.upper())
@@ -101,9 +105,9 @@ class PropertyGroup:
         unit: str = "",
         **more: Any,
     ) -> Property[int]:
-        """A whole number in a range; `also` are further values with a special meaning (-1: off).
+        """Declare a whole number in a range; `also` are further values with a special meaning (-1 for off).
 
-        With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is taken too.
+        With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is also accepted.
         """
         parse = _range_parser(minimum, maximum, also, unit)
         valid = _describe_range("a whole number", minimum, maximum, also, unit)
@@ -112,13 +116,13 @@ class PropertyGroup:
     def optional_integer(
         self, key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, unit: str = "", **more: Any
     ) -> Property[int | None]:
-        """As `integer`; not set has a special meaning."""
+        """Declare a whole number as `integer` does. The value is None if it is not set, which has a special meaning."""
         parse = _range_parser(minimum, maximum, (), unit)
         valid = _describe_range("a whole number", minimum, maximum, (), unit)
         return self._declare("int", key, sentence, None, valid, parse, unit=unit, **more)
 
     def number(self, key: str, sentence: str, default: float, minimum: float = 0.0, **more: Any) -> Property[float]:
-        """A finite decimal number not below a minimum."""
+        """Declare a finite decimal number not below a minimum."""
 
         def parse(text: str) -> float:
             value = float(_plain_digits(text))
@@ -129,7 +133,7 @@ class PropertyGroup:
         return self._declare("double", key, sentence, default, f"a number of at least {minimum:g}", parse, **more)
 
     def boolean(self, key: str, sentence: str, default: bool, **more: Any) -> Property[bool]:
-        """true or false."""
+        """Declare a boolean, given as true or false without case."""
 
         def parse(text: str) -> bool:
             if text.lower() not in ("true", "false"):
@@ -139,7 +143,7 @@ class PropertyGroup:
         return self._declare("boolean", key, sentence, default, "true or false", parse, **more)
 
     def plugin_name(self, key: str, sentence: str, default: str, **more: Any) -> Property[str]:
-        """A name that plugins register, without case; the value is in upper case."""
+        """Declare a name that plugins register, without case. The value is in upper case."""
 
         def parse(text: str) -> str:
             return _parse_not_empty(text).upper()
@@ -147,11 +151,11 @@ class PropertyGroup:
         return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
 
     def tags(self, key: str, sentence: str, **more: Any) -> Property[Mapping[str, str] | None]:
-        """Tags of a resource of AWS, `key=value` separated by commas, within the service's limits."""
+        """Declare tags of an AWS resource, `key=value` separated by commas, within the service's limits."""
         return self._declare("tags", key, sentence, None, _TAG_WORDS, _parse_tags, **more)
 
     def prefix(self, key: str, sentence: str, **more: Any) -> Property[str | None]:
-        """Every key that begins with `key`, which ends in a dot or bracket."""
+        """Declare every key that begins with `key`, which ends in a dot or bracket."""
         valid = "a text that is not empty"
         return self._declare("string per name", key, sentence, None, valid, _parse_not_empty, **more)
 
@@ -179,7 +183,7 @@ text, choice, integer, optional_integer = (
     _of_plugins.optional_integer,
 )
 number, boolean, prefix = _of_plugins.number, _of_plugins.boolean, _of_plugins.prefix
-"""The same for plugins, which name the section: `text("my.key", "What it says.", group="My plugin")`."""
+"""The same functions for plugins, which name the section: `text("my.key", "What it says.", group="My plugin")`."""
 
 
 def _parse_not_empty(text: str) -> str:
@@ -188,7 +192,7 @@ def _parse_not_empty(text: str) -> str:
     return text
 
 
-_MAX_TAGS, _KEY_LENGTH, _VALUE_LENGTH = 50, 128, 256  # the service's limits of tags
+_MAX_TAGS, _KEY_LENGTH, _VALUE_LENGTH = 50, 128, 256  # the service's limits for tags
 _TAG_WORDS = (
     f"up to {_MAX_TAGS} tags such as team=blue,stage=test, each key once; "
     f"keys of 1 to {_KEY_LENGTH}, values of up to {_VALUE_LENGTH} characters"
@@ -220,7 +224,10 @@ def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str) 
 
 
 def _plain_digits(text: str) -> str:
-    """Accept plain ASCII numbers only. Python also parses `1_000` and digits of other scripts."""
+    """Return `text` if it is a plain ASCII number, because Python also parses `1_000` and digits of other scripts.
+
+    Raises: ValueError if it is not.
+    """
     if not re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", text):
         raise ValueError(text)
     return text

@@ -9,7 +9,7 @@ from .max_outage import MAX_OUTAGE
 from .property_types import PropertyGroup
 
 LONGEST_PAUSE_MS = 5_000
-"""In an outage, unless the property of the largest back-off is set: a service that is back is used again within this time."""
+"""The largest back-off in an outage, unless its property is set, so that a service that has recovered is soon used again."""
 
 
 def outage_policy(
@@ -52,7 +52,10 @@ def retry_properties(
     maximum: int,
     connector: tuple[str, str, str] = ("", "", ""),
 ) -> RetryProperties:
-    """Declare the four properties. `connector`: the connector's retries, base and maximum where they differ from the FLIP's."""
+    """Declare the four properties of an operation.
+
+    `connector` gives the connector's retries, base and maximum if they differ from the FLIP's.
+    """
     retries_words = f"Failures of {operation} in a row, without progress between them, before the job fails."
     of_connector, base_of_connector, maximum_of_connector = connector
     return RetryProperties(

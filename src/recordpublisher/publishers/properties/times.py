@@ -1,23 +1,23 @@
-"""A time as every setting and argument takes it: ISO-8601 with a zone, epoch seconds or epoch milliseconds."""
+"""Parses a time as every setting and argument accepts it: ISO-8601 with a zone, epoch seconds or epoch milliseconds."""
 
 import contextlib
 import re
 from datetime import UTC, datetime
 
 A_TIME = "2026-11-22T06:00:00Z, or with another zone, or epoch seconds"
-"""What `epoch_ms` takes, for messages."""
+"""The times that `epoch_ms` accepts, for messages."""
 MAX_MS = 253_402_300_799_999
 """The end of the year 9999. Microseconds since 1978, nanoseconds and sequence numbers are above it."""
 _MILLIS_FROM = 1e11
 """A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
 OTHER_NAMES = {"earliest": "TRIM_HORIZON"}
-"""What Kafka calls a place in a stream, lower case, and what Kinesis calls it."""
+"""Kafka's name for a position in a stream, in lower case, and Kinesis's name for it."""
 _NANOS_FROM, _SEQUENCE_NUMBERS_FROM = 1e17, 1e20
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
 
 
 def why_no_time(given: object) -> str:
-    """What is wrong with what `epoch_ms` refuses, if it is known: another unit or no zone; else empty."""
+    """Return why `epoch_ms` refuses a value, if that is known (another unit, or no zone), else ""."""
     text = str(given).strip()
     if is_sequence_number(text):
         return "a sequence number is a place in one shard, not a time"
@@ -33,12 +33,12 @@ def why_no_time(given: object) -> str:
 
 
 def is_sequence_number(given: str) -> bool:
-    """Whether this is a sequence number: those of Kinesis have 56 digits, epoch nanoseconds have 19."""
+    """Return whether this is a sequence number: Kinesis's have 56 digits, epoch nanoseconds have 19."""
     return given.isdecimal() and float(given) >= _SEQUENCE_NUMBERS_FROM
 
 
 def epoch_ms(given: str) -> int:
-    """Epoch ms. Raises: ValueError, OverflowError."""
+    """Return a time as epoch ms. Raises: ValueError or OverflowError if it is not a time with a zone, from 1970 to 9999."""
     if _NUMBER.fullmatch(given):
         number = float(given)
         return checked_ms(number if number >= _MILLIS_FROM else number * 1000)
@@ -49,12 +49,12 @@ def epoch_ms(given: str) -> int:
 
 
 def datetime_ms(moment: datetime) -> int:
-    """Epoch ms of a time, in UTC if it has no zone. Raises: ValueError before 1970 and after 9999."""
+    """Return a time as epoch ms, in UTC if it has no zone. Raises: ValueError if it is before 1970 or after 9999."""
     return checked_ms((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def iso_time(epoch_ms: int) -> str:
-    """Epoch ms as ISO-8601 in UTC; the number itself for what is outside the years 1 to 9999."""
+    """Return epoch ms as ISO-8601 in UTC, or the number itself if it is outside the years 1 to 9999."""
     try:
         moment = datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
     except (ValueError, OverflowError, OSError):
@@ -63,7 +63,7 @@ def iso_time(epoch_ms: int) -> str:
 
 
 def checked_ms(given: float) -> int:
-    """Rounded. Raises: ValueError for what is no time from 1970 to 9999."""
+    """Return the rounded number. Raises: ValueError if it is not a time from 1970 to 9999."""
     if not 0 <= given <= MAX_MS:
         raise ValueError(given)
     return round(given)

@@ -1,4 +1,4 @@
-"""Keys that have no effect: a warning, with the reason or the nearest known key (C2)."""
+"""Warns of keys that have no effect, with the reason or the nearest known key (C2)."""
 
 import difflib
 import warnings
@@ -17,7 +17,7 @@ _REASONS = {
     "aws.http-client.": "it sets the Java SDK's HTTP client",
     "aws.trust.all.certificates": "certificates are always checked",
 }
-"""Keys of Flink, or prefixes of them, that have no effect here."""
+"""Keys of Flink, or prefixes of them, that have no effect here, with the reason."""
 
 
 class UnknownPropertyWarning(UserWarning):
@@ -42,19 +42,19 @@ def is_unknown(key: str) -> bool:
 
 
 def reason_of_flink(key: str) -> str | None:
-    """Return why a key of Flink's has no effect here; None for a key that Flink does not have."""
+    """Return why a key of Flink's has no effect here, or None for a key that Flink does not have."""
     return next((reason for start, reason in _REASONS.items() if key.lower().startswith(start)), None)
 
 
 def unknown_key_near(key: str, given: Iterable[str]) -> str:
-    """Why a property may not be set: the key without effect that is spelt nearly like it; empty where there is none."""
+    """Return a hint why a property may not be set: a key without effect that is spelt nearly like it; "" if there is none."""
     unknown = [each for each in given if not _is_declared(each.lower())]
     near = difflib.get_close_matches(key, unknown, n=1, cutoff=0.8)
     return f"'{near[0]}' is set, which is no property" if near else ""
 
 
 def knows_any(given: Iterable[str]) -> bool:
-    """Whether any of the keys is a property, or was meant for one."""
+    """Return whether any of the keys is a property, or was meant to be one."""
     return any(_is_declared(key.lower()) or key.lower().startswith(("flink.", "aws.")) for key in given)
 
 
@@ -66,7 +66,7 @@ def _is_declared(lower_key: str) -> bool:
 
 
 def _is_meant_for_us(lower_key: str) -> bool:
-    """Whether a key has our prefix or a plugin's, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
+    """Return whether a key has our prefix or a plugin's, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
     stem, dot, _ = lower_key.partition(".")
     if not dot or stem in {known.partition(".")[0] for known in declared_keys()}:
         return True
@@ -74,12 +74,12 @@ def _is_meant_for_us(lower_key: str) -> bool:
 
 
 def _ending_in(lower_key: str) -> list[str]:
-    """The known keys that are this key behind a prefix, shortest first."""
+    """Return the known keys that consist of a prefix and this key, shortest first."""
     return sorted((known for known in declared_keys() if known.endswith("." + lower_key)), key=len)
 
 
 def nearest_hint(key: str) -> str:
-    """Return a question for the nearest known key, as the end of a message; empty where none is near."""
+    """Return a question for the nearest known key, as the end of a message, or "" if none is near."""
     lower_key = key.lower()
     spelled = lower_key.replace("_", ".")  # as in AWS_REGION
     complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)

@@ -1,4 +1,4 @@
-"""QueueClient: a KinesisClient with the calls about one queue; a record that cannot be settled is no error of its call."""
+"""QueueClient: a KinesisClient with the calls about one queue. If single records cannot be settled, the call does not raise."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..records.user_records import ArrivalSeconds
 from ..stream_arns import arn_of
 
 MOST_ENTRIES = 10
-"""Records of a receive, and entries of an acknowledgement (API reference)."""
+"""Most records of a receive, and most entries of an acknowledgement (API reference)."""
 
 
 class QueueDescription(
     msgspec.Struct, frozen=True, rename={"name": "QueueName", "arn": "QueueARN", "status": "QueueStatus"}
 ):
-    """A queue as it is listed."""
+    """A queue as the service lists it."""
 
     name: str
     arn: str
@@ -42,7 +42,7 @@ class ReceivedRecord(
         "partition_key": "PartitionKey",
     },
 ):
-    """A record as it is received, with the handle of this receipt. `arrival` is epoch seconds, `receives` counts from 1."""
+    """A received record, with the handle of this receipt. `arrival` is epoch seconds, `receives` counts from 1."""
 
     handle: str
     record_id: str
@@ -53,8 +53,9 @@ class ReceivedRecord(
 
 
 class QueueClient(KinesisClient):
-    """The calls about the queues of one stream, by their ARNs, in the region and with the role of an ARN of the stream. Nothing is retried
-    here.
+    """Makes the calls about the queues of one stream. A queue is named by its ARN.
+
+    If the stream is given by its ARN, the calls use the ARN's region and role. No call is retried here.
     """
 
     def __init__(self, properties: Properties, streams: Sequence[str] = ()) -> None:
@@ -70,7 +71,7 @@ class QueueClient(KinesisClient):
     async def create_queue(
         self, name: str, stream_arn: str, start: dict[str, Any], visibility_seconds: int
     ) -> QueueDescription:
-        """Create a queue; it is CREATING for some seconds. `start`: its StartingPosition."""
+        """Create a queue with the StartingPosition `start`. The queue is CREATING for some seconds."""
         return await self._described(
             "CreateQueue",
             QueueName=name,
@@ -79,11 +80,11 @@ class QueueClient(KinesisClient):
         )
 
     async def describe_queue(self, arn: str) -> QueueDescription:
-        """A queue. Raises: ResourceNotFoundError without one."""
+        """Return a queue. Raises: ResourceNotFoundError if it does not exist."""
         return await self._described("DescribeQueue", QueueARN=arn)
 
     async def queues_of(self, stream_arn: str) -> list[QueueDescription]:
-        """Every queue of a stream."""
+        """Return every queue of a stream."""
         asked: dict[str, Any] = {"StreamFilter": [{"StreamARN": stream_arn}]}
         queues: list[QueueDescription] = []
         while True:
@@ -100,7 +101,10 @@ class QueueClient(KinesisClient):
     async def receive(
         self, arn: str, wait_seconds: int, visibility_seconds: int, *, are_dead: bool = False
     ) -> list[ReceivedRecord]:
-        """At most ten records, which are hidden from others then; none when none became visible. `are_dead`: dead letters."""
+        """Receive at most ten records, or dead letters if `are_dead`, and hide them from others.
+
+        Return [] if none became visible in time.
+        """
         api = "ReceiveDeadLetterQueueRecords" if are_dead else "ReceiveQueueRecords"
         response = await self._call_queue(
             api,
@@ -115,9 +119,11 @@ class QueueClient(KinesisClient):
     async def settle(
         self, api: str, arn: str, handles: Sequence[str], visibility_seconds: int | None = None
     ) -> dict[str, str]:
-        """Acknowledge, restore, or change the visibility: ten a call, at the same time. Returns the error code of each handle that failed.
+        """Acknowledge or restore records, or change their visibility. Return the error code of each handle that failed.
 
-        Raises: KinesisError of a call.
+        The records are sent ten a call; the calls run at the same time.
+
+        Raises: KinesisError if a call fails.
         """
         more = {} if visibility_seconds is None else {"VisibilityTimeoutSeconds": visibility_seconds}
         entries = [{"ReceiptHandle": handle, **more} for handle in handles]

@@ -1,4 +1,4 @@
-"""KinesisQueue: finds or creates a queue of Kinesis, receives from it and settles what was received; and the checks of `doctor`."""
+"""KinesisQueue finds or creates a queue of Kinesis, receives from it and settles the records; and has the checks of `doctor`."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from .queue_source import QueueSource
 
 ACTIVE_TIMEOUT_SECONDS = 300.0
 WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}
-"""Error codes of single records; with others the record is gone, or was received again by somebody else."""
+"""Error codes of single records. With any other code the record is gone, or another process has received it again."""
 MOST_TRIES = 5
 MOST_CALLS = 16
-"""How many calls settle records at a time: one commit makes thousands of them done."""
+"""How many calls settle records at a time: one commit may finish thousands of records."""
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _ARN = re.compile(r"arn:aws[^:]*:kinesis:[^:]+:\d{12}:queue/\S+")
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -, or the queue's ARN"
@@ -63,16 +63,16 @@ class QueuedRecord(UserRecord):
 
 
 class KinesisQueue(QueueSource):
-    """Owns the client of a job's queue."""
+    """Receives from a job's queue, and owns the client."""
 
     full_receive = MOST_ENTRIES
     full_bytes = 5 * 2**20
-    """Half of what a response may have: with large records one never brings ten."""
+    """Half of the most bytes of a response: with large records a response never brings ten."""
 
     def __init__(
         self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
     ) -> None:
-        """Read the properties. Raises: ConfigurationError."""
+        """Read the properties. Raises: ConfigurationError if a property is invalid."""
         self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
         self._visibility = properties.value(VISIBILITY_TIMEOUT)
         self.visibility_seconds = float(self._visibility)
@@ -86,12 +86,16 @@ class KinesisQueue(QueueSource):
         self._finding = asyncio.Lock()
         self._metrics = ShardMetrics()
         """The metrics of the last receiver, which count the retries of other calls."""
-        # Parts of any hash key are kept, since a queue has no shards. What is counted here is counted by the job.
+        # Parts of any hash key are kept, because a queue has no shards. The job counts the records, so these metrics are not
+        # reported.
         self._deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """A queue is of one stream, and has a name. Raises: ConfigurationError."""
+        """Check the properties of a queue: it has a name, and delivers the records of one stream.
+
+        Raises: ConfigurationError if the name, the number of streams, the region, the wait or the start time is invalid.
+        """
         name = properties.value(QUEUE_NAME)
         if name is None or not (_NAME.fullmatch(name) or _ARN.fullmatch(name)):
             raise ConfigurationError(QUEUE_NAME.key, name, _NAME_WORDS)
@@ -109,7 +113,10 @@ class KinesisQueue(QueueSource):
             _start_of(properties)
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Create the queue if the property says EAGER. Raises: ConfigurationError, KinesisError."""
+        """Create the queue if the property says EAGER.
+
+        Raises: ConfigurationError if the queue does not exist and may not be created, KinesisError if a call fails.
+        """
         self._streams = streams
         if self._properties.value(QUEUE_CREATION) == "EAGER":
             self._arn = run_sync(self._find_and_close())
@@ -126,7 +133,7 @@ class KinesisQueue(QueueSource):
         try:
             parts = await self._expand(received)
             await self._acknowledge_empty(handles, {part.sequence_number for part in parts})
-        except BaseException:  # nobody was given the records, so nobody would release them
+        except BaseException:  # no caller got the records, so no caller would release them
             await self._make_visible(handles.values())
             raise
         return [
@@ -143,11 +150,11 @@ class KinesisQueue(QueueSource):
         ]
 
     async def acknowledge(self, records: Sequence[UserRecord]) -> set[str]:
-        """Acknowledge ten a call, and try again those that the service says it could not."""
+        """Acknowledge ten records a call, and retry those whose error code makes a retry worthwhile."""
         return await self._settle("AcknowledgeQueueRecords", records)
 
     async def prolong(self, records: Sequence[UserRecord]) -> set[str]:
-        """Set the visibility timeout anew."""
+        """Start the visibility timeout again."""
         return await self._settle("UpdateQueueRecordsVisibility", records, self._visibility)
 
     async def release(self, records: Sequence[UserRecord]) -> set[str]:
@@ -155,18 +162,21 @@ class KinesisQueue(QueueSource):
         return await self._settle("UpdateQueueRecordsVisibility", records, 0)
 
     async def queue_arn(self) -> str:
-        """The queue's ARN. It is created if need be. Raises: ConfigurationError, KinesisError."""
+        """Return the queue's ARN. Find the queue or create it first, if that was not done yet.
+
+        Raises: ConfigurationError if the queue does not exist and may not be created, KinesisError if a call fails.
+        """
         async with self._finding:
             if self._arn is None:
                 self._arn = await self._find_or_create()
             return self._arn
 
     async def endpoint_url(self) -> str | None:
-        """Return the endpoint that is set; None: each queue has a host of its own."""
+        """Return the endpoint that is set, or None because each queue has a host of its own."""
         return endpoint_of(self._properties)
 
     def checks(self, stream: str) -> Checks:
-        """Whether the queue can be found and is ACTIVE; a receive would take records."""
+        """Return checks of the clock and of the queue: it can be found, with its status. None receives, because that takes records."""
 
         async def listed() -> str:
             queue = await self._find(self._stream(stream))
@@ -185,7 +195,7 @@ class KinesisQueue(QueueSource):
             await client.close()
 
     def client(self) -> QueueClient:
-        """The client; `close` closes it."""
+        """Return the client; `close` closes it."""
         if self._own_client is None:
             self._own_client = QueueClient(self._properties, self._streams)
         return self._own_client
@@ -193,7 +203,7 @@ class KinesisQueue(QueueSource):
     # --- receive and settle ---
 
     async def _receive_once(self) -> list[ReceivedRecord]:
-        """One call, which is not cut off: what it would bring were hidden from everybody until its time is over."""
+        """Make one call, without cutting it off: records that it brings would be hidden from all receivers until their time is over."""
         call = self.client().receive(await self.queue_arn(), self._wait_seconds, self._visibility)
         receiving = asyncio.ensure_future(call)
         try:
@@ -204,7 +214,7 @@ class KinesisQueue(QueueSource):
             raise
 
     async def _expand(self, received: Sequence[ReceivedRecord]) -> list[UserRecord]:
-        """Return the records, with the parts of an aggregate in its place; an aggregate without parts is left out."""
+        """Return the records, with the parts of an aggregate in its place. An aggregate without parts is left out."""
         records = [UserRecord(each.data, each.record_id, each.arrival, each.partition_key) for each in received]
         parts = self._deaggregator.batches(
             ReadResponse(records, 1, next_iterator=""), None, StartingPosition.trim_horizon()
@@ -212,19 +222,22 @@ class KinesisQueue(QueueSource):
         return [record async for part in parts for record in part.records]
 
     async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
-        """Acknowledge aggregates without parts: nobody is given anything of them, so they would come again and again."""
+        """Acknowledge aggregates without parts. No caller gets anything of them, so they would be delivered again and again."""
         if empty := [handle for number, handle in handles.items() if number not in passed_on]:
-            with suppress(TransientError):  # they come again, and are acknowledged again
+            with suppress(TransientError):  # they are delivered again, and acknowledged then
                 await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
 
     async def _make_visible(self, handles: Iterable[str]) -> None:
-        """Let others receive records that nobody here will handle. If the call fails, they are visible after their time."""
+        """Let others receive records that this process will not handle. If the call fails, they are visible after their time."""
         if left := list(handles):
             with suppress(KinesisError):
                 await self.client().settle("UpdateQueueRecordsVisibility", await self.queue_arn(), left, 0)
 
     async def _settle(self, api: str, records: Sequence[UserRecord], visibility: int | None = None) -> set[str]:
-        """Return the numbers of the records with which it failed. Raises: RetriesExhaustedError or KinesisError if a call fails."""
+        """Return the numbers of the records that failed.
+
+        Raises: RetriesExhaustedError if every call fails after its retries, KinesisError if a call fails otherwise.
+        """
         numbers = {record.handle: record.sequence_number for record in records if isinstance(record, QueuedRecord)}
         handles, limit = list(numbers), asyncio.Semaphore(MOST_CALLS)
         tens = [handles[start : start + MOST_ENTRIES] for start in range(0, len(handles), MOST_ENTRIES)]
@@ -235,7 +248,7 @@ class KinesisQueue(QueueSource):
 
         found = await asyncio.gather(*map(settled, tens), return_exceptions=True)
         errors = [each for each in found if isinstance(each, BaseException)]
-        # A call that is throttled costs only its own records.
+        # If only some calls have used up their retries, only the records of these calls have failed.
         fatal = [each for each in errors if not isinstance(each, RetriesExhaustedError)]
         if fatal or (errors and len(errors) == len(found)):
             raise (fatal or errors)[0]
@@ -243,7 +256,7 @@ class KinesisQueue(QueueSource):
         return {numbers[handle] for part in failed for handle in part}
 
     async def _settle_ten(self, api: str, left: list[str], visibility: int | None) -> set[str]:
-        """Return the receipts with which one call failed. Raises: as `_settle`."""
+        """Return the receipts that failed in one call. Raises: RetriesExhaustedError or KinesisError if the call fails."""
         arn, failed = await self.queue_arn(), set[str]()
         for attempt in range(MOST_TRIES):
             settle = partial(self.client().settle, api, arn, left, visibility)
@@ -256,7 +269,7 @@ class KinesisQueue(QueueSource):
         return failed
 
     def _count_retry(self, error: TransientError) -> None:
-        """Count a retry, which is no failure of a receive."""
+        """Count a retry of a call that is not a receive, so it is not stored as `last_failure`."""
         self._metrics.add("retries")
         self._metrics.add("throttles", isinstance(error, ThrottledError))
 
@@ -272,7 +285,7 @@ class KinesisQueue(QueueSource):
         try:
             return await self._find_or_create()
         finally:
-            await self.close()  # it is bound to this event loop
+            await self.close()  # the client is bound to this event loop
 
     async def _find(self, stream: str) -> QueueDescription | None:
         name, client = self._name(), self.client()
@@ -312,7 +325,7 @@ class KinesisQueue(QueueSource):
 
 
 def _start_of(properties: Properties) -> dict[str, Any]:
-    """The StartingPosition of a new queue. Raises: ConfigurationError for a time that cannot be read."""
+    """Return the StartingPosition of a new queue. Raises: ConfigurationError if its time cannot be read."""
     kind = properties.value(QUEUE_START)
     if kind != "AT_TIMESTAMP":
         return {"Type": kind}

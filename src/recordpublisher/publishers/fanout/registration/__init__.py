@@ -1,1 +1,1 @@
-"""Registered consumers of enhanced fan-out: register, wait until active, deregister. Start at `consumer_registrar.py`."""
+"""Consumers of enhanced fan-out: registers them, waits until they are active, deregisters them. Start at `consumer_registrar.py`."""

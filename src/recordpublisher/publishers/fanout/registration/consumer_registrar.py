@@ -1,4 +1,4 @@
-"""ConsumerRegistrar: registers the consumer of each stream that a job reads. The last factory of a process deregisters it (F4, F8)."""
+"""ConsumerRegistrar registers the consumer of each stream that a job reads. The last factory of a process deregisters it (F4, F8)."""
 
 import asyncio
 import logging
@@ -34,7 +34,8 @@ class _RefCount:
 class ConsumerRefCounts:
     """Owns the reference count of each consumer, across the event loops and threads of one process.
 
-    Other processes are not counted. If one deregisters a consumer that another still reads, the other registers it again (F4).
+    Other processes are not counted. If a process deregisters a consumer that another process still reads, the other
+    process registers it again (F4).
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class ConsumerRefCounts:
             self._counts.setdefault(key, _RefCount()).count += 1
 
     def release(self, key: ConsumerKey, *, keeps_registered: bool) -> bool:
-        """Count one user less. Return True when it was the last one and none of them keeps the consumer registered."""
+        """Count one user less. Return whether it was the last one, and no user keeps the consumer registered."""
         with self._lock:
             counted = self._counts[key]
             counted.count -= 1
@@ -65,7 +66,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerRegistrar:
-    """Owns the ARN of the consumer of every stream of one factory, and the factory's reference to it.
+    """Owns the consumer ARN of every stream of one factory, and the factory's references to the consumers.
 
     All shards of a stream see a new ARN as soon as one of them has registered the consumer again.
     """
@@ -91,17 +92,17 @@ class ConsumerRegistrar:
         self.is_stopping = False
 
     def arn(self, stream: str) -> str:
-        """The ARN of the consumer to subscribe with; `ensure` sets it."""
+        """Return the ARN of the consumer to subscribe with. `ensure` must have been called for the stream."""
         return self._arns[stream]
 
     def keep_registered(self) -> None:
-        """Deregister no consumer at the end: the job reads on in other processes, or when it is started again after an error."""
+        """Deregister no consumer at the end, because the job continues in other processes, or when it is started again after an error."""
         self._keeps_registered = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
-        """Make sure that the stream has an ACTIVE consumer. Of many shards one does the work and the others wait.
+        """Make sure that the stream has an ACTIVE consumer. If several shards call this, one does the work and the others wait.
 
-        Raises: StreamNotFoundError, ConsumerError.
+        Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered.
         """
         async with self._locks[stream]:
             if stream in self._arns:
@@ -117,9 +118,9 @@ class ConsumerRegistrar:
                 self._arns[stream] = await self._ensure_active(stream)
 
     async def reregister_if_gone(self, stream: str, lost_arn: str) -> bool:
-        """Check a consumer that the service did not find, and register it again. Return False when it still exists (F4).
+        """Check a consumer that the service did not find, and register it again. Return False if it still exists (F4).
 
-        Raises: ConsumerError when registration is NONE.
+        Raises: ConsumerError if the consumer is gone and the registration is NONE.
         """
         async with self._locks[stream]:
             if self._arns[stream] != lost_arn:
@@ -133,7 +134,10 @@ class ConsumerRegistrar:
             return True
 
     async def close(self) -> None:
-        """Release the consumers. The last user deregisters those that none keeps. A deregistration that fails is logged, not raised."""
+        """Release the consumers. The last user deregisters each consumer that no user keeps.
+
+        If a deregistration fails, this is logged, not raised.
+        """
         if self.is_stopping:
             return
         self.is_stopping = True

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _ACCESS_DENIED = ("AccessDeniedException", "AccessDenied")
 
 LIMIT_PAUSE_SECONDS = 1.0
-"""Between tries of a registration that was throttled: five are allowed in a second."""
+"""Seconds between tries of a registration that was throttled: five are allowed in a second."""
 
 
 class RegistrationCalls:
@@ -41,7 +41,11 @@ class RegistrationCalls:
         self._draw = draw
 
     async def stream_arn(self, stream: str) -> str:
-        """The stream's ARN. Raises: StreamNotFoundError; FatalKinesisError that names the missing right if it is denied."""
+        """Return the stream's ARN.
+
+        Raises: StreamNotFoundError if the stream does not exist, FatalKinesisError that names the missing permission if
+        access is denied.
+        """
         try:
             return await call_with_retries(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
         except FatalKinesisError as error:
@@ -54,18 +58,19 @@ class RegistrationCalls:
             raise FatalKinesisError(error.api, error.code, message) from error
 
     async def describe(self, stream_arn: str, name: str) -> ConsumerDescription | None:
-        """The consumer as the service describes it; None when it does not exist."""
+        """Return the consumer as the service describes it, or None if it does not exist."""
         return await call_with_retries(
             lambda: self._port.describe_consumer(stream_arn, name), self._retries.describe_consumer
         )
 
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
-        """Return the ARN of the ACTIVE consumer; register it when it does not exist.
+        """Return the ARN of the ACTIVE consumer; register it if it does not exist.
 
-        A consumer that is being deleted is waited for and registered again. A consumer that another subtask registers is shared.
+        If the consumer is being deleted, wait until it is gone and register it again. If another subtask registers it,
+        share it.
 
-        Raises: ConsumerError after the time-out, when the stream has its maximum of consumers, or when `may_register` returns False
-        because we are stopping.
+        Raises: ConsumerError after the time-out, if the stream has its maximum of consumers, or if `may_register`
+        returns False because the job is stopping.
         """
         deadline = self._clock.monotonic() + self._config.register_timeout
         attempt = 0
@@ -73,7 +78,7 @@ class RegistrationCalls:
             described = await self.describe(stream_arn, name)
             if described is None:
                 described = await self._register(stream_arn, name, may_register)
-                if described is not None:  # the wait for an old consumer of this name to be deleted does not count
+                if described is not None:  # the wait until an old consumer of this name is deleted does not count
                     deadline = self._clock.monotonic() + self._config.register_timeout
             if described is not None and _is_active(described):
                 return described.arn
@@ -96,9 +101,11 @@ class RegistrationCalls:
     async def _register(
         self, stream_arn: str, name: str, may_register: Callable[[], bool]
     ) -> ConsumerDescription | None:
-        """Register the consumer. None: another subtask registered it first."""
+        """Register the consumer. Return None if another subtask registered it first."""
 
-        def has_few(error: TransientError) -> bool:  # the stream may have its maximum of consumers, which no time mends
+        def has_few(
+            error: TransientError,
+        ) -> bool:  # the stream may have its maximum of consumers, which more time cannot fix
             return isinstance(error, ThrottledError) and self._retries.register.max_outage_ms is not None
 
         async def register() -> ConsumerDescription:

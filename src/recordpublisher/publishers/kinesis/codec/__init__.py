@@ -1,1 +1,1 @@
-"""Decoding responses and encoding requests. Start at `response_decoders.py`."""
+"""Decodes responses and encodes requests. Start at `response_decoders.py`."""

@@ -1,4 +1,4 @@
-"""FrameReader: splits an event stream into frames, with their checksums verified."""
+"""FrameReader splits an event stream into frames, and verifies their checksums."""
 
 import struct
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from ..error_mapping import MalformedResponseError, TruncatedStreamError
 _PRELUDE = struct.Struct("!III")  # length of the frame, length of its headers, checksum of these two
 _CHECKSUM = struct.Struct("!I")
 _FRAME_OVERHEAD = _PRELUDE.size + _CHECKSUM.size
-_MAX_PAYLOAD_BYTES = 24 * 2**20  # as in the SDK
-_MAX_HEADERS_BYTES = 128 * 2**10  # as in the SDK
+_MAX_PAYLOAD_BYTES = 24 * 2**20  # the SDK has the same limit
+_MAX_HEADERS_BYTES = 128 * 2**10  # the SDK has the same limit
 
 
 class Frame(NamedTuple):
@@ -27,8 +27,8 @@ class Frame(NamedTuple):
 class FrameReader:
     """Owns the bytes that were read but not yet returned: at most one read of the socket beyond a frame's end (F1).
 
-    The SDK's buffer copies everything at each chunk, which is quadratic in the frame's size. It also treats a body that ends inside a
-    frame as a clean end; here it is an error.
+    The SDK's buffer copies everything at each chunk, which is quadratic in the frame's size. It also treats a body that
+    ends inside a frame as a clean end. Here that is an error.
     """
 
     def __init__(self, content: Any) -> None:
@@ -37,9 +37,10 @@ class FrameReader:
         self._buffered_bytes = 0
 
     async def next(self) -> Frame | None:
-        """The next frame, None at the end of the body. Raises: TruncatedStreamError, the SDK's checksum and header errors.
+        """Return the next frame, or None at the end of the body. A cancelled call loses nothing: the bytes stay buffered.
 
-        A cancelled call loses nothing: the bytes stay buffered.
+        Raises: TruncatedStreamError if the body ends inside a frame; the SDK's errors if a checksum or a length is
+        wrong; MalformedResponseError if the headers are cut or of an unknown type.
         """
         if not await self._fill(_PRELUDE.size):
             return None
@@ -48,7 +49,10 @@ class FrameReader:
         return _parse_frame(memoryview(self._pop(length)), headers_length)
 
     async def _fill(self, wanted: int) -> bool:
-        """Read until `wanted` bytes are buffered. Return False at the end of the body, between two frames."""
+        """Read until `wanted` bytes are buffered. Return False at the end of the body, between two frames.
+
+        Raises: TruncatedStreamError if the body ends before.
+        """
         while self._buffered_bytes < wanted:
             chunk = await self._content.readany()
             if not chunk and not self._buffered_bytes:
@@ -60,7 +64,7 @@ class FrameReader:
         return True
 
     def _pop(self, length: int) -> bytes:
-        """Remove and return the first `length` bytes. Bytes after them are in the last chunk, since nothing is read in advance."""
+        """Remove and return the first `length` bytes. Bytes after them are in the last chunk, because nothing is read in advance."""
         *whole, last = self._chunks
         self._buffered_bytes -= length
         end = len(last) - self._buffered_bytes
@@ -69,7 +73,7 @@ class FrameReader:
 
 
 def _parse_prelude(prelude: bytes) -> tuple[int, int]:
-    """The lengths of the frame and of its headers. Their own checksum is verified before that many bytes are awaited."""
+    """Return the lengths of the frame and of its headers. Their own checksum is verified before this many bytes are awaited."""
     length, headers_length, checksum = _PRELUDE.unpack(prelude)
     _verify_checksum(prelude[:8], checksum)
     if headers_length > _MAX_HEADERS_BYTES or length < _FRAME_OVERHEAD + headers_length:
@@ -95,12 +99,15 @@ def _verify_checksum(data: bytes | memoryview, checksum: int) -> None:
 _VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """The length of a header's value by its type: true, false, the integers, timestamp, UUID."""
 _SIZED_TYPES = (6, 7)
-"""Bytes and text begin with two bytes for their length."""
+"""The types bytes and text, whose values begin with two bytes for their length."""
 
 
 @lru_cache(maxsize=64)
 def _headers(packed: bytes) -> Mapping[str, Any]:
-    """Headers as the SDK parses them; those of all events are the same. Raises: MalformedResponseError, the SDK's header errors."""
+    """Return headers as the SDK parses them. They are cached, because all events have the same headers.
+
+    Raises: MalformedResponseError if the headers are cut or of an unknown type; the SDK's header errors.
+    """
     try:
         _verify_complete(packed)
         headers: dict[str, Any] = EventStreamHeaderParser().parse(packed)
@@ -110,7 +117,10 @@ def _headers(packed: bytes) -> Mapping[str, Any]:
 
 
 def _verify_complete(packed: bytes) -> None:
-    """The SDK takes what is left of a value that is cut. Raises: ValueError, IndexError, KeyError."""
+    """Check that no header is cut, because the SDK would take the rest of a cut value as the value.
+
+    Raises: ValueError or IndexError if a header is cut, KeyError if its type is unknown.
+    """
     at = 0
     while at < len(packed):
         at += 1 + packed[at]

@@ -1,4 +1,4 @@
-"""IncrementalReadDecoder: decodes GetRecords bodies while they arrive, so that 14 MiB are never buffered or decoded at once."""
+"""IncrementalReadDecoder decodes GetRecords bodies while they arrive, so that 14 MiB are never buffered or decoded at once."""
 
 import re
 
@@ -10,7 +10,7 @@ from .large_payloads import decode_json
 from .response_decoders import ReadBody, decode_read
 
 MIN_PIECE_BYTES = 32 * 1024
-"""Fewer bytes are not worth a call of the decoder."""
+"""The least bytes that are worth a call of the decoder."""
 _RECORDS_START = re.compile(rb'"Records": ?\[')
 _MAX_PREFIX_BYTES = 64 * 1024  # the iterator and the child shards may come before the records
 _SPLIT = re.compile(rb'\}, ?\{"[A-Za-z]')
@@ -21,11 +21,12 @@ _COMMA, _OPEN, _CLOSE, _SPACE = b",[] "
 
 
 class IncrementalReadDecoder:
-    """Decodes whole records as their bytes arrive. At the end `body` is the same as `decode_read` of the whole body.
+    """Decodes whole records as their bytes arrive. At the end `body` equals `decode_read` of the whole body.
 
-    It splits the list of records at `},{"` followed by a letter, with or without a space after the comma. In JSON this occurs only between
-    two objects: inside a string the quotation mark would be escaped, and after the end of a string no letter follows. A body that cannot be
-    split (line ends between records, no list of records) is buffered and decoded as a whole, so that errors are the same in both cases.
+    It splits the list of records at `},{"` followed by a letter, with or without a space after the comma. In JSON this
+    occurs only between two objects: inside a string the quotation mark would be escaped, and after the end of a string
+    no letter follows. A body that cannot be split (line ends between records, no list of records) is buffered and
+    decoded as a whole, so that errors are the same in both cases.
     """
 
     body: ReadBody | None = None
@@ -37,7 +38,7 @@ class IncrementalReadDecoder:
         self._is_splittable = True
 
     def feed(self, data: memoryview, is_last: bool) -> int:
-        """Consume bytes from the front and return how many. Raises: msgspec.DecodeError for a malformed body."""
+        """Consume bytes from the front and return how many. Raises: msgspec.DecodeError if the body is malformed."""
         if is_last:
             self.body = self._decode_rest(data)
             return len(data)
@@ -57,7 +58,7 @@ class IncrementalReadDecoder:
         before, data[first], data[split] = data[first], _OPEN, _CLOSE
         try:
             records = decode_json(_RECORDS, _same, data[first : split + 1])
-        except msgspec.DecodeError:  # a split after the records, or a malformed body: decode the whole later
+        except msgspec.DecodeError:  # a split after the records, or a malformed body: decode the whole body later
             self._is_splittable = False
             return 0
         finally:
@@ -67,7 +68,7 @@ class IncrementalReadDecoder:
         return split
 
     def _records_start(self, data: memoryview) -> int:
-        """Where the list of records begins: it must be a field of the outermost object."""
+        """Return where the list of records begins. It must be a field of the outermost object."""
         text = bytes(data[:_MAX_PREFIX_BYTES])
         found = _RECORDS_START.search(text)
         end = len(text) if found is None else found.end()
@@ -90,7 +91,7 @@ def _same(records: list[UserRecord]) -> list[UserRecord]:
 
 
 def _last_split(data: memoryview) -> int:
-    """The index of the comma of the last split; -1 without one."""
+    """Return the index of the comma of the last split, or -1 without a split."""
     for window in (_SEARCH_WINDOW_BYTES, len(data)):
         text = bytes(data[-window:])
         brace = len(text)

@@ -1,4 +1,4 @@
-"""Responses with large payloads: base64 by SIMD (the extra `base64`) on payloads that are cut out, JSON on the rest."""
+"""Decodes responses with large payloads faster: SIMD (the extra `base64`) decodes cut-out payloads, JSON the rest."""
 
 import base64
 import secrets
@@ -13,16 +13,16 @@ try:
     from pybase64 import b64decode as simd_decode
 except ImportError:  # Python's own base64 is slower than msgspec's
     simd_decode = None
-"""Decodes base64, where the extra is installed."""
+"""Decodes base64 by SIMD, or None if the extra is not installed."""
 
 Decoded = TypeVar("Decoded")
 
 LARGE_BYTES = 2_700
-"""Base64 of a payload from which on this costs less than JSON alone: 2 KiB of data (at 10 KiB a third)."""
+"""Base64 length from which on this costs less than JSON alone: 2 KiB of data. At 10 KiB it costs a third."""
 _SEARCHED_BYTES = 4_096
 _DATA = b'"Data":"'
 _PLACEHOLDER_BYTES = secrets.token_bytes(9)
-"""Stands for a payload that was cut out. No response can contain it by intention."""
+"""Stands for a payload that was cut out. It is random, so that no response can contain it on purpose."""
 _PLACEHOLDER = base64.b64encode(_PLACEHOLDER_BYTES)
 
 
@@ -32,14 +32,14 @@ def decode_json(
     body: bytes | memoryview,
     base64_decode: Callable[..., bytes] | None = simd_decode,
 ) -> Decoded:
-    """The same as `decoder.decode(body)`. Payloads are cut out if the first one is large, and if each stands in the usual JSON.
+    """Return the same as `decoder.decode(body)`. Payloads are decoded apart if the first one is large, and the JSON is usual.
 
-    Raises: msgspec.DecodeError.
+    Raises: msgspec.DecodeError if the body is malformed.
     """
     if base64_decode is not None and _begins_with_large_payload(body):
         try:
             return _decode_apart(decoder, records_of, bytes(body), base64_decode)
-        except ValueError:  # unusual or malformed JSON: the decoder tells which
+        except ValueError:  # the JSON is unusual or malformed; the decoder finds out which
             pass
     return decoder.decode(body)
 
@@ -58,10 +58,13 @@ def _decode_apart(
     body: bytes,
     base64_decode: Callable[..., bytes],
 ) -> Decoded:
-    """Raises: ValueError unless each cut was the payload of one record.
+    """Cut out the payloads, decode them and the rest separately, and put them together. Check that each cut was one record's payload.
 
-    That is so when there are as many cuts as records, and each record has the placeholder: text that only looks like a payload (in another
-    field, or in a name) would leave a record without one. After a backslash base64 ends with an error.
+    This is so if there are as many cuts as records, and each record has the placeholder: text that only looks like a
+    payload (in another field, or in a name) would leave a record without one. Text that is cut at an
+    escaped quotation mark ends in a backslash, which is not valid base64.
+
+    Raises: ValueError if a cut was not the payload of one record.
     """
     rest, payloads, at = [], [], 0
     while (found := body.find(_DATA, at)) >= 0:

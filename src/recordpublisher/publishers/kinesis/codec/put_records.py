@@ -1,4 +1,4 @@
-"""PutRecords: encodes the request body, which the SDK signs and sends, and decodes the response."""
+"""Encodes the request body of PutRecords, which the SDK signs and sends, and decodes the response."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from ..ports import PutEntry, PutRecordsResponse
 
 _BODY: ContextVar[bytes | None] = ContextVar("recordpublisher_body", default=None)
 PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
-"""What the SDK serialises instead of the records, at 7 us each. Our body then replaces it."""
+"""A record that the SDK serialises instead of the real ones, which would take 7 us each. Our body then replaces it."""
 LARGE_BYTES = 2**20
 """A larger body is passed to the HTTP client as a file, so that it is written in pieces between which the loop runs (F1)."""
 _ENCODER = msgspec.json.Encoder()
@@ -25,13 +25,13 @@ def encode_put(stream: dict[str, str], entries: Sequence[PutEntry]) -> bytes:
 
 
 def decode_put(body: bytes) -> PutRecordsResponse:
-    """Decode the results, in the order of the records. Raises: msgspec.DecodeError when the body is not as documented."""
+    """Decode the results, in the order of the records. Raises: msgspec.DecodeError if the body is not as documented."""
     return _DECODER.decode(body)
 
 
 @contextmanager
 def preset_body(body: bytes | None) -> Iterator[None]:
-    """Calls of this task inside the block send `body`; None: the SDK's own."""
+    """Let calls of this task inside the block send `body`, or the SDK's own body if it is None."""
     token = _BODY.set(body)
     try:
         yield
@@ -40,12 +40,12 @@ def preset_body(body: bytes | None) -> Iterator[None]:
 
 
 def replace_body(params: dict[str, Any], **_: Any) -> None:
-    """Handler of the SDK's event `before-call.kinesis.PutRecords`: it runs before signing, in the task of the caller."""
+    """Replace the body in the SDK's event `before-call.kinesis.PutRecords`, before signing, in the task of the caller."""
     body = _BODY.get()
     if body is not None:
         params["body"] = as_http_body(body)
 
 
 def as_http_body(body: bytes | None) -> bytes | io.BytesIO | None:
-    """The body in the form in which the HTTP client gets it."""
+    """Return the body in the form in which the HTTP client gets it."""
     return io.BytesIO(body) if body is not None and len(body) > LARGE_BYTES else body

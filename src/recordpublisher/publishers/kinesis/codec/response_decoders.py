@@ -1,4 +1,4 @@
-"""RESPONSE_DECODERS: our own decoders for the frequent responses, by the names of their shapes in the SDK; reads straight into records."""
+"""RESPONSE_DECODERS: our own decoders for the frequent responses, by the SDK's names of their shapes. Reads become records directly."""
 
 import re
 from collections.abc import Callable
@@ -20,16 +20,17 @@ _SHOWN = 80
 
 
 def check_shard_ids(*given: str) -> None:
-    """Raises: ValueError for text that is no shard id, TypeError for anything but text."""
+    """Check shard ids. Raises: ValueError if a text is not a valid shard id, TypeError if it is not text."""
     for each in given:
         if not is_valid_name(each):
             raise ValueError(f"not a shard id: {each[:_SHOWN]!r}; valid: letters, digits, _ . -, 128 at most")
 
 
 def check_sequence_numbers(*given: str) -> None:
-    """Raises: ValueError for text that is no sequence number.
+    """Check sequence numbers. Raises: ValueError if a text is not a valid sequence number.
 
-    Of a response only the first and the last record are checked, since a check of each would cost a third of decoding it.
+    Callers check only the first and the last record of a response, because checking each would cost a third of decoding
+    it.
     """
     for each in given:
         if not _SEQUENCE_NUMBER.fullmatch(each):
@@ -48,7 +49,7 @@ class _ChildShard(msgspec.Struct):
 
 
 class ReadBody(msgspec.Struct):
-    """A GetRecords response or a SubscribeToShardEvent as sent; the fields of the other one stay None.
+    """A GetRecords response or a SubscribeToShardEvent as sent. The fields of the other one stay None.
 
     `Records` is required. Otherwise any JSON object without a continuation would look like the end of a shard.
     """
@@ -66,16 +67,17 @@ _records_of = attrgetter("Records")
 
 
 def decode_read(body: bytes | memoryview) -> ReadBody:
-    """Decode a body, at 0.6 to 1.0 us a record. Raises: msgspec.DecodeError when it is not as documented."""
+    """Decode a body, at 0.6 to 1.0 us a record. Raises: msgspec.DecodeError if it is not as documented."""
     decoded = decode_json(_DECODER, _records_of, body)
     decoded.wire_bytes = len(body)
     return decoded
 
 
 def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
-    """Make the port's response. The children belong to the stream of `shard`. A missing or empty continuation ends the shard.
+    """Return the port's response. The children belong to the stream of `shard`. A missing or empty continuation ends the shard.
 
-    Raises: ValueError for a shard id or sequence number that is none, and for hash keys of a child that are no numbers below 2^128.
+    Raises: ValueError if a shard id or sequence number is not valid, or a hash key of a child is not a number below
+    2^128.
     """
     check_sequence_numbers(*(each.sequence_number for each in body.Records[:1] + body.Records[-1:]))
     if body.ContinuationSequenceNumber:
@@ -106,12 +108,12 @@ RAW_EVENTS = "raw_events"
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """Decode a response that has no decoder of its own. Raises: msgspec.DecodeError."""
+    """Decode a response that has no decoder of its own. Raises: msgspec.DecodeError if the body is not a JSON object."""
     return msgspec.json.decode(body, type=dict[str, Any])
 
 
 def decode_error(body: bytes | memoryview) -> dict[str, str]:
-    """The fields of an error. A proxy's may be any JSON, or any text: then it is the `message`."""
+    """Return the fields of an error. An error of a proxy may be any JSON, or any text, which is then the `message`."""
     try:
         parsed = msgspec.json.decode(body) if body else {}
     except RecursionError:
@@ -127,7 +129,7 @@ Decode = Callable[[Any], dict[str, Any]]
 RESPONSE_DECODERS: dict[str, Decode] = {
     "GetRecordsOutput": lambda body: {READ: decode_read(body)},
     "PutRecordsOutput": lambda body: {PUT: decode_put(body)},
-    # EventSubscription reads and decodes the frames, one at a time (F1), the initial response included
+    # EventSubscription reads and decodes the frames one at a time (F1), including the initial response.
     "SubscribeToShardOutput": lambda body: {RAW_EVENTS: body},
     "GetShardIteratorOutput": decode_object,
 }

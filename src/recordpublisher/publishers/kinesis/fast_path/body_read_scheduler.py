@@ -1,4 +1,4 @@
-"""BodyReadScheduler: reads large response bodies one after the other."""
+"""BodyReadScheduler reads large response bodies one after the other."""
 
 import asyncio
 from collections import deque
@@ -9,18 +9,18 @@ class BodyRead(Protocol):
     """A connection whose socket can be left unread for a while."""
 
     def pause(self) -> None:
-        """Stop reading; the kernel buffers what comes."""
+        """Stop reading; the kernel buffers the bytes that arrive."""
 
     def resume(self) -> None:
-        """Read again."""
+        """Start reading again."""
 
 
 class BodyReadScheduler:
     """Lets one connection read its body to the end while others are paused, instead of all in small parts at the same time.
 
-    So the records of one body pass the pipeline, and their memory is free again, before those of the next body are made. Only a
-    connection with more bytes waiting than it could read at once is queued, so the network stays busy. A current connection that reads
-    nothing in one iteration of the event loop is replaced by the next (P7).
+    So the records of one body pass through the pipeline and free their memory before the records of the next body are
+    made. Only a connection with more bytes waiting than it could read at once is queued, so the network stays busy. If
+    the current connection reads nothing in one iteration of the event loop, the next connection replaces it (P7).
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class BodyReadScheduler:
         self._waiting: deque[BodyRead] = deque()
 
     def wait_turn(self, read: BodyRead) -> None:
-        """The connection has more to read: it becomes the current one, or is paused until its turn."""
+        """Make the connection, which has more to read, the current one, or pause it until its turn."""
         if self._current is None:
             self._begin(read)
         elif self._current is read:
@@ -39,7 +39,7 @@ class BodyReadScheduler:
             self._waiting.append(read)
 
     def finish(self, read: BodyRead) -> None:
-        """The body is complete, or has failed."""
+        """Let the next connection read, because this body is complete or has failed."""
         if self._current is read:
             self._next()
         elif read in self._waiting:
@@ -53,7 +53,7 @@ class BodyReadScheduler:
         asyncio.get_running_loop().call_soon(self._check_progress, read)
 
     def _check_progress(self, read: BodyRead) -> None:
-        """Once in an iteration of the loop: replace the current connection if it has read nothing since the last check."""
+        """Replace the current connection if it has read nothing since the last check. Called once in an iteration of the loop."""
         if self._current is not read:
             return
         if self._has_read:

@@ -1,4 +1,4 @@
-"""FastPathCalls: makes the frequent calls of one API with our own signature, HTTP client and decoders."""
+"""FastPathCalls makes the frequent calls of one API with our own signature, HTTP client and decoders."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -19,14 +19,14 @@ from .sigv4 import Credentials, SignedPost
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 RouteOf = Callable[[dict[str, Any]], SignedPost | None]
-"""From the parameters of a call to where it goes. None: the SDK must make it."""
+"""Returns the route of a call, from its parameters, or None if the SDK must make the call."""
 
 
 class FastPathCalls:
-    """Calls for a tenth of the SDK's CPU: signed by `SignedPost`, sent by `Http1Pools`, decoded while they arrive.
+    """Makes calls for a tenth of the SDK's CPU: signed by `SignedPost`, sent by `Http1Pools`, decoded while they arrive.
 
-    Credentials are asked for at each call, so they are renewed as usual. What is not covered is left to the SDK: a call without a route
-    or credentials, or through a proxy.
+    It asks for credentials at each call, so they are renewed as usual. It leaves to the SDK a call without a route or
+    credentials, or through a proxy.
     """
 
     def __init__(
@@ -38,9 +38,11 @@ class FastPathCalls:
         self._route_of = route_of
 
     async def call(self, parameters: dict[str, Any], body: bytes | None = None) -> dict[str, Any] | None:
-        """Return the response as the SDK would; None: the SDK must make this call. `body`: encoded by the caller.
+        """Return the response as the SDK would, or None if the SDK must make this call.
 
-        Raises: KinesisError for an error response; network errors, which `translate_errors` maps.
+        `body` is the request body if the caller has encoded it.
+
+        Raises: KinesisError if the response is an error; network errors, which `translate_errors` maps.
         """
         route = self._route_of(parameters)
         if route is None or (pool := self._http.pool(route.url)) is None:
@@ -63,7 +65,7 @@ class FastPathCalls:
 
 
 def _encoded(parameters: dict[str, Any]) -> bytes:
-    """The parameters as JSON; a time is epoch seconds, as the SDK sends it."""
+    """Return the parameters as JSON. A time is epoch seconds, as the SDK sends it."""
     at = parameters.get("Timestamp")
     if isinstance(at, datetime):
         parameters = {**parameters, "Timestamp": at.timestamp()}
@@ -71,9 +73,9 @@ def _encoded(parameters: dict[str, Any]) -> bytes:
 
 
 def error_in_response(api: str, status: int, body: bytes) -> KinesisError:
-    """The error in a response, as the SDK reads it: its code is the name in `__type`, else the status."""
+    """Return the error in a response, as the SDK reads it: its code is the name in `__type`, else the status."""
     text = body.strip()
-    if status >= 500 and (not text or text.startswith(b"<html>")):  # of a load balancer
+    if status >= 500 and (not text or text.startswith(b"<html>")):  # the response of a load balancer
         return error_for_code(api, str(status), _PHRASES.get(status, ""), status)
     details = decode_error(body)
     code = details.get("__type", str(status)).partition(":")[0].rpartition("#")[2]

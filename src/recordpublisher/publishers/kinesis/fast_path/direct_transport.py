@@ -1,4 +1,4 @@
-"""DirectTransport: sends the calls of most jobs without the AWS SDK, which is not even imported."""
+"""DirectTransport sends the calls of most jobs without the AWS SDK, which is not even imported."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,16 +20,16 @@ from .sigv4 import SignedPost, json_headers
 
 
 class DirectTransport:
-    """The Transport port for `CALLS` and `QUEUE_CALLS`, over our own HTTP/1.1 and signatures. What else is called goes to the SDK's
-    transport, which it owns too, made at the first of these calls.
+    """Implements the Transport port for `CALLS` and `QUEUE_CALLS`, over our own HTTP/1.1 and signatures.
 
-    The deadline of calls and the limit of their starts are those of `SdkTransport`.
+    It passes every other call to the SDK's transport, which it owns as well, and makes at the first such call. Calls
+    have the same deadline and limit of starts as in `SdkTransport`.
     """
 
     def __init__(
         self, access: KnownAccess, properties: Properties, with_sdk: Callable[[], Transport], clock: Clock | None = None
     ) -> None:
-        """Read the trusted CAs. Raises: ConfigurationError when they cannot be used."""
+        """Read the trusted CAs. Raises: ConfigurationError if they cannot be used."""
         self._access, self._properties = access, properties
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
         self._clock = clock or SystemClock()
@@ -43,17 +43,23 @@ class DirectTransport:
         self._calls = {api: FastPathCalls(api, self._http, self._keys, partial(self._route, api)) for api in apis}
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call with a deadline and without retries. Raises: KinesisError, ConfigurationError."""
+        """Make one call with a deadline and without retries.
+
+        Raises: KinesisError if the call fails, ConfigurationError if the credentials cannot be used.
+        """
         response = await self._call(api, parameters, None)
         return response or await self._sdk_transport().call(api, **parameters)
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
-        """A call whose body is already encoded; `parameters` name the stream."""
+        """Make a call whose body is already encoded; `parameters` name the stream."""
         response = await self._call(api, parameters, body)
         return response or await self._sdk_transport().call_with_body(api, body, **parameters)
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call whose response stays open; the caller sets the deadline. Raises: KinesisError, ConfigurationError."""
+        """Make one call whose response stays open; the caller sets the deadline.
+
+        Raises: KinesisError if the call fails, ConfigurationError if the credentials cannot be used.
+        """
         return await self._sdk_transport().subscribe(api, **parameters)
 
     async def close(self) -> None:
@@ -63,7 +69,7 @@ class DirectTransport:
             await self._sdk.close()
 
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any] | None:
-        """The response; None: the SDK must make this call."""
+        """Return the response, or None if the SDK must make this call."""
         if api not in self._calls:
             return None
         used = self._access.keys
@@ -72,7 +78,7 @@ class DirectTransport:
         )
 
     async def _has_other_keys(self, used: Keys) -> bool:
-        """Look again at the environment and the profile."""
+        """Read the environment and the profile again, and return whether they now have other keys."""
         self._access = known_access(self._properties, self._access.region, None) or self._access
         return self._access.keys != used
 

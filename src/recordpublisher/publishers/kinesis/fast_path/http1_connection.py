@@ -1,4 +1,4 @@
-"""Http1Connection: one connection, with one request and response at a time."""
+"""Http1Connection: one HTTP/1.1 connection, with one request and response at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,8 +18,9 @@ ReaderFactory = Callable[[ResponseHead], BodyReader]
 class Http1Connection(asyncio.BufferedProtocol):
     """Owns a socket and the response that is being received. All work is done in callbacks, so there is no task to leak.
 
-    The kernel writes into `read_buffer`, which all connections of a loop share. Each connection consumes its bytes before another one
-    reads, and copies the rest aside. So bytes are parsed while they are in the CPU's caches, and many responses at once need no memory.
+    The kernel writes into `read_buffer`, which all connections of a loop share. Each connection consumes its bytes
+    before another one reads, and copies the rest aside. So bytes are parsed while they are in the CPU's caches, and
+    many responses at once need no memory.
     """
 
     def __init__(self, read_buffer: bytearray, scheduler: BodyReadScheduler) -> None:
@@ -47,13 +48,16 @@ class Http1Connection(asyncio.BufferedProtocol):
 
     @property
     def has_received_nothing(self) -> bool:
-        """Whether no byte of a response has come since the last request."""
+        """Whether no byte of a response has arrived since the last request."""
         return self._head is None and not self._filled
 
     async def exchange(self, request: bytes, reader_for: ReaderFactory) -> tuple[ResponseHead, BodyReader]:
         """Send a request; return the head and body of the response. `reader_for` chooses the reader of the body by the head.
 
-        Raises: ConnectionResetError, MalformedResponseError, what the reader raises. Any error or cancellation closes the connection.
+        Any error or cancellation closes the connection.
+
+        Raises: ConnectionResetError if the connection is closed, MalformedResponseError if the response is not valid
+        HTTP, the errors of the reader.
         """
         self._response = response = asyncio.get_running_loop().create_future()
         self._reader_for, self._head, self._reader, self._chunks, self._left = reader_for, None, None, None, None
@@ -94,12 +98,13 @@ class Http1Connection(asyncio.BufferedProtocol):
     # --- asyncio's protocol -------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """The socket is open."""
+        """Store the transport of the open socket."""
         self._transport = transport
-        share_read_buffer(transport, self._read_buffer)  # asyncio copies decrypted bytes out before it is written again
+        # Sharing is safe, because asyncio copies decrypted bytes out before it writes into the buffer again.
+        share_read_buffer(transport, self._read_buffer)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The memory for the next bytes: after those that are not consumed yet."""
+        """Return the memory for the next bytes, after the bytes that are not consumed yet."""
         if self._buffer is self._read_buffer:
             self._read_buffer[: self._filled] = self._leftover
         return memoryview(self._buffer)[self._filled :]
@@ -120,7 +125,7 @@ class Http1Connection(asyncio.BufferedProtocol):
                 self._scheduler.wait_turn(self)
 
     def eof_received(self) -> None:
-        """The server closed its side: this ends a body of unknown length."""
+        """End a body of unknown length, because the server closed its side."""
         head, reader = self._head, self._reader
         if head is None or reader is None or head.length is not None or head.is_chunked:
             return
@@ -129,7 +134,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         )
         try:
             reader.feed(buffer[: self._filled], True)
-            self._leftover, self._filled = b"", 0  # TLS calls get_buffer once more
+            self._leftover, self._filled = b"", 0  # needed because TLS calls get_buffer once more
             self._done(head, reader)
         except Exception as error:
             self._fail(error)
@@ -142,25 +147,25 @@ class Http1Connection(asyncio.BufferedProtocol):
     # --- for the scheduler and for writing ----------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Stop reading; the kernel buffers what comes."""
+        """Stop reading; the kernel buffers the bytes that arrive."""
         self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again."""
+        """Start reading again."""
         self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        """The send buffer is full."""
+        """Stop sending, because the send buffer is full."""
         self._drained.clear()
 
     def resume_writing(self) -> None:
-        """The send buffer has room again."""
+        """Send again, because the send buffer has room."""
         self._drained.set()
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
     def _consume(self, filled: int) -> int:
-        """Consume what is complete of the buffer's first `filled` bytes; return how many bytes that are."""
+        """Consume the complete parts of the buffer's first `filled` bytes; return their number of bytes."""
         if self._response is None or self._response.done():
             raise MalformedResponseError("bytes without a request")
         at = 0
@@ -188,7 +193,7 @@ class Http1Connection(asyncio.BufferedProtocol):
     def _consume_body(self, head: ResponseHead, data: memoryview) -> int:
         reader = self._reader
         if reader is None:
-            return 0  # bytes after the response: `exchange` then closes the connection
+            return 0  # bytes after the response, at which `exchange` closes the connection
         if self._chunks is not None:
             consumed = self._chunks.feed(bytes(data))
             if self._chunks.is_done:
@@ -204,7 +209,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         return consumed
 
     def _set_aside(self, consumed: int, filled: int) -> None:
-        """Keep the bytes that were not consumed: a few beside the shared buffer, more in a growing buffer of our own."""
+        """Keep the bytes that were not consumed: a few in `_leftover`, more in a growing buffer of the connection's own."""
         self._filled = filled - consumed
         if self._filled <= len(self._read_buffer) // 2:
             self._leftover = bytes(memoryview(self._buffer)[consumed:filled])

@@ -1,4 +1,4 @@
-"""Http1Pools: the connections for frequent calls, a pool for each server, kept open; a tenth of the CPU of a general client."""
+"""Http1Pools keeps connections for frequent calls open, in a pool for each server. It takes a tenth of a general client's CPU."""
 
 import asyncio
 import itertools
@@ -17,25 +17,25 @@ from .http1_connection import Http1Connection, ReaderFactory
 from .http1_response import BodyReader, ResponseHead
 
 _IDLE_SECONDS = 12.0
-"""As in the SDK: less than the time after which servers and load balancers close idle connections."""
+"""How long an idle connection is kept, as in the SDK: less than the time after which servers and load balancers close it."""
 _SILENT_SECONDS = 1.0
-"""A call cancelled sooner does not mean that its connection is broken."""
+"""If a call is cancelled sooner than this, its silence does not mean that its connection is broken."""
 _ADDRESSES_SECONDS = 10.0
-"""Addresses are cached for this long, so that a thousand shards that start at once resolve them once."""
+"""How long addresses are cached, so that a thousand shards that start at once resolve them once."""
 _SECOND_ADDRESS_SECONDS = 0.25
 CONNECT_SECONDS = 10.0
 
 
 class ConnectionClosedError(OSError):
-    """The connection was lost before the response was complete. Names and texts of these errors are those of the SDK's."""
+    """The connection was lost before the response was complete. Names and texts of these errors are the same as the SDK's."""
 
 
 class EndpointConnectionError(OSError):
-    """There is no connection to the server."""
+    """The client could not connect to the server."""
 
 
 class ConnectTimeoutError(EndpointConnectionError):
-    """The connection was not there in time."""
+    """The client could not connect to the server in time."""
 
 
 class SSLError(EndpointConnectionError):
@@ -43,7 +43,7 @@ class SSLError(EndpointConnectionError):
 
 
 class Http1ConnectionPool:
-    """Owns its connections. A request never waits for another one (F1): when none is idle, a new connection is opened."""
+    """Owns its connections. A request never waits for another one (F1): if none is idle, a new connection is opened."""
 
     def __init__(
         self,
@@ -53,7 +53,11 @@ class Http1ConnectionPool:
         read_buffer: bytearray,
         scheduler: BodyReadScheduler,
     ) -> None:
-        """`tls`: how the server's certificate is checked, None for plain http; `read_buffer`: see Http1Connection."""
+        """Make a pool without connections.
+
+        - `tls`: the context that checks the server's certificate, or None for plain http.
+        - `read_buffer`: the buffer that all connections share, see `Http1Connection`.
+        """
         self._url = url
         self._tls = tls
         self._connect_seconds = connect_seconds
@@ -70,10 +74,12 @@ class Http1ConnectionPool:
     async def exchange(
         self, request: bytes, reader_for: ReaderFactory, may_repeat: bool = False
     ) -> tuple[ResponseHead, BodyReader]:
-        """Send a request and read the response. Raises: the errors above, and what else `Http1Connection.exchange` raises.
+        """Send a request and read the response.
 
-        `may_repeat`: the request changes nothing. When the server had already closed the idle connection, it is sent once more over a new
-        one: this is not a failure of the service.
+        If `may_repeat`, the request changes nothing. Then it is sent once more over a new connection, if the server had
+        already closed the idle one, because this is not a failure of the service.
+
+        Raises: the errors of this module, and the errors of `Http1Connection.exchange` that are not OSErrors.
         """
         idle = self._take_idle()
         if idle is not None:
@@ -116,16 +122,16 @@ class Http1ConnectionPool:
             self._return(connection)
 
     def _drop_idle_since(self, began: float) -> None:
-        """Close idle connections that have not been used since `began`, after one of that age was lost.
+        """Close idle connections that have not been used since `began`, after a connection of that age was lost.
 
-        What ended it (a load balancer that dropped the connection, a suspension of this machine) probably ended them, too. A call that met
-        them one by one would use up its retries.
+        The cause (a load balancer that dropped the connection, a suspension of this machine) has probably ended them as
+        well. A call that met them one by one would use up its retries.
         """
         while self._idle and self._idle[0][0] <= began:
             self._drop(self._idle.popleft()[1])
 
     def _take_idle(self) -> Http1Connection | None:
-        """The one used last, if the server has not closed it: the others may grow old."""
+        """Return the idle connection that was used last, if the server has not closed it. So the other ones may grow old."""
         oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS
         while self._idle:
             since, connection = self._idle.pop()
@@ -183,7 +189,7 @@ class Http1ConnectionPool:
         resolving = self._resolving
         self._awaiting_addresses += 1
         try:
-            await asyncio.wait([resolving])  # it ends with the last one that waits for it
+            await asyncio.wait([resolving])  # the task is cancelled with its last waiter
         finally:
             self._awaiting_addresses -= 1
             if not self._awaiting_addresses and not resolving.done():
@@ -218,11 +224,15 @@ READ_BUFFER_BYTES = 256 * 1024
 class Http1Pools:
     """Owns a connection pool for each server.
 
-    It makes direct connections only. For others, such as those through a proxy, `pool` returns None and the SDK makes the call.
+    It makes direct connections only. For other connections, such as those through a proxy, `pool` returns None and the
+    SDK makes the call.
     """
 
     def __init__(self, tls_for: Callable[[str], ssl.SSLContext | None], connect_seconds: float) -> None:
-        """`tls_for`: how the certificate of a URL is checked; None where there is no direct connection."""
+        """Make an owner without pools.
+
+        `tls_for` returns the context that checks the certificate of a URL, or None if there is no direct connection.
+        """
         self._tls_for = tls_for
         self._connect_seconds = connect_seconds
         self._read_buffer = bytearray(READ_BUFFER_BYTES)
@@ -230,7 +240,10 @@ class Http1Pools:
         self._pools: dict[str, Http1ConnectionPool] = {}
 
     def pool(self, url: str) -> Http1ConnectionPool | None:
-        """The pool for the server of `url`. None: the SDK must make the call, or has not yet connected (a later call may get one)."""
+        """Return the pool for the server of `url`, or None if the SDK must make the call.
+
+        None may also mean that the SDK has not yet connected; then a later call may get a pool.
+        """
         if url not in self._pools and (pool := self._new_pool(url)) is not None:
             self._pools[url] = pool
         return self._pools.get(url)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 responses: the head, chunked bodies, and readers that consume a body while it arrives."""
+"""Parses HTTP/1.1 responses: the head, chunked bodies, and readers that consume a body while it arrives."""
 
 import re
 from collections.abc import Callable
@@ -17,10 +17,10 @@ class BodyReader(Protocol):
     """Consumes the bytes of one body, in order."""
 
     def feed(self, data: memoryview, is_last: bool) -> int:
-        """Consume bytes from the front of `data` and return how many. The rest comes again, with more bytes after it.
+        """Consume bytes from the front of `data` and return how many. The next call gets the rest again, followed by more bytes.
 
-        `is_last`: no bytes will follow, so all must be consumed. An exception closes the connection and is raised to the caller of the
-        request. `data` may be changed during the call, but must be restored.
+        If `is_last`, no more bytes follow, so all must be consumed. An exception closes the connection and is raised to
+        the caller of the request. `data` may be changed during the call, but must be restored.
         """
 
 
@@ -38,7 +38,7 @@ class BufferedBody:
 
 
 class ChunkedDecoder:
-    """Decodes a chunked body into `content`; complete once `is_done`."""
+    """Decodes a chunked body into `content`, which is complete once `is_done`."""
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -47,7 +47,11 @@ class ChunkedDecoder:
         self._on_line: Callable[[bytes], None] = self._on_size
 
     def feed(self, data: bytes) -> int:
-        """Consume complete lines and chunks; return how many bytes that are. Raises: MalformedResponseError."""
+        """Consume complete lines and chunks; return their number of bytes.
+
+        Raises: MalformedResponseError if a line is too long, a chunk's size is invalid, or a chunk is longer than its
+        size.
+        """
         at = 0
         while not self.is_done:
             part = data[at : at + self._left]
@@ -102,7 +106,10 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
 
 def parse_response_head(text: bytes) -> ResponseHead:
-    """Parse the head in `text`, without the empty line. Raises: MalformedResponseError, also for an encoding that was not requested."""
+    """Parse the head in `text`, without the empty line.
+
+    Raises: MalformedResponseError if the head is malformed, or the body has an encoding that was not requested.
+    """
     first, *lines = text.decode("latin-1").split("\r\n")
     status = _STATUS.match(first)
     if status is None:

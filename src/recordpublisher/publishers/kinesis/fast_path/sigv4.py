@@ -1,4 +1,4 @@
-"""SignedPost: Signature Version 4 for a frequent request; the constant parts are computed once."""
+"""SignedPost signs a frequent request with Signature Version 4. The constant parts are computed once."""
 
 import hmac
 import posixpath
@@ -20,18 +20,18 @@ API_VERSION = "Kinesis_20131202"
 
 
 def json_headers(api: str) -> dict[str, str]:
-    """The headers of a call to Kinesis that is not built by the SDK."""
+    """Return the headers of a call to Kinesis that the SDK does not build."""
     return {"User-Agent": "recordpublisher", "X-Amz-Target": f"{API_VERSION}.{api}", "Content-Type": JSON}
 
 
 def _normalized(path: str) -> str:
-    """A path without empty segments and those of dots, as it is signed."""
+    """Return a path as it is signed, without empty segments and without the segments `.` and `..`."""
     normal = posixpath.normpath(f"/{path}").lstrip("/")
     return f"/{normal}/" if normal and path.endswith("/") else f"/{normal}"
 
 
 class Credentials(Protocol):
-    """Frozen credentials of the SDK, or `Keys`."""
+    """The keys that sign a request: frozen credentials of the SDK, or `Keys`."""
 
     access_key: str
     secret_key: str
@@ -39,10 +39,10 @@ class Credentials(Protocol):
 
 
 class SignedPost:
-    """POST requests to one URL of Kinesis. `build` returns the bytes to send, signed as by the SDK's SigV4Auth, in a tenth of its time.
+    """POST requests to one URL of Kinesis. `build` returns the bytes to send, with the same signature as the SDK's, in a tenth of its time.
 
-    `headers` must have `Content-Type` and `X-Amz-Target`. These are signed, as are host, time and session token; others are sent
-    unsigned. The signing key (four rounds of HMAC) is cached for the day and the secret.
+    `headers` must have `Content-Type` and `X-Amz-Target`. These are signed, as are host, time and session token. Other
+    headers are sent unsigned. The signing key (four rounds of HMAC) is cached for the day and the secret.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], region: str) -> None:
@@ -57,7 +57,10 @@ class SignedPost:
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
 
     def build(self, body: bytes, credentials: Credentials, now: float) -> bytes:
-        """Return the request, head and body, signed at `now` (epoch seconds). Raises: ConfigurationError for unusable credentials."""
+        """Return the request, head and body, signed at `now` (epoch seconds).
+
+        Raises: ConfigurationError if the access key or the token has control characters.
+        """
         if not (credentials.access_key + (credentials.token or "")).isprintable():
             raise ConfigurationError(
                 CREDENTIALS_PROVIDER.key, MASK, "an access key and a token without control characters"

@@ -1,4 +1,4 @@
-"""SubscribeToShard over HTTP/2 (the extra `http2`): the only package that imports `h2`, and only on use. Start at `http2_sender.py`."""
+"""SubscribeToShard over HTTP/2 (the extra `http2`). Only this package imports `h2`, and only on use. Start at `http2_sender.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def make_http2_sender(properties: Properties, ca_bundle: str | None) -> Http2Sender | None:
-    """Make the sender of subscriptions; None when the properties do not select HTTP/2. Raises: ConfigurationError without the extra."""
+    """Make the sender of subscriptions, or return None if the properties do not select HTTP/2.
+
+    Raises: ConfigurationError if the extra is not installed.
+    """
     if properties.value(HTTP_PROTOCOL) != "HTTP2":
         return None
     try:

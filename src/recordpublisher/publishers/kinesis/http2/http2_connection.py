@@ -1,4 +1,4 @@
-"""Http2Connection: many streams with a flow-control window each, and a ping to check that the server responds."""
+"""Http2Connection: many streams with a flow-control window each, and a ping that checks whether the server responds."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -32,22 +32,29 @@ STREAM_WINDOW_BYTES = 128 * 1024
 """Flow-control window of a stream: enough for 2 MiB a second over a round trip of 60 ms."""
 MAX_STREAMS = 100
 """Most streams of one connection, so that few are lost with it. The server may allow fewer."""
-_LARGEST_WINDOW = 2**31 - 1  # of the connection: so large that only the streams' windows limit
+_LARGEST_WINDOW = 2**31 - 1  # the connection's window, so large that only the streams' windows limit
 _DEFAULT_WINDOW = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Http2Settings:
-    """`open_seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
+    """Settings of a connection.
+
+    - `open_seconds`: the deadline for opening the connection.
+    - `ca_bundle`: a file of trusted CAs, used instead of the SDK's certificates.
+    - `ping_after_seconds`: the silence after which the server is pinged. An open subscription sends an event about
+      every 5 s (F5).
+    - `ping_seconds`: the time in which the server must respond to a ping.
+    """
 
     ca_bundle: str | None = None
     open_seconds: float = of_property(REQUEST_TIMEOUT, 1000)
-    ping_after_seconds: float = 5.0  # of silence: an open subscription sends an event about every 5 s (F5)
-    ping_seconds: float = 2.0  # to respond
+    ping_after_seconds: float = 5.0
+    ping_seconds: float = 2.0
 
 
 def _client_protocol() -> H2Connection:
-    """Without server push, and with our window."""
+    """Return the protocol state of a client, without server push and with our window."""
     protocol = H2Connection(H2Configuration(client_side=True, header_encoding=None))
     values = {SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES}
     protocol.local_settings = Settings(client=True, initial_values=values)
@@ -57,8 +64,8 @@ def _client_protocol() -> H2Connection:
 class Http2Connection(asyncio.Protocol):
     """Owns a socket, the protocol state and the open streams. All work is done in callbacks, so there is no task to leak.
 
-    A stream that the server resets, and every stream of a connection that is lost or ended by GOAWAY, raises StreamLostError where it is
-    read.
+    The reader of a stream gets StreamLostError if the server resets the stream, or if the connection is lost or ended
+    by GOAWAY.
     """
 
     def __init__(self, settings: Http2Settings) -> None:
@@ -88,7 +95,11 @@ class Http2Connection(asyncio.Protocol):
         return not self.is_closed and len(self._streams) < allowed
 
     async def ready(self) -> None:
-        """Wait until the server has sent how many streams it allows. Raises: StreamLostError, ConfigurationError (not HTTP/2)."""
+        """Wait until the server has sent how many streams it allows.
+
+        Raises: StreamLostError if the connection is lost or no stream is allowed, ConfigurationError if the server does
+        not speak HTTP/2.
+        """
         await self._ready.wait()
         if self._failure is None and not self.has_capacity:
             self._fail(StreamLostError("the server allows no streams"))
@@ -96,9 +107,9 @@ class Http2Connection(asyncio.Protocol):
             raise self._failure
 
     async def is_alive(self) -> bool:
-        """Whether the server responds. A connection that was silent is pinged.
+        """Return whether the server responds. A connection that was silent is pinged.
 
-        Without a response it gets no new streams. Its open streams go on until their own time-outs (F5).
+        A connection without a response gets no new streams. Its open streams continue until their own time-outs (F5).
         """
         if self.is_closed or self._is_unresponsive:
             return False
@@ -116,7 +127,7 @@ class Http2Connection(asyncio.Protocol):
         return not self._is_unresponsive and not self.is_closed
 
     def request(self, headers: Sequence[tuple[str, str]], body: bytes) -> Http2Stream:
-        """Send one request; the response comes over the returned stream. Raises: StreamLostError."""
+        """Send one request; the response arrives over the returned stream. Raises: StreamLostError if the connection is closed."""
         if not self.is_closed:
             with self._protocol():
                 stream_id = self._h2.get_next_available_stream_id()
@@ -141,13 +152,13 @@ class Http2Connection(asyncio.Protocol):
     # --- for its streams ----------------------------------------------------------------------------------------------------------
 
     def acknowledge(self, stream_id: int, length: int) -> None:
-        """Let the server send `length` bytes more on a stream."""
+        """Let the server send `length` more bytes on a stream."""
         if not self.is_closed:
             with self._protocol():
                 self._h2.acknowledge_received_data(length, stream_id)
 
     def reset(self, stream_id: int) -> None:
-        """Cancel a stream that is not read any more."""
+        """Cancel a stream that is no longer read."""
         if self._streams.pop(stream_id, None) is not None:
             with self._protocol():
                 self._h2.reset_stream(stream_id, error_code=8)  # CANCEL
@@ -205,7 +216,7 @@ class Http2Connection(asyncio.Protocol):
 
     @contextmanager
     def _protocol(self) -> Iterator[None]:
-        """Send what the block has queued. A protocol error in it fails the connection."""
+        """Send what the block has queued. A protocol error in the block fails the connection."""
         try:
             yield
         except H2Error as error:

@@ -1,4 +1,4 @@
-"""Http2Sender: sends requests that the SDK has signed over a pool of HTTP/2 connections, and returns their responses to the SDK."""
+"""Http2Sender sends requests that the SDK has signed over a pool of HTTP/2 connections, and returns their responses to the SDK."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .http2_stream import Http2Stream
 
 
 class Http2ConnectionPool:
-    """Owns its connections. A request never waits for other streams (F1): when no connection has capacity, another is opened.
+    """Owns its connections. A request never waits for other streams (F1): if no connection has capacity, another is opened.
 
     All waiting requests share the connection that is being opened, or its error.
     """
@@ -35,7 +35,8 @@ class Http2ConnectionPool:
     async def connection(self) -> Http2Connection:
         """Return a connection with capacity for one more stream. The caller must open the stream without awaiting in between.
 
-        Raises: StreamLostError, ConfigurationError (the server does not support HTTP/2), what connecting raises.
+        Raises: StreamLostError if the pool is closed or the connection is lost, ConfigurationError if the server does
+        not support HTTP/2, and the errors of connecting.
         """
         while True:
             self._connections = [connection for connection in self._connections if not connection.is_closed]
@@ -58,7 +59,7 @@ class Http2ConnectionPool:
     async def _open_another(self) -> None:
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._open())
-            # all waiters may be gone; this marks the exception as retrieved
+            # All waiters may be gone. The callback marks the exception as retrieved.
             self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         opening = self._opening
         await asyncio.wait([opening])  # a cancelled waiter does not cancel it for the others
@@ -97,9 +98,10 @@ class Http2Sender:
         self._pools: dict[str, Http2ConnectionPool] = {}
 
     async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Response:
-        """Handler of the SDK's event `before-send`: it returns the response.
+        """Send a request and return the response: the handler of the SDK's event `before-send`.
 
-        Raises: ConfigurationError when the SDK would use a proxy, StreamLostError, OSError, TimeoutError.
+        Raises: ConfigurationError if the SDK would use a proxy, StreamLostError if the stream is lost, OSError if the
+        connection fails, TimeoutError if it takes too long.
         """
         url = urlsplit(request.url)
         connection = await self._pool_of(url).connection()
@@ -126,7 +128,10 @@ class Http2Sender:
 
 
 def _refuse_proxy(url: SplitResult) -> None:
-    """Never connect directly where the SDK would not, which a network may forbid. Raises: ConfigurationError."""
+    """Refuse a direct connection if the SDK would use a proxy, because a network may forbid it.
+
+    Raises: ConfigurationError if a proxy is set for `url`.
+    """
     if proxy_for(url.geturl()) is None:
         return
     name = f"{url.scheme.upper()}_PROXY"
@@ -139,7 +144,7 @@ def _refuse_proxy(url: SplitResult) -> None:
 
 
 class Http2Response:
-    """A response in the form that the SDK expects of its HTTP client."""
+    """A response in the form that the SDK expects from its HTTP client."""
 
     def __init__(self, stream: Http2Stream) -> None:
         self.status_code = stream.status
@@ -148,7 +153,7 @@ class Http2Response:
 
     @property
     async def content(self) -> bytes:
-        """The body of an error response; a long page of a proxy is truncated."""
+        """The body of an error response. A long page of a proxy is truncated."""
         body = b""
         try:
             while len(body) < _MAX_ERROR_BODY_BYTES and (data := await self.raw.readany()):
@@ -159,7 +164,7 @@ class Http2Response:
 
 
 def _headers(request: AWSPreparedRequest, url: SplitResult) -> list[tuple[str, str]]:
-    """The request's headers in HTTP/2 form: names in lower case, the signed host as authority."""
+    """Return the request's headers in HTTP/2 form: names in lower case, the signed host as authority."""
     given = {
         name.lower(): value.decode() if isinstance(value, bytes) else str(value)
         for name, value in request.headers.items()

@@ -1,4 +1,4 @@
-"""Http2Stream: the response to one request, with flow control by its reader."""
+"""Http2Stream: the response to one request. Its reader controls the flow."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ class StreamFlowControl(Protocol):
         """Allow the server to send `length` more bytes."""
 
     def reset(self, stream_id: int) -> None:
-        """Cancel a stream that is not read any more."""
+        """Cancel a stream that is no longer read."""
 
 
 class Http2Stream:
     """The open response of an event stream, as `EventSubscription` reads it. Owns the bytes that were received but not read.
 
-    Bytes are acknowledged when the reader asks for more, not before. So an unread stream and its reader together hold at most one window
-    of bytes, and the server stops sending on this stream only (F1). Not for concurrent readers.
+    Bytes are acknowledged when the reader asks for more, not before. So an unread stream and its reader together hold
+    at most one window of bytes, and the server stops sending on this stream only (F1). It is not for concurrent
+    readers.
     """
 
     connection = None
-    """None: a stream has no socket of its own to pause."""
+    """Always None, because a stream has no socket of its own to pause."""
 
     def __init__(self, flow_control: StreamFlowControl, stream_id: int) -> None:
         self.status = 0
@@ -47,22 +48,25 @@ class Http2Stream:
 
     @property
     def content(self) -> Http2Stream:
-        """The object with `readany`: this stream."""
+        """The object with `readany`, which is this stream."""
         return self
 
     async def wait_for_headers(self) -> None:
-        """Wait for status and headers. Raises: StreamLostError."""
+        """Wait for status and headers. Raises: StreamLostError if the stream fails before."""
         while not self.status:
             await self._wait()
 
     async def readany(self) -> bytes:
-        """Return the received bytes; empty at the end of the body. Raises: StreamLostError. A cancelled call loses nothing."""
+        """Return the received bytes, or b"" at the end of the body. A cancelled call loses nothing.
+
+        Raises: StreamLostError if the stream has failed.
+        """
         self._acknowledge(self._delivered)
         self._delivered = 0
         while not self._chunks:
             if self._ended:
                 return b""
-            self._acknowledge(self.unacknowledged_bytes)  # padding alone
+            self._acknowledge(self.unacknowledged_bytes)  # the bytes were only padding
             await self._wait()
         data = b"".join(self._chunks)
         self._chunks.clear()
@@ -81,7 +85,7 @@ class Http2Stream:
     # --- called by the connection ------------------------------------------------------------------------------------------------
 
     def on_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Status and headers were received. A status that is no number ends the stream."""
+        """Store status and headers. If the status is not a number, the stream fails."""
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         status = self.headers.pop(":status", "")
         if _STATUS.fullmatch(status):
@@ -92,19 +96,19 @@ class Http2Stream:
             self._flow_control.reset(self._id)
 
     def on_data(self, data: bytes, length: int) -> None:
-        """Bytes were received; `length` is their share of the window, padding included."""
+        """Store received bytes. `length` is their share of the window, including padding."""
         if data:
             self._chunks.append(data)
         self.unacknowledged_bytes += length
         self._changed.set()
 
     def on_end(self) -> None:
-        """The body is complete."""
+        """Note that the body is complete."""
         self._ended = True
         self._changed.set()
 
     def fail(self, why: str) -> None:
-        """The stream has failed: no more bytes will come."""
+        """Note that the stream has failed: no more bytes will arrive."""
         self._failure = self._failure or why
         self._changed.set()
 

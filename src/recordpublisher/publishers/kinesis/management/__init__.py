@@ -1,1 +1,1 @@
-"""The calls of people and tools: list, describe, create and reshard streams. A job needs none of them. Start at `client.py`."""
+"""The calls of people and tools, which list, describe, create and reshard streams. A job needs none of them. Start at `client.py`."""

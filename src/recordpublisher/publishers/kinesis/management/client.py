@@ -1,4 +1,4 @@
-"""ManagementClient: a KinesisClient with the calls that list, describe, create and reshard streams; and what they describe."""
+"""ManagementClient: a KinesisClient with the calls that list, describe, create and reshard streams; and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..ports import ConsumerDescription
 
 @dataclass(frozen=True, slots=True)
 class ListedStream:
-    """A stream as it is listed. `mode` is PROVISIONED or ON_DEMAND."""
+    """A stream as the service lists it. `mode` is PROVISIONED or ON_DEMAND."""
 
     name: str
     arn: str
@@ -33,7 +33,7 @@ class ListedStream:
 
     @classmethod
     def parse(cls, described: dict[str, Any]) -> ListedStream:
-        """Raises: KeyError or TypeError for a description that is not as documented."""
+        """Parse a stream's description. Raises: KeyError or TypeError if it is not as documented."""
         return cls(
             described["StreamName"],
             require_text(described["StreamARN"]),
@@ -44,7 +44,7 @@ class ListedStream:
 
 
 def _as_time(given: Any) -> datetime:
-    """A time as the SDK parses it, or as it is sent: epoch seconds."""
+    """Return a time that is given as the SDK parses it, or as the service sends it: epoch seconds."""
     return given if isinstance(given, datetime) else datetime.fromtimestamp(given, UTC).astimezone()
 
 
@@ -63,12 +63,12 @@ class StreamDescription:
 
     @property
     def open_shards(self) -> int:
-        """How many shards take records."""
+        """Number of shards that take records."""
         return sum(not shard.closed for shard in self.shards)
 
     @classmethod
     def parse(cls, summary: dict[str, Any]) -> StreamDescription:
-        """The settings. Raises: KeyError or ValueError for a summary that is not as documented."""
+        """Parse the settings. Raises: KeyError, TypeError or ValueError if the summary is not as documented."""
         return cls(
             ListedStream.parse(summary),
             int(summary["RetentionPeriodHours"]),
@@ -80,14 +80,14 @@ class StreamDescription:
 
 
 ACTIVE_TIMEOUT_SECONDS = 600.0
-"""A new stream takes about ten seconds, a split or merge about thirty."""
+"""How long to wait for a stream. A new stream takes about ten seconds, a split or merge about thirty."""
 
 
 class ManagementClient(KinesisClient):
-    """What people and tools ask the service, beside the calls of jobs. As there, nothing is retried here."""
+    """Makes the calls of people and tools, in addition to the calls of jobs. It retries no call."""
 
     async def listed_streams(self) -> list[ListedStream]:
-        """All streams of the account in this region."""
+        """Return all streams of the account in this region."""
         with reject_malformed("ListStreams"):
             return [
                 ListedStream.parse(each)
@@ -96,18 +96,18 @@ class ManagementClient(KinesisClient):
             ]
 
     async def describe(self, stream: str) -> StreamDescription:
-        """A stream with its settings, consumers and listed shards. Raises: StreamNotFoundError."""
+        """Return a stream with its settings, consumers and listed shards. Raises: StreamNotFoundError if it does not exist."""
         described = await self.describe_settings(stream)
         consumers = await self.list_consumers(described.stream.arn)
         return replace(described, consumers=tuple(consumers), shards=tuple(await self.list_shards(stream)))
 
     async def describe_settings(self, stream: str) -> StreamDescription:
-        """A stream without its consumers and shards: one call. Raises: StreamNotFoundError."""
+        """Return a stream without its consumers and shards, by one call. Raises: StreamNotFoundError if it does not exist."""
         with reject_malformed("DescribeStreamSummary"):
             return StreamDescription.parse(await self._describe_stream(stream))
 
     async def list_consumers(self, stream_arn: str) -> list[ConsumerDescription]:
-        """The registered consumers of a stream."""
+        """Return the registered consumers of a stream."""
         consumers: list[ConsumerDescription] = []
         token: dict[str, str] = {}
         progress = ListingProgress("ListStreamConsumers")
@@ -121,13 +121,16 @@ class ManagementClient(KinesisClient):
             token = {"NextToken": page["NextToken"]}
 
     async def create_stream(self, name: str, shards: int | None) -> None:
-        """Create a stream with so many shards, or in on-demand mode (None). It is CREATING for some seconds."""
+        """Create a stream with this many shards, or in on-demand mode if `shards` is None. It is CREATING for some seconds."""
         mode = {"StreamMode": "ON_DEMAND" if shards is None else "PROVISIONED"}
         count = {} if shards is None else {"ShardCount": shards}
         await self._call("CreateStream", StreamName=name, StreamModeDetails=mode, **count)
 
     async def delete_stream(self, stream_arn: str) -> None:
-        """Delete a stream with all its records. It is DELETING for some seconds. Raises: ResourceInUseError while it has consumers."""
+        """Delete a stream with all its records. It is DELETING for some seconds.
+
+        Raises: ResourceInUseError if it still has consumers.
+        """
         await self._call("DeleteStream", StreamARN=stream_arn)
 
     async def split_shard(self, shard: Shard, hash_key: int) -> None:
@@ -137,7 +140,7 @@ class ManagementClient(KinesisClient):
         )
 
     async def merge_shards(self, shard: Shard, adjacent: Shard) -> None:
-        """Merge a shard and the one whose hash range follows. The stream is UPDATING for some seconds."""
+        """Merge a shard and the shard whose hash range follows. The stream is UPDATING for some seconds."""
         await self._call(
             "MergeShards",
             **self._parameter_of(shard),
@@ -146,9 +149,10 @@ class ManagementClient(KinesisClient):
         )
 
     async def dry_run(self, api: str, **parameters: Any) -> None:
-        """Ask whether a call would succeed, without carrying it out. Only some calls know this.
+        """Ask whether a call would succeed, without carrying it out. Only some calls support this.
 
-        Raises: KinesisError with the code `DryRunIgnored` when the endpoint carried it out; otherwise what the call would raise.
+        Raises: KinesisError with the code `DryRunIgnored` if the endpoint carried the call out; otherwise the error
+        that the call would raise.
         """
         transport = self._transport_for(**parameters)
         call = transport.subscribe if api == "SubscribeToShard" else transport.call
@@ -161,7 +165,7 @@ class ManagementClient(KinesisClient):
         raise FatalKinesisError(api, "DryRunIgnored", "the endpoint does not know the parameter DryRun")
 
     async def wait_until_active(self, stream: str, retries: RetryPolicy, clock: Clock) -> None:
-        """Return when the stream is ACTIVE; asks again after the delays of `retries`. Raises: RecordPublisherError after ten minutes."""
+        """Wait until the stream is ACTIVE. Ask again after the delays of `retries`. Raises: RecordPublisherError after ten minutes."""
         deadline = clock.monotonic() + ACTIVE_TIMEOUT_SECONDS
         for attempt in itertools.count():
             summary = await call_with_retries(lambda: self._describe_stream(stream), retries)

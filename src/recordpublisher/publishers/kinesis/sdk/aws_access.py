@@ -1,4 +1,4 @@
-"""AwsAccess: what the SDK decides about the calls to one service, for the other clients that call it."""
+"""AwsAccess finds endpoint, region and keys as the SDK does, for clients of a service that are not the SDK's."""
 
 from typing import Any, NamedTuple
 
@@ -12,9 +12,10 @@ from .credentials import credentials_of, session_with_credentials
 
 
 class AwsSettings(NamedTuple):
-    """What a client needs to make the same calls as the SDK's.
+    """The settings with which a client makes the same calls as the SDK.
 
-    `ca_bundle`: the file of trusted CAs, or None for a client's own list. `found_by`: the SDK's name of what has given the keys.
+    - `ca_bundle`: the file of trusted CAs, or None for the client's own list.
+    - `found_by`: the SDK's name of the provider that has given the keys.
     """
 
     endpoint: str
@@ -27,8 +28,11 @@ class AwsSettings(NamedTuple):
 
 
 class AwsAccess:
-    """Asks an SDK client of the service, which knows every way to configure AWS. Owns the session, which renews the credentials, and what
-    was found last: obstore asks for it in threads of its own, where no event loop runs."""
+    """Asks an SDK client of the service, which knows every way to configure AWS. Owns the session, which renews the credentials.
+
+    It keeps the settings that it found last, because obstore asks for them in threads of its own, where no event loop
+    runs.
+    """
 
     def __init__(
         self,
@@ -39,9 +43,12 @@ class AwsAccess:
         *,
         needs_keys: bool = True,
     ) -> None:
-        """`endpoint` and `region`: as they are set for this service. `needs_keys`: else the client has keys already.
+        """Make the session.
 
-        Raises: ConfigurationError for wrong credentials or no region.
+        - `endpoint`, `region`: the ones set for this service, if any.
+        - `needs_keys`: whether to find keys; otherwise the client has keys already.
+
+        Raises: ConfigurationError if the credentials are invalid or there is no region.
         """
         self.service, self._given, self._needs_keys = service, endpoint, needs_keys
         self._region = region or region_of(properties)
@@ -51,15 +58,16 @@ class AwsAccess:
 
     @property
     def found(self) -> AwsSettings:
-        """Return what was found last."""
+        """The settings that were found last."""
         if self._found is None:
             raise AssertionError("AwsAccess was not refreshed")
         return self._found
 
     async def refresh(self) -> AwsSettings:
-        """Find what holds now, with credentials that are valid; to be called before each use of a client.
+        """Return the settings that apply now, with valid credentials. Call this before each use of a client.
 
-        Raises: KinesisError, ConfigurationError without credentials; StoreUnavailableError when those who give them are away.
+        Raises: KinesisError if a call fails, ConfigurationError if there are no credentials, StoreUnavailableError if
+        the provider of the credentials cannot be reached.
         """
         try:
             self._found = await self._settings()
@@ -71,7 +79,7 @@ class AwsAccess:
         ca_bundle = ca_bundle_path(self._session)
         keys = await credentials_of(self._session) if self._needs_keys else None
         if self._client is None:
-            # nothing is sent, so without keys any do
+            # This client sends nothing, so if no keys are needed, any keys will do.
             given = {} if self._needs_keys else {"aws_access_key_id": "-", "aws_secret_access_key": "-"}
             with translate_errors("CreateClient"):
                 opened = self._session.create_client(

@@ -1,4 +1,4 @@
-"""AwsService: the calls of another AWS service than Kinesis (S3, DynamoDB, DynamoDB Streams, Glue), with one guard round each."""
+"""AwsService calls an AWS service other than Kinesis (S3, DynamoDB, DynamoDB Streams, Glue), and maps the errors of each call."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -29,10 +29,10 @@ _CHUNK_BYTES = 2**18
 
 
 class AwsService:
-    """Owns a client of the SDK, opened by the first call on the event loop of that call. Its credentials are renewed while it lives.
+    """Owns a client of the SDK, which the first call opens on its event loop. The client's credentials are renewed.
 
-    Every call raises: KinesisError, as calls to Kinesis do; ConfigurationError without credentials. A response that is not as documented is
-    a TransientError: a proxy wrote or truncated it.
+    Every call raises the same KinesisErrors as a call to Kinesis, or ConfigurationError if there are no credentials. A
+    response that is not as documented is a TransientError, because a proxy wrote or truncated it.
     """
 
     def __init__(
@@ -44,8 +44,14 @@ class AwsService:
         attempts: int = 1,
         open_client: OpenClient | None = None,
     ) -> None:
-        """`service`: the SDK's name of it. `endpoint`: None is the service's own. `attempts`: how often the SDK sends a call that failed by
-        a transient error, with jitter. `open_client`: instead of the SDK's. Raises: ConfigurationError for wrong credentials or no region.
+        """Prepare the client without a call.
+
+        - `service`: the SDK's name of the service.
+        - `endpoint`: the URL to call, or None for the service's own.
+        - `attempts`: how often the SDK sends a call that fails with a transient error, with jitter.
+        - `open_client`: opens a client instead of the SDK.
+
+        Raises: ConfigurationError if the credentials are invalid or there is no region.
         """
         self._session: Any = None
         if open_client is None:
@@ -58,7 +64,7 @@ class AwsService:
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
-        """One call; returns what `parse` takes from the response, of which the `Body` was read."""
+        """Make one call; return the result of `parse` for the response. The response's `Body`, if any, was read before."""
         call_once = partial(self._call_once, api, parse, parameters)
         return (
             await call_once() if self._session is None else await with_new_token(call_once, renewal_of(self._session))
@@ -76,7 +82,11 @@ class AwsService:
     async def pages(
         self, api: str, parse: Callable[[Response], tuple[T, Response | None]], **parameters: Any
     ) -> AsyncIterator[T]:
-        """The pages of a listing. `parse` takes one from a response, with the parameters that ask for the next one; None after the last."""
+        """Yield the pages of a listing.
+
+        `parse` returns a page of a response, with the parameters that request the next page, or None after the last
+        page.
+        """
         asked: list[Response | None] = []
         following: Response | None = {}
         while following is not None:
@@ -87,14 +97,14 @@ class AwsService:
             yield page
 
     async def endpoint_url(self) -> str:
-        """Where calls go: as set, else by the environment and the rules of the SDK."""
+        """Return the URL that calls go to: as set, else by the environment and the rules of the SDK."""
         return str((await self._opened()).meta.endpoint_url)
 
     async def close(self) -> None:
         """Close the client. The next call opens a new one."""
         async with self._opening:
             closing, self._exit_stack, self._client = self._exit_stack, AsyncExitStack(), None
-        await closing.aclose()  # a call that comes meanwhile has a client of its own, which stays
+        await closing.aclose()  # a call during this wait has a client of its own, which stays open
 
     async def _send(self, api: str, parameters: dict[str, Any]) -> Response:
         try:
@@ -103,7 +113,8 @@ class AwsService:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if error.response.get("Error", {}).get("Code", "") not in ("", str(status)):
                 raise
-            # every error of AWS has a code, for which the SDK puts the status where a proxy or another server has answered
+            # Every error of AWS has a code. The SDK fills in the status as code if a proxy or another server has
+            # answered.
             words = f"HTTP {status} without an error code, from {mask_passwords(await self.endpoint_url())}"
             raise TransientError(api, "MalformedResponse", words) from error
         return response
@@ -120,7 +131,7 @@ def _sdk_client(session: Any, service: str, properties: Properties, endpoint: st
         read_timeout=properties.value(REQUEST_TIMEOUT) / 1000,
         max_pool_connections=CONCURRENCY,
         retries={"total_max_attempts": attempts, "mode": "standard"},
-        warm_up_loader_caches=True,  # reads the service model off the loop
+        warm_up_loader_caches=True,  # reads the service model outside the event loop
     )
     return partial(
         session.create_client, service, region_name=region_of(properties), endpoint_url=endpoint, config=config

@@ -1,4 +1,4 @@
-"""CheckedCredentials: credentials of the SDK whose errors, at a renewal too, are the SDK's own."""
+"""CheckedCredentials wraps the SDK's credentials so that their errors, even at a renewal, are the SDK's own."""
 
 import asyncio
 import inspect
@@ -13,24 +13,24 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from ..plain_profile import is_header_text
 
 RENEWAL_SECONDS = 5.0
-"""Between two renewals, at least."""
+"""The least time between two renewals."""
 _PROVIDERS = "credential_process or files"
 
 
 class CheckedCredentials:
-    """Delegates to the SDK's credentials. What is renewed is checked before a request is signed with it."""
+    """Delegates to the SDK's credentials. Renewed keys are checked before a request is signed with them."""
 
     def __init__(self, credentials: Any) -> None:
         self.sdk_credentials = credentials
         self._asked: tuple[float, Any] | None = None
 
     def use(self, credentials: Any) -> None:
-        """Delegate to these credentials of the SDK from now on. The clients that were made keep this object."""
+        """Delegate to these credentials of the SDK from now on. Clients that were made before keep this object."""
         if credentials is not self.sdk_credentials:
             self.sdk_credentials, self._asked = credentials, None
 
     def forget(self) -> Any:
-        """Ask the SDK's credentials at the next signature. Return the access key that was used last and its token, or None."""
+        """Ask the SDK's credentials again at the next signature. Return the access key and token that were used last, or None."""
         asked, self._asked = self._asked, None
         return None if asked is None else (asked[1].access_key, asked[1].token)
 
@@ -38,9 +38,12 @@ class CheckedCredentials:
         return getattr(self.sdk_credentials, name)
 
     async def get_frozen_credentials(self) -> Any:
-        """The keys to sign with. Raises: CredentialRetrievalError, and what the SDK raises.
+        """Return the keys to sign with.
 
-        The SDK renews those that expire within 15 minutes at each call: a `credential_process` of a minute would run for each request.
+        The SDK renews keys that expire within 15 minutes at each call: a `credential_process` that takes a minute would
+        run for each request.
+
+        Raises: CredentialRetrievalError if the keys cannot be used; the SDK's errors.
         """
         now = asyncio.get_running_loop().time()
         expires_within = getattr(self.sdk_credentials, "refresh_needed", None)
@@ -54,7 +57,7 @@ class CheckedCredentials:
         return frozen
 
     async def get_account_id(self) -> Any:
-        """The account, for the SDK's endpoint rules. This may renew, too."""
+        """Return the account, for the SDK's endpoint rules. This may also renew the credentials."""
         with sdk_errors():
             account = self.sdk_credentials.get_account_id()
             return await account if inspect.isawaitable(account) else account
@@ -62,8 +65,11 @@ class CheckedCredentials:
 
 @contextmanager
 def sdk_errors() -> Iterator[None]:
-    """Raise what the SDK does not catch as CredentialRetrievalError: `credential_process`, or a server, responded with something that is
-    not as documented. RuntimeError: nested too deeply, or expired already. Our own errors stay as they are."""
+    """Raise errors that the SDK does not catch as CredentialRetrievalError. Our own errors pass unchanged.
+
+    Such an error means that a `credential_process` or a server sent something that is not as documented. RuntimeError
+    means that the response is nested too deeply, or has expired already.
+    """
     try:
         yield
     except (ValueError, AttributeError, TypeError, RuntimeError) as error:
@@ -73,7 +79,7 @@ def sdk_errors() -> Iterator[None]:
 
 
 def check_keys(credentials: Any) -> None:
-    """Raises: CredentialRetrievalError for keys that no request can be signed with."""
+    """Check the keys. Raises: CredentialRetrievalError if no request can be signed with them."""
     given = {
         "access key": credentials.access_key,
         "secret key": credentials.secret_key,

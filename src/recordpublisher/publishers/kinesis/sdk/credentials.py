@@ -1,4 +1,4 @@
-"""session_with_credentials: an SDK session with the credentials provider that the properties name."""
+"""session_with_credentials makes an SDK session with the credentials provider that the properties name."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -34,9 +34,11 @@ from .session import profile_session
 
 
 def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> AioSession:
-    """Make an SDK session whose clients sign with the provider that the properties name, or with a role that those credentials assume.
+    """Make an SDK session that signs with the provider that the properties name.
 
-    Raises: ConfigurationError when the provider needs a property that is not set.
+    If `role` is given, the session signs with this role, which the provider's credentials assume.
+
+    Raises: ConfigurationError if the provider needs a property that is not set.
     """
     session = profile_session(properties)
     _CONFIGURE[provider_name(properties)](session, properties, region)
@@ -48,7 +50,7 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return what `with_new_token` asks, for a call that begins now and is signed by a client of this session."""
+    """Return the function `renew` of `with_new_token`, for a call that begins now and is signed by a client of this session."""
     began = time.monotonic()
 
     async def renew() -> bool:
@@ -78,7 +80,7 @@ def _profile(session: AioSession, properties: Properties, region: str) -> None:
 
 
 def _assume_role(session: AioSession, properties: Properties, region: str) -> None:
-    """The role is assumed with basic keys when set, else with the profile, else with the SDK's chain."""
+    """Assume the role with basic keys if they are set, else with the profile, else with the SDK's chain."""
     source = profile_session(properties)
     if properties.is_set(ACCESS_KEY_ID):
         _basic(source, properties, region)
@@ -108,7 +110,7 @@ _CONFIGURE = {
 
 
 class _SourceCredentials:
-    """The credentials with which a role is assumed: those of a session."""
+    """The credentials of a session, with which a role is assumed."""
 
     def __init__(self, session: AioSession) -> None:
         self.session = session
@@ -145,7 +147,7 @@ def _use_refreshable(session: AioSession, fetcher: Any, method: str) -> None:
 
 def _sts_clients(properties: Properties, region: str) -> Any:
     endpoint = properties.value(ROLE_STS_ENDPOINT)
-    session = profile_session(properties)  # the role's own: endpoint, CAs and FIPS of STS are those of the profile
+    session = profile_session(properties)  # the profile sets the role's own endpoint, CAs and FIPS for STS
     return partial(session.create_client, region_name=region, endpoint_url=endpoint)
 
 
@@ -167,7 +169,7 @@ def _token_loader(path: str) -> Any:
 
 
 def _check_header_text(properties: Properties, declared: Property[str | None]) -> None:
-    """Raises: ConfigurationError for a character that cannot stand in a header, such as the end of a line."""
+    """Check that a property can be sent in a header. Raises: ConfigurationError if it has a character such as the end of a line."""
     value = properties.value(declared)
     if value is not None and not is_header_text(value):
         raise ConfigurationError(declared.key, MASK, "printable ASCII, without control characters")
@@ -184,9 +186,9 @@ def _required(properties: Properties, declared: Property[str | None]) -> str:
 
 
 async def credentials_of(session: Any) -> Any:
-    """Those of a session that are valid now, for another client than the SDK's: `access_key`, `secret_key`, `token`.
+    """Return the credentials of a session that are valid now (`access_key`, `secret_key`, `token`), for a client that is not the SDK's.
 
-    Raises: KinesisError, ConfigurationError without credentials.
+    Raises: KinesisError if the provider fails, ConfigurationError if there are no credentials.
     """
     with translate_errors("GetCredentials"):
         if (found := await session.get_credentials()) is None:

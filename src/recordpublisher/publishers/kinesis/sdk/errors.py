@@ -1,4 +1,4 @@
-"""translate_sdk_error: maps errors of the AWS SDK, and of the HTTP clients that come with it, to classes of `errors.py`."""
+"""translate_sdk_error maps errors of the AWS SDK, and of the HTTP clients that come with it, to classes of `errors.py`."""
 
 import json
 
@@ -26,17 +26,19 @@ REFRESH_FAILED = (
     sdk.TokenRetrievalError,
     json.JSONDecodeError,
 )
-"""The SDK does not catch the JSONDecodeError of a `credential_process` when it renews credentials."""
+"""Errors of a renewal. The SDK does not catch the JSONDecodeError of a `credential_process` when it renews credentials."""
 TRANSPORT = (
     sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError,
     sdk.IncompleteReadError, FrameError, ResponseParserError,
 )  # fmt: skip
-"""Of the network, and of responses that cannot be read: of the SDK, of aiohttp (which reads event streams), of urllib3 (of a user's own
-SDK)."""
+"""Errors of the network, and of responses that cannot be read.
+
+They come from the SDK, from aiohttp (which reads event streams), and from urllib3 (in an SDK of the user's own).
+"""
 
 
 def translate_sdk_error(api: str, error: Exception) -> RecordPublisherError | None:
-    """The error of `errors.py`; None for an error that is not the SDK's."""
+    """Return the error of `errors.py`, or None for an error that is not the SDK's."""
     if isinstance(error, sdk.ClientError):
         return _from_response(api, error)
     if isinstance(error, NO_CREDENTIALS):
@@ -56,5 +58,5 @@ def _from_response(api: str, error: sdk.ClientError) -> KinesisError:
     response = error.response
     details = response.get("Error", {})
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    # a call to STS, made for ours, has its own operation name
+    # A call to STS that our call has caused has its own operation name.
     return error_for_code(error.operation_name or api, details.get("Code", ""), details.get("Message", ""), status)

@@ -1,7 +1,7 @@
 """Everything that uses private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test names each, on the newest SDK.
 
-The classes replace methods of the SDK's; the functions return None where a version of the SDK keeps something elsewhere, and the SDK then
-makes the call itself.
+The classes override methods of the SDK. The functions return None if a version of the SDK keeps something elsewhere;
+then the SDK makes the call itself.
 """
 
 import asyncio
@@ -24,16 +24,19 @@ from ..codec.response_decoders import RESPONSE_DECODERS, decode_error
 from ..error_mapping import MalformedResponseError, check_response_size
 
 PROCESS_SECONDS = 60.0
-"""For one `credential_process`, as in the AWS SDK for Go; this SDK would wait for ever."""
+"""Time limit of one `credential_process`, as in the AWS SDK for Go. The Python SDK would wait for ever."""
 
 
 def http_session_of(client: Any) -> Any | None:
-    """The HTTP session with which a client of the SDK sends."""
+    """Return the HTTP session with which a client of the SDK sends."""
     return getattr(getattr(client, "_endpoint", None), "http_session", None)
 
 
 def tls_context_for(http_session: Any, url: str) -> ssl.SSLContext | None:
-    """How the SDK's HTTP session checks the certificate of `url`. None when it uses a proxy, or has not connected yet."""
+    """Return the context by which the SDK's HTTP session checks the certificate of `url`.
+
+    Return None if the session uses a proxy, or has not connected yet.
+    """
     try:
         is_direct = http_session._proxy_config.proxy_url_for(url) is None
         tls = http_session._sessions[None].connector._ssl
@@ -48,7 +51,7 @@ def forget_credentials(session: Any) -> None:
 
 
 def expire_credentials(credentials: Any) -> None:
-    """Let credentials that the SDK renews be renewed at their next use, without what it keeps of a role that was assumed."""
+    """Let credentials that the SDK renews be renewed at their next use, without its cache of an assumed role."""
     credentials._expiry_time = credentials._time_fetcher()
     cache = getattr(getattr(credentials._refresh_using, "__self__", None), "_cache", None)
     if isinstance(cache, dict):
@@ -56,7 +59,7 @@ def expire_credentials(credentials: Any) -> None:
 
 
 def bound_credential_processes(resolver: Any) -> None:
-    """Let the SDK's chain of credentials start each `credential_process` as `CredentialProcess`, also that of a role's source profile."""
+    """Let the SDK's credential chain start each `credential_process` as `CredentialProcess`, even that of a role's source profile."""
     for provider in getattr(resolver, "providers", ()):
         if isinstance(provider, AioProcessProvider):
             provider._popen = CredentialProcess.start
@@ -71,14 +74,17 @@ def _bounded(provider: Any) -> Any:
 
 
 class CredentialProcess:
-    """A `credential_process` in a process group of its own, which ends with the wait for it: what it has started would be left behind."""
+    """A `credential_process` in a process group of its own, so that the processes that it starts are killed with it.
+
+    The group is killed when the wait for it fails or is cancelled. Otherwise these processes would be left behind.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, *command: str, **pipes: Any) -> "CredentialProcess":
-        """Start a command. A cancellation while it starts waits until it has started, and ends it."""
+        """Start a command. If this is cancelled, it waits until the command has started, and ends it."""
         starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, **pipes, start_new_session=True))
         try:
             return cls(await asyncio.shield(starting))
@@ -90,11 +96,11 @@ class CredentialProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code."""
+        """The exit code of the process."""
         return self._process.returncode
 
     async def communicate(self) -> tuple[bytes, bytes]:
-        """What it has printed, when it has ended. Raises: CredentialRetrievalError when it takes too long."""
+        """Return what the process has printed, when it has ended. Raises: CredentialRetrievalError if it takes too long."""
         try:
             async with asyncio.timeout(PROCESS_SECONDS):
                 return await self._process.communicate()
@@ -110,14 +116,14 @@ class CredentialProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await self._process.communicate()  # until its pipes are closed
+                await self._process.communicate()  # waits until its pipes are closed
 
 
 class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is untyped
-    """Reads bodies itself: the SDK would read one without an end until the deadline, however much that is."""
+    """Reads bodies itself. The SDK would read a body without an end until the deadline, however large it is."""
 
     async def send(self, request: Any) -> Any:
-        """Send a request of the SDK. Raises: as the SDK's client does, MalformedResponseError for a body that is too long."""
+        """Send a request of the SDK. Raises: the errors of the SDK's client; MalformedResponseError if a body is too long."""
         is_stream, request.stream_output = request.stream_output, True  # so that the SDK does not read the body
         response = await super().send(request)
         bounded = _BoundedResponse(response.url, response.status_code, response.headers, response.raw)
@@ -141,7 +147,11 @@ class _BoundedResponse(AioAWSResponse):  # type: ignore[misc] # the SDK is untyp
 
 
 async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
-    """All of a body. Raises: MalformedResponseError when it is too long, and the SDK's errors, so that the SDK tries again."""
+    """Return a whole body.
+
+    Raises: MalformedResponseError if it is too long; the SDK's errors if the network fails, so that the SDK tries
+    again.
+    """
     read: list[bytes] = []
     size = 0
     try:
@@ -159,9 +169,9 @@ async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
 class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
     """The SDK's JSON parser, with our own decoders for the most frequent responses.
 
-    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6-1.0 us here. Error responses, headers and all
-    other operations are left to the SDK, as are signing and credentials. One difference: a malformed or truncated JSON body is an error
-    here, while the SDK takes it for an empty response.
+    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6-1.0 us here. Error
+    responses, headers and all other operations are left to the SDK, as are signing and credentials. One difference: a
+    malformed or truncated JSON body is an error here, while the SDK takes it for an empty response.
     """
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
@@ -176,22 +186,22 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
         body = msgspec.json.decode(raw_body, type=dict) if raw_body else {}
         try:
             parsed: dict[str, Any] = self._parse_shape(shape, body)
-        except Exception as error:  # the SDK trusts the types of values, and raises whatever comes of it
+        except Exception as error:  # the SDK does not check the types of values, so any error may follow
             raise MalformedResponseError(f"not a {shape.name}: {error}") from error
         return parsed
 
     def _parse_body_as_json(self, body_contents: bytes) -> dict[str, str]:
-        """Parse the body of an error response. A proxy's may be any JSON, while the SDK expects an object of strings."""
+        """Parse the body of an error response. A proxy's body may be any JSON, while the SDK expects an object of strings."""
         return decode_error(body_contents)
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped
-    """The session component `response_parser_factory`; parsers have no state, so one is enough."""
+    """The session component `response_parser_factory`. Parsers have no state, so one is enough."""
 
     def __init__(self) -> None:
         super().__init__()
         self._parser = RecordParser()
 
     def create_parser(self, protocol_name: str) -> Any:
-        """The parser of a protocol: ours for JSON, the SDK's own otherwise (STS)."""
+        """Return the parser of a protocol: ours for JSON, the SDK's own otherwise (STS)."""
         return self._parser if protocol_name == "json" else super().create_parser(protocol_name)

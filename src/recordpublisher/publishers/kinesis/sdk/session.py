@@ -22,13 +22,14 @@ from .internals import BoundedHttpSession, bound_credential_processes, expire_cr
 
 
 class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
-    """A session whose clients, those of the SDK's credential chain too, read bounded responses. Its errors about credentials are the SDK's.
+    """A session whose clients read bounded responses, including the clients of the SDK's credential chain.
 
-    The SDK does not catch those of a malformed `credential_process`.
+    Every error about credentials is one of the SDK's error classes. The SDK itself does not catch the errors of a
+    malformed `credential_process`.
     """
 
     source: "SdkSession | None" = None
-    """The session whose credentials assume the role of this one."""
+    """The session whose credentials assume this session's role."""
 
     def __init__(self, profile: str | None = None) -> None:
         self._checked: CheckedCredentials | None = None
@@ -42,17 +43,20 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return resolver
 
     def create_client(self, *arguments: Any, **settings: Any) -> Any:
-        """A client, as a context manager."""
+        """Return a client, as a context manager."""
         self.register_component("data_loader", _loader(self.get_config_variable("data_path")))
         return super().create_client(*arguments, **settings)
 
     async def get_credentials(self) -> Any:
-        """The SDK's, checked: at each renewal those that are renewed. Raises: the SDK's errors."""
+        """Return the SDK's credentials, checked. Credentials that are renewed are checked at each renewal.
+
+        Raises: the SDK's errors if the credentials cannot be found or used.
+        """
         with sdk_errors():
             credentials = await super().get_credentials()
         if credentials is None:
             return None
-        if not isinstance(credentials, RefreshableCredentials):  # those are checked at each renewal
+        if not isinstance(credentials, RefreshableCredentials):  # refreshable ones are checked at each renewal
             self._check(credentials)
         if self._checked is None:
             self._checked = CheckedCredentials(credentials)
@@ -60,11 +64,11 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return self._checked
 
     async def renew_credentials(self, began: float) -> bool:
-        """Ask the provider again, as the service refuses a token that is valid by its date. Return whether it has other keys.
+        """Ask the provider again, because the service refuses a token that is valid by its date. Return whether it has other keys.
 
-        - `began`: when the refused call began (`time.monotonic`); a renewal since then is enough.
+        - `began`: when the refused call began (`time.monotonic`). A renewal since then is enough.
 
-        Raises: the SDK's errors.
+        Raises: the SDK's errors if the provider fails.
         """
         if self._renewed_at >= began:
             return True
@@ -93,8 +97,9 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
 def profile_session(properties: Properties) -> AioSession:
     """Make an SDK session with the profile that the properties, or else the environment, name.
 
-    Raises: ConfigurationError for a profile that does not exist, or a file that cannot be read. The SDK would report it only later, at its
-    first look-up.
+    Without this check the SDK would report a missing profile only later, at its first look-up.
+
+    Raises: ConfigurationError if the profile does not exist, or a file cannot be read.
     """
     session = SdkSession(profile=properties.value(PROFILE_NAME))
     if (path := properties.value(PROFILE_PATH)) is not None:
@@ -113,13 +118,19 @@ def profile_session(properties: Properties) -> AioSession:
 
 @functools.cache
 def _loader(data_path: str | None) -> Any:
-    """The SDK's models and endpoint rules, loaded once for all clients of the process. It saves each further client 60 to 250 ms of CPU."""
+    """Return the SDK's loader of models and endpoint rules. They are loaded once for all clients of the process.
+
+    This saves each further client 60 to 250 ms of CPU.
+    """
     return create_loader(data_path)
 
 
 @functools.cache
 def _event_handlers() -> Any:
-    """The SDK's own event handlers, registered once for all sessions of the process. It saves each further session 20 ms of CPU."""
+    """Return the SDK's own event handlers, registered once for all sessions of the process.
+
+    This saves each further session 20 ms of CPU.
+    """
     handlers = AioHierarchicalEmitter()
     AioSession(event_hooks=handlers)
     return handlers

@@ -1,4 +1,4 @@
-"""SdkTransport: sends calls with two clients of the SDK, one for calls and one for subscriptions."""
+"""SdkTransport sends calls with two clients of the SDK, one for calls and one for subscriptions."""
 
 import asyncio
 from collections.abc import Iterable
@@ -34,16 +34,18 @@ from .internals import RecordParserFactory, http_session_of, tls_context_for
 
 _UNLIMITED = 0
 FAST_APIS = ("GetRecords", "PutRecords", "GetShardIterator")
-"""The frequent calls, and those that a thousand shards make at once."""
+"""The frequent calls, and the calls that a thousand shards make at once."""
 
 
 class SdkTransport:
-    """The Transport port. Owns an SDK session and two clients, opened at the first call, on the event loop of that call.
+    """Implements the Transport port. Owns an SDK session and two clients, which the first call opens on its event loop.
 
-    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count: a response that came
-    meanwhile is read, and a write is not repeated needlessly. Subscriptions have their own client without a read time-out: `fanout`
-    decides how long a subscription may be silent, since it can tell silence from back-pressure (F5). Neither connection pool has a
-    limit: with one, calls could wait behind subscriptions for ever (F1), and a shard needs at most one connection of each. With
+    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count: a response
+    that arrived in that time is read, and a write is not repeated needlessly.
+
+    Subscriptions have their own client without a read time-out: `fanout` decides how long a subscription may be silent,
+    because it can tell silence from back-pressure (F5). Neither connection pool has a limit: with one, calls could wait
+    behind subscriptions for ever (F1), and a shard needs at most one connection of each. With
     `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe requests, and `http2` sends them.
     """
 
@@ -56,9 +58,12 @@ class SdkTransport:
         region: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Check endpoint, region, credential properties and the CA bundle. Raises: ConfigurationError.
+        """Check endpoint, region, credential properties and the CA bundle.
 
-        `region`: instead of that of properties and streams. `role`: the ARN of a role that is assumed with the credentials of the provider.
+        - `region`: the region to call, instead of the region of properties and streams.
+        - `role`: the ARN of a role that the provider's credentials assume.
+
+        Raises: ConfigurationError if one of them is missing or invalid.
         """
         self._region = region or region_of(properties, streams)
         self._endpoint = endpoint_of(properties, self._region)
@@ -77,15 +82,21 @@ class SdkTransport:
         self._http2 = make_http2_sender(properties, ca_bundle_path(self._session))
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call with a deadline and without retries. Raises: KinesisError, ConfigurationError."""
+        """Make one call with a deadline and without retries.
+
+        Raises: KinesisError if the call fails, ConfigurationError if there are no usable credentials.
+        """
         return await self._call(api, parameters, None)
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
-        """A call whose body is already encoded; the SDK needs `parameters` to find the endpoint."""
+        """Make a call whose body is already encoded. The SDK needs `parameters` to find the endpoint."""
         return await self._call(api, parameters, body)
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """One call whose response stays open; the caller sets the deadline. Raises: KinesisError, ConfigurationError."""
+        """Make one call whose response stays open; the caller sets the deadline.
+
+        Raises: KinesisError if the call fails, ConfigurationError if there are no usable credentials.
+        """
 
         async def subscribe_once() -> dict[str, Any]:
             with translate_errors(api):
@@ -96,11 +107,11 @@ class SdkTransport:
         return await with_new_token(subscribe_once, renewal_of(self._session))
 
     async def endpoint_url(self) -> str:
-        """Where calls go: as set, else by the environment and the rules of the SDK."""
+        """Return the URL that calls go to: as set, else by the environment and the rules of the SDK."""
         return str((await self._client("calls")).meta.endpoint_url)
 
     async def close(self) -> None:
-        """Close both clients; open subscriptions end. A call that comes meanwhile has a client of its own, which stays."""
+        """Close both clients; open subscriptions end. A call that starts during the close has a client of its own, which stays open."""
         async with self._lock:
             closing, self._open = self._open, AsyncExitStack()
             self._clients.clear()
@@ -129,7 +140,7 @@ class SdkTransport:
                 return response
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """A call that the SDK does not know: where the fast path cannot make it, as through a proxy, the SDK's session sends it."""
+        """Make a call that the SDK does not know. If the fast path cannot make it, as through a proxy, the SDK's HTTP session sends it."""
         is_fips = ensure_boolean(self._session.get_config_variable("use_fips_endpoint") or False)
         url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"), is_fips)
         region = client.meta.region_name
@@ -167,7 +178,7 @@ class SdkTransport:
             self._fast_path[api] = FastPathCalls(api, http, self._frozen_credentials, RememberedRoutes(client, api).of)
 
     async def _frozen_credentials(self) -> Any | None:
-        """Read from the SDK at each call, so that they are renewed as usual."""
+        """Read the credentials from the SDK at each call, so that they are renewed as usual."""
         credentials = await self._session.get_credentials()
         return None if credentials is None else await credentials.get_frozen_credentials()
 
@@ -177,7 +188,7 @@ class SdkTransport:
             read_timeout=None,  # `_call` sets the deadline
             max_pool_connections=_UNLIMITED,
             retries={"total_max_attempts": 1, "mode": "standard"},  # our policies own retries
-            warm_up_loader_caches=True,  # reads the service model off the loop
+            warm_up_loader_caches=True,  # reads the service model outside the event loop
         )
         return self._session.create_client(
             "kinesis", region_name=self._region, endpoint_url=self._endpoint, config=config
@@ -185,7 +196,7 @@ class SdkTransport:
 
 
 class _StreamParameter(msgspec.Struct):
-    """The stream that a body names; other fields are ignored."""
+    """The stream that a body names. Other fields are ignored."""
 
     StreamARN: str = ""
     StreamName: str = ""
@@ -196,8 +207,10 @@ _ROUTE_HEADERS = ("User-Agent", "X-Amz-Target", "Content-Type")
 
 
 class RememberedRoutes:
-    """Owns where the SDK has sent the calls of one API, for each stream: the first call for a stream goes through the SDK, with its
-    endpoint rules, hooks and user agent."""
+    """Owns the routes by which the SDK has sent the calls of one API, for each stream.
+
+    The first call for a stream goes through the SDK, with its endpoint rules, hooks and user agent.
+    """
 
     def __init__(self, client: Any, api: str) -> None:
         self._region = client.meta.region_name
@@ -205,11 +218,11 @@ class RememberedRoutes:
         client.meta.events.register_last(f"before-send.kinesis.{api}", self.remember)
 
     def of(self, parameters: dict[str, Any]) -> SignedPost | None:
-        """Where a call with these parameters goes; None before the first for its stream."""
+        """Return the route of a call with these parameters, or None before the first call for its stream."""
         return self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
 
     def remember(self, request: AWSPreparedRequest, **_: Any) -> None:
-        """Handler of the SDK's event `before-send`: keep URL and headers of calls for this stream."""
+        """Store URL and headers of a call for its stream. This handles the SDK's event `before-send`."""
         body = request.body if isinstance(request.body, bytes) else request.body.getvalue()
         named = _STREAM_PARAMETER.decode(body)
         headers = {name: _text(request.headers[name]) for name in _ROUTE_HEADERS if name in request.headers}

@@ -1,4 +1,4 @@
-"""Properties of region, endpoint, credentials."""
+"""Declares the properties of region, endpoint and credentials."""
 
 from ..property_types import PropertyGroup
 

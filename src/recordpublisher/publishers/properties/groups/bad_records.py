@@ -27,7 +27,7 @@ class OnBadRecord(Enum):
 
 
 OnFailureName = Literal["FAIL", "SKIP", "DEAD_LETTER"]
-"""The names of `OnBadRecord`, as an argument takes them."""
+"""The names of `OnBadRecord`, as arguments accept them."""
 CHOICES = tuple(OnBadRecord.__members__)
 BAD_RECORDS = PropertyGroup("Bad records")
 ON_BAD_RECORD = BAD_RECORDS.choice(

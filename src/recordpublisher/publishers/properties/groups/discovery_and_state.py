@@ -1,4 +1,4 @@
-"""Properties of discovery and assignment of shards, state, memory."""
+"""Declares the properties of shard discovery and assignment, state and memory."""
 
 from ..property_types import PropertyGroup
 
@@ -34,7 +34,7 @@ LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     unit="ms",
 )
 ACCEPTS_LOSS = {"FAIL": False, "CONTINUE": True}
-"""Whether a job with this value of `flink.state.dataloss` goes on without records that are past retention (S5)."""
+"""Whether a job with this value of `flink.state.dataloss` continues without the records that are past retention (S5)."""
 ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
     "flink.state.dataloss",
     "When records passed retention unread: FAIL and name the gap, or CONTINUE and count it.",

@@ -1,4 +1,4 @@
-"""Properties of enhanced fan-out."""
+"""Declares the properties of enhanced fan-out."""
 
 from ..property_types import PropertyGroup
 

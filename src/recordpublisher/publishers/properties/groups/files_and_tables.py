@@ -1,4 +1,4 @@
-"""Properties of the sinks that write files, and of those that write tables of lakes."""
+"""Declares the properties of the sinks that write files, and of the sinks that write tables of lakes."""
 
 from ..property_types import PropertyGroup
 

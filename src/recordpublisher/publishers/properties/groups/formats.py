@@ -1,4 +1,4 @@
-"""Properties of the formats of records that need a schema."""
+"""Declares the properties of the record formats that need a schema."""
 
 from ..property_types import PropertyGroup
 

@@ -1,4 +1,4 @@
-"""Properties of a whole job: its name, streams and sink, and its alarms."""
+"""Declares the properties of a whole job: its name, streams and sink, and its alarms."""
 
 from ..max_outage import JOB
 from ..property_types import PropertyGroup

@@ -1,4 +1,4 @@
-"""Properties of the Kinesis sink (K): its own, and the keys of the KPL that Flink's producer passes through."""
+"""Declares the properties of the Kinesis sink (K): its own, and the keys of the KPL that Flink's producer passes through."""
 
 from recordpublisher.publishers.service_limits import PUT_RECORDS_BYTES, PUT_RECORDS_RECORDS
 

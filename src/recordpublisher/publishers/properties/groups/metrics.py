@@ -1,4 +1,4 @@
-"""Properties of metrics and traces that leave the process (A1)."""
+"""Declares the properties of metrics and traces that leave the process (A1)."""
 
 from ..property_types import PropertyGroup
 

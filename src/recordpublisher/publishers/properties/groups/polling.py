@@ -1,4 +1,4 @@
-"""Properties of polling, of Kinesis and of DynamoDB Streams."""
+"""Declares the properties of polling, of Kinesis and of DynamoDB Streams."""
 
 from recordpublisher.publishers.service_limits import GET_RECORDS_RECORDS, ITERATOR_SECONDS
 

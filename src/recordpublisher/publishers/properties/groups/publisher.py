@@ -1,4 +1,4 @@
-"""Properties of the publisher and its initial position."""
+"""Declares the properties of the publisher and its initial position."""
 
 from ..declaration import PropertyValues
 from ..property_types import PropertyGroup, parse_with_unit
@@ -14,7 +14,7 @@ RECORD_PUBLISHER = PUBLISHER.plugin_name(
 
 
 def uses_fan_out(properties: PropertyValues) -> bool:
-    """Whether the job's publisher is EFO."""
+    """Return whether the job's publisher is EFO."""
     return properties.value(RECORD_PUBLISHER) == "EFO"
 
 

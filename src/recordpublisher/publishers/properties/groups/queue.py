@@ -1,4 +1,4 @@
-"""Properties of queues."""
+"""Declares the properties of queues."""
 
 from ..property_types import PropertyGroup
 

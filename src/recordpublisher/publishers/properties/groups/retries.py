@@ -1,4 +1,4 @@
-"""Properties of retries: four for each operation."""
+"""Declares the properties of retries: four for each operation."""
 
 from ..property_types import PropertyGroup
 from ..retry_properties import retry_properties

@@ -1,4 +1,4 @@
-"""Properties of the sinks that are included, but for those of the Kinesis sink and of the sinks that write files and tables."""
+"""Declares the properties of the included sinks, except the Kinesis sink and the sinks that write files and tables."""
 
 from ..property_types import PropertyGroup
 

@@ -1,4 +1,4 @@
-"""Properties of deserialisation, event time and watermarks."""
+"""Declares the properties of deserialisation, event time and watermarks."""
 
 from ..property_types import PropertyGroup
 
