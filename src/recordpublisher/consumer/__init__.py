@@ -1,1 +1,1 @@
-"""Layer 1: one shard: batches to values, event times, watermarks. Start at `shard_consumer.py`."""
+"""Layer 1, which turns the batches of one shard into values, event times and watermarks. Start at `shard_consumer.py`."""

@@ -1,4 +1,4 @@
-"""AdvancingPositions: sees that a publisher goes forward in its shard; otherwise records would come again, perhaps for ever (P1)."""
+"""AdvancingPositions checks that a publisher moves forward in its shard. Otherwise records would be read again, perhaps for ever (P1)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,16 +10,20 @@ from recordpublisher.publishers.records import RecordBatch
 
 
 class AdvancingPositions:
-    """Owns the last position of a publisher. Looks at a batch's first record and at its position, at no other record."""
+    """Owns the last position of a publisher. It checks a batch's first record and the batch's position, but no other record."""
 
     def __init__(self, publisher: str, order_of: Callable[[str], Any], begins_after: SequenceNumber | None) -> None:
-        """`order_of`: of the factory; what it cannot order must at least change. `begins_after`: where the publisher resumed."""
+        """Begin at the position where the publisher resumed.
+
+        - `order_of`: the factory's sort key. Sequence numbers that it cannot order must at least change.
+        - `begins_after`: the position after which the publisher resumed, or None.
+        """
         self._publisher = publisher
         self._order_of = order_of
         self._last = begins_after
 
     def check(self, batch: RecordBatch) -> None:
-        """Raises: PluginError for records without a position, or a batch that is not behind the last one."""
+        """Check the next batch. Raises: PluginError if its records have no position, or it is not behind the last batch."""
         position, last = batch.read_position, self._last
         if position is None:
             if len(batch):
@@ -40,7 +44,7 @@ class AdvancingPositions:
         self._last = position
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
-        """Whether it is before the last one; False where the plugin cannot tell."""
+        """Return whether a position is before the last one; False if the plugin cannot tell."""
         try:
             return bool(self._place(found) < self._place(last))
         except Exception:

@@ -1,4 +1,4 @@
-"""Deserializers: from bytes to values, one batch at a time."""
+"""Deserializers, which turn bytes into values, one batch at a time."""
 
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,35 +22,35 @@ class Deserializer(Protocol[V_co]):
     """Turns the payloads of a batch into values."""
 
     def values(self, batch: RecordBatch) -> Sequence[V_co] | None:
-        """One value for each record; None: the bytes themselves. Any exception makes the record a poisoned record."""
+        """Return one value for each record, or None for the bytes themselves. Any exception makes the record a poisoned record."""
 
 
 @runtime_checkable
 class PreparedDeserializer(Protocol):
-    """A deserializer that has to wait for something before it can turn a batch into values, such as a schema from a registry."""
+    """A deserializer that has to wait, for example for a schema from a registry, before it can turn a batch into values."""
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the batch needs. Whatever it raises ends the job.
+        """Wait for everything that the batch needs. Any exception ends the job.
 
-        `values` may be called for parts of the batch, which is decompressed step by step. Batches of other shards are prepared between
-        them. Keep what the batch needs as long as the batch exists.
+        `values` may be called for parts of the batch, which is decompressed step by step. Batches of other shards are
+        prepared between these calls. Keep what the batch needs as long as the batch exists.
         """
 
 
 class Decompressor(Protocol):
     """Decompresses the payloads of a batch.
 
-    `replaces_data`: the payload that users see is the decompressed one; otherwise only the deserialiser gets it.
+    `replaces_data` says whether users see the decompressed payload. Otherwise only the deserialiser gets it.
     """
 
     replaces_data: bool
 
     def decompress(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
-        """One decompressed payload for each. Any exception makes the record a poisoned record."""
+        """Return one decompressed payload for each payload. Any exception makes the record a poisoned record."""
 
 
 class BytesDeserializer:
-    """The bytes themselves. Built as `BytesDeserializer(properties)`, like every deserializer."""
+    """Returns the bytes themselves. Built as `BytesDeserializer(properties)`, like every deserializer."""
 
     makes = bytes
 
@@ -58,12 +58,12 @@ class BytesDeserializer:
         pass
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """None: the bytes themselves."""
+        """Return None, which stands for the bytes themselves."""
         return None
 
 
 class TextDeserializer:
-    """UTF-8 text."""
+    """Decodes UTF-8 text."""
 
     makes = str
 
@@ -71,12 +71,12 @@ class TextDeserializer:
         pass
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The decoded texts."""
+        """Return the decoded texts."""
         return [data.decode() for data in batch.data]
 
 
 class JsonDeserializer:
-    """JSON documents, by msgspec: dicts, lists, text, numbers."""
+    """Decodes JSON documents with msgspec: dicts, lists, text, numbers."""
 
     makes: Any = dict | list | str | float | int | None
 
@@ -84,27 +84,27 @@ class JsonDeserializer:
         self._decode = msgspec.json.Decoder().decode
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The decoded documents."""
+        """Return the decoded documents."""
         return list(map(self._decode, batch.data))
 
 
 class CallableDeserializer:
-    """A user's function from a record to a value; a plain one, since it is called on the event loop."""
+    """Calls a user's function from a record to a value. It must be a plain function, because it is called on the event loop."""
 
     def __init__(self, function: Callable[[Record], Any]) -> None:
-        """Raises: ConfigurationError for an async function and a generator."""
+        """Check the function. Raises: ConfigurationError if it is async or a generator."""
         check_user_function("deserializer", function, VALID_DESERIALIZER, is_plain=True)
         self._function = function
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The function's result for each record. Raises: TypeError for a coroutine or a generator."""
+        """Return the function's result for each record. Raises: TypeError if a result is a coroutine or a generator."""
         values = [self._function(record) for record in batch]  # `map` would take StopIteration for the end
         refuse_never_run(values)
         return values
 
 
 class StreamDeserializer:
-    """A deserialiser for each stream, by its name."""
+    """Has a deserialiser for each stream, by the stream's name."""
 
     def __init__(self, by_stream: Mapping[str, Deserializer]) -> None:
         self._by_stream = by_stream
@@ -116,28 +116,33 @@ class StreamDeserializer:
             raise ConfigurationError("deserializer", sorted(self._by_stream), valid)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """By that of the batch's stream. Raises: ValueError for a stream without one."""
+        """Return the values of the stream's deserialiser. Raises: ValueError if the stream has none."""
         if batch.stream not in self._by_stream:
             raise ValueError(f"there is no deserializer for the stream {batch.stream}")
         return self._by_stream[batch.stream].values(batch)
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what that of the batch's stream needs."""
+        """Wait for what the stream's deserialiser needs."""
         deserializer: object = self._by_stream.get(batch.stream)
         if isinstance(deserializer, PreparedDeserializer):
             await deserializer.prepare(batch)
 
 
 DeserializerArgument = type[V] | types.UnionType | Deserializer[V] | Callable[[Record], V] | str | Mapping[str, Any]
-"""A type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for `flink.deserializer`;
-or a mapping with one of them for each stream."""
+"""What the argument `deserializer` accepts.
+
+It is a type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for
+`flink.deserializer`; or a mapping with one of them for each stream.
+"""
 
 
 def deserializer_of(given: Any) -> Deserializer:
-    """The deserialiser for the argument of that name: a type that JSON is decoded into, an object with a method `values`, a function,
-    or a mapping with one for each stream.
+    """Return the deserialiser for the argument `deserializer`.
 
-    Raises: ConfigurationError.
+    The argument is a type that JSON is decoded into, an object with a method `values`, a function, or a mapping with
+    one for each stream.
+
+    Raises: ConfigurationError if it is none of these.
     """
     if is_type(given):
         return Json(given)

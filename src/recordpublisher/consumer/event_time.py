@@ -1,4 +1,4 @@
-"""Timestamp assigners: the event times of a batch: arrival by default, a JSON field by property, or a user's function."""
+"""Timestamp assigners, which return the event times of a batch: arrival by default, a JSON field by property, or a user's function."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -35,52 +35,54 @@ class TimestampAssigner(Protocol):
 
     @property
     def times_in(self) -> Callable[[Sequence[bytes]], Sequence[int]] | None:
-        """The event time of each payload. None: they are not in payloads alone."""
+        """Function that returns the event time of each payload, or None if event times do not follow from payloads alone."""
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
-        """One event time for each record."""
+        """Return one event time for each record."""
 
 
 class ArrivalTimestamps:
-    """The approximate time of arrival at the service."""
+    """Uses the approximate time of arrival at the service."""
 
     times_in = None
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
-        """The arrival of each record."""
+        """Return the arrival of each record."""
         return batch.arrival_millis
 
 
 class FunctionTimestamps:
-    """A user's function from a record to epoch ms."""
+    """Calls a user's function from a record to epoch ms."""
 
     times_in = None
 
     def __init__(self, assigner: Callable[[Record], int]) -> None:
-        """Raises: ConfigurationError for an async function and a generator."""
+        """Check the function. Raises: ConfigurationError if it is async or a generator."""
         check_user_function("timestamp_assigner", assigner, "a plain function of a Record", is_plain=True)
         self._assigner = assigner
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
-        """The function's result for each record."""
+        """Return the function's result for each record."""
         return [int(self._assigner(record)) for record in batch]
 
 
 class JsonFieldTimestamps:
-    """A top-level field of JSON records. A number, or a text of digits, is epoch ms. Other text is ISO-8601, in UTC if it has no time
-    zone, rounded down to ms."""
+    """Reads a top-level field of JSON records. A number, or a text of digits, is epoch ms.
+
+    Other text is ISO-8601, in UTC if it has no time zone, rounded down to ms.
+    """
 
     def __init__(self, field: str) -> None:
-        """Raises: ConfigurationError for an invalid name."""
+        """Prepare to decode the field. Raises: ConfigurationError if its name is invalid."""
         self._field = field
         self._decode = json_field(TIMESTAMP_FIELD.key, field, int | float | str)
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
-        """The field of each record. Raises: ValueError that names the field if it is missing or invalid."""
+        """Return the field of each record. Raises: ValueError that names the field, if it is missing or invalid."""
         return self.times_in(batch.data)
 
     def times_in(self, payloads: Sequence[bytes]) -> list[int]:
-        """The field of each payload. Raises: as `timestamps`."""
+        """Return the field of each payload. Raises: ValueError that names the field, if it is missing or invalid."""
         try:
             return [at if type(at) is int else _millis(at) for at in [self._decode(data).value for data in payloads]]
         except (msgspec.DecodeError, ValueError, OverflowError) as error:
@@ -88,7 +90,7 @@ class JsonFieldTimestamps:
 
 
 def check_times(times: Sequence[int]) -> None:
-    """Raises: ValueError for a time outside the years 1 to 9999 (UTC): sinks, Spark and trackers cannot hold it (W12)."""
+    """Check times. Raises: ValueError if one is outside the years 1 to 9999 (UTC), which sinks, Spark and trackers cannot hold (W12)."""
     for time in (min(times), max(times)):
         if not EARLIEST_MS <= time <= LATEST_MS:
             raise ValueError(
@@ -97,7 +99,7 @@ def check_times(times: Sequence[int]) -> None:
 
 
 def check_arrivals(publisher: str, batch: RecordBatch) -> None:
-    """Look at the first and the last time of arrival. Raises: PluginError for what is no time, or one outside the years 1 to 9999."""
+    """Check the first and the last time of arrival. Raises: PluginError if one is not a time in the years 1 to 9999."""
     try:
         arrivals = batch.arrival_millis
         check_times((arrivals[0], arrivals[-1]))
@@ -115,14 +117,14 @@ class ImplausibleTimes:
         self._has_warned = False
 
     def look_at(self, batch: RecordBatch, times: Sequence[int]) -> None:
-        """A time before the year 2000, or more than a day ahead of the first record's arrival, is told with what it was read as."""
+        """Warn of a time before the year 2000, or more than a day ahead of the first record's arrival. The warning shows it as a date."""
         highest = batch.arrival_millis[0] + DAY_MS
         if self._has_warned or (min(times) >= EARLIEST_PLAUSIBLE_MS and max(times) <= highest):
             return
         self._has_warned = True
         index = next(index for index, time in enumerate(times) if not EARLIEST_PLAUSIBLE_MS <= time <= highest)
         ahead = f"more than a day ahead of its arrival; {FUTURE_LIMIT.key} says up to where it counts for watermarks"
-        # numbers in microseconds are bad records
+        # Numbers in microseconds do not get here, because they are bad records.
         hint = ahead if times[index] > highest else "numbers are epoch ms, not seconds"
         log.warning(
             "the event time of record %s of %s was read as %s: %d ms since 1970; %s",
@@ -136,7 +138,10 @@ class ImplausibleTimes:
 
 
 def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
-    """The user's function, else the JSON field of the properties, else arrival. Raises: ConfigurationError for an invalid name."""
+    """Return the assigner: the user's function, else the JSON field of the properties, else arrival.
+
+    Raises: ConfigurationError if the function or the field's name is invalid.
+    """
     field = properties.value(TIMESTAMP_FIELD)
     if assigner is not None:
         return FunctionTimestamps(assigner)

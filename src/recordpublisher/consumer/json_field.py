@@ -1,4 +1,4 @@
-"""One top-level field of payloads that are JSON objects; the others are not decoded."""
+"""Decodes one top-level field of payloads that are JSON objects, and no other field."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +9,9 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 
 def json_field(setting: str, name: str, kind: Any, *default: Any) -> Callable[[bytes], Any]:
-    """A decoder of payloads, whose results have the field as `value`, or the default if there is one. It raises `UNDECODABLE`.
+    """Return a decoder of payloads. Its results have the field as `value`, or the default if there is one. It raises `UNDECODABLE`.
 
-    Raises: ConfigurationError that names the setting, for a name that JSON would have to escape.
+    Raises: ConfigurationError that names the setting, if JSON would have to escape the name.
     """
     try:
         payload = msgspec.defstruct("Payload", [("value", kind, *default)], rename={"value": name}, gc=False)

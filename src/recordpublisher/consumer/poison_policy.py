@@ -1,4 +1,4 @@
-"""PoisonPolicy: what happens to a record without a valid value or event time (S7)."""
+"""PoisonPolicy decides what happens to a record without a valid value or event time (S7)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,19 +20,20 @@ Decorate = Callable[[RecordBatch], RecordBatch]
 class PoisonPolicy:
     """Finds the poisoned records of a batch that failed as a whole. Counts skipped records in the shard's metrics.
 
-    The action has no effect on position and watermark: the batch keeps its read position, and a record without a time moves no watermark.
+    The action has no effect on position and watermark: the batch keeps its read position, and a record without a time
+    moves no watermark.
     """
 
     def __init__(
         self, action: OnBadRecord, metrics: ShardMetrics, skipped_log: SkippedRecordsLog | None = None
     ) -> None:
-        """`skipped_log`: shared by the shards of a job."""
+        """Set the action. All shards of a job share `skipped_log`."""
         self._action = action
         self._metrics = metrics
         self._skipped_log = skipped_log or SkippedRecordsLog(log)
 
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
-        """Decorate a batch, without the records for which that fails. Raises: DeserializationError if the action is FAIL."""
+        """Decorate a batch, without the records for which that fails. Raises: DeserializationError if one fails and the action is FAIL."""
         with suppress(Exception):
             return decorate(batch)
         return self._decorate_one_by_one(batch, decorate)

@@ -1,4 +1,4 @@
-"""The fields of Protobuf messages, from their descriptors: their types as `msgspec.inspect` has them, their values as Python's."""
+"""Reads the fields of Protobuf messages from their descriptors: their types as in `msgspec.inspect`, their values as Python's."""
 
 from collections.abc import Callable
 from datetime import UTC
@@ -18,13 +18,13 @@ class TypedField(NamedTuple):
 
 
 def is_message(of: Any) -> bool:
-    """Whether it is a message, or a class of messages."""
+    """Return whether `of` is a message, or a class of messages."""
     return hasattr(of, "FromString") and hasattr(of, "DESCRIPTOR")
 
 
 @lru_cache(1_000)  # the Glue Schema Registry makes classes while a job runs
 def fields_of_message(of: Any) -> list[TypedField]:
-    """The fields of a class of messages. One that is not set is None, if its message says whether it is."""
+    """Return the fields of a class of messages. A field that is not set is None, if its message records whether it is set."""
     return [_field(field) for field in of.DESCRIPTOR.fields]
 
 
@@ -45,7 +45,7 @@ def _field(field: Any) -> TypedField:
 
 
 def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The type of one value of a field, and what makes Python's value of it. An enum is its name, as in JSON."""
+    """Return the type of one value of a field, and the function that makes Python's value of it. An enum is its name, as in JSON."""
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return inspect.StrType(), lambda number: names.get(number, str(number))
@@ -72,4 +72,4 @@ _OF_MESSAGES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 }
 _INT, _FLOAT = inspect.IntType(), inspect.FloatType()
 _SCALARS = dict(enumerate((_INT, _INT, _INT, _INT, _FLOAT, _FLOAT, inspect.BoolType(), None, inspect.StrType()), 1))
-"""By `FieldDescriptor.cpp_type`: signed and unsigned integers of 32 and 64 bits, double, float, bool, enum, text."""
+"""Types by `FieldDescriptor.cpp_type`: signed and unsigned integers of 32 and 64 bits, double, float, bool, enum, text."""

@@ -1,4 +1,4 @@
-"""ShardConsumer: runs one shard's publisher and passes its batches on with values, event times and watermarks."""
+"""ShardConsumer runs one shard's publisher and passes its batches on with values, event times and watermarks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 EMPTY_RUN_SECONDS = 0.1
 PART_BYTES = 4 * 2**20
-"""Of decompressed payloads that are made at a time: some 20 ms of the event loop."""
+"""Decompressed payload bytes that are made at a time: some 20 ms of the event loop."""
 
 
 class BatchDecorator:
-    """Adds values, event times and watermarks to the batches of one shard. Decompresses their payloads first, with a decompressor.
+    """Adds values, event times and watermarks to the batches of one shard. If there is a decompressor, it decompresses payloads first.
 
-    Handles poisoned records (S7). Counts skipped records, and event times too far ahead of their arrival to move the watermark (W12), in
-    the shard's metrics.
+    It handles poisoned records (S7). In the shard's metrics it counts skipped records, and event times that are too far
+    ahead of their arrival to move the watermark (W12).
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class BatchDecorator:
         self.strategy = strategy
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the deserializer needs for this batch. It is kept as long as the batch exists."""
+        """Wait for what the deserializer needs for this batch. The deserializer keeps it as long as the batch exists."""
         if self._prepared is not None:
             await self._prepared.prepare(batch)
 
     def parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
-        """The batch, decorated; in parts where its payloads are compressed, so that a small response cannot fill the memory (P6).
+        """Yield the batch, decorated; in parts if its payloads are compressed, so that a small response cannot fill the memory (P6).
 
-        A part is decompressed when it is asked for. It has a record more than `PART_BYTES` at most.
+        A part is decompressed when the caller asks for it. It exceeds `PART_BYTES` by one record at most.
 
-        Raises: DeserializationError for a poisoned record, unless those are skipped or dead letters.
+        Raises: DeserializationError if a record is poisoned, unless such records are skipped or dead letters.
         """
         if self._decompressor is None or len(batch) < 2:
             whole = [self.decorate(batch)]
             del batch
-            yield whole.pop()  # nothing is kept of what was emitted (P6)
+            yield whole.pop()  # keeps no reference to emitted records (P6)
             return
         start = 0
         while start < len(batch):
@@ -91,18 +91,18 @@ class BatchDecorator:
                 break
             try:
                 payloads += decompressor.decompress([payload])
-            except Exception:  # a poisoned record: alone, so that the policy finds it
+            except Exception:  # poisoned: it gets a part of its own, where the policy finds it
                 break
             size += len(payloads[-1])
         stop = start + max(len(payloads), 1)
         return self.decorate(batch.slice(start, stop), payloads or None), stop
 
     def decorate(self, batch: RecordBatch, payloads: Sequence[bytes] | None = None) -> RecordBatch:
-        """The batch with values, event times and watermarks. A batch without records is returned unchanged.
+        """Return the batch with values, event times and watermarks. A batch without records is returned unchanged.
 
-        `payloads`: its payloads decompressed, if that was done.
+        `payloads` are the batch's decompressed payloads, if they were decompressed.
 
-        Raises: DeserializationError for a poisoned record, unless those are skipped or dead letters.
+        Raises: DeserializationError if a record is poisoned, unless such records are skipped or dead letters.
         """
         if not len(batch):
             return batch
@@ -136,7 +136,7 @@ class BatchDecorator:
             self._implausible_times.look_at(batch, event_times)
         if strategy_times is not event_times and strategy_times is not arrivals:
             check_times(strategy_times)
-        # For now the watermark column has the strategy's times; `_with_watermarks` replaces them by watermarks.
+        # For now the watermark column has the strategy's times. `_with_watermarks` replaces them by watermarks.
         return batch.with_columns(watermarks=strategy_times)
 
     def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
@@ -149,7 +149,7 @@ class BatchDecorator:
 class ShardConsumer:
     """Reads one shard to its end.
 
-    Owns nothing but the run: positions and queues belong to the fetcher, behind the ShardOutput port.
+    It owns only the run: positions and queues belong to the fetcher, behind the ShardOutput port.
     """
 
     def __init__(
@@ -160,7 +160,11 @@ class ShardConsumer:
         order_of: Callable[[str], Any] = int,
         begins_after: SequenceNumber | None = None,
     ) -> None:
-        """`order_of`: a sort key for sequence numbers. `begins_after`: where the publisher resumes; None: it reads from a start."""
+        """Make a consumer that has not read yet.
+
+        - `order_of`: a sort key for sequence numbers.
+        - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
+        """
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
         self._publisher = publisher
         self._decorator = decorator
@@ -169,16 +173,17 @@ class ShardConsumer:
         self._call: Coroutine[Any, Any, SequenceNumber | None] | None = None
 
     async def run(self) -> RunResult:
-        """Read until the shard's end (COMPLETE) or until the publisher is cancelled."""
+        """Read until the shard's end (COMPLETE) or until the publisher is cancelled.
+
+        Raises: PluginError if the publisher breaks its contract; the errors of the publisher and the output.
+        """
         self._publisher.set_read_budget(self._output.first_read_budget())
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
             before = self._call
             result = await self._publisher.run_observed(self._consume)
             self._check_awaited()
-            if (
-                result is RunResult.INCOMPLETE and self._call is before
-            ):  # else a publisher that brings nothing has the loop
+            if result is RunResult.INCOMPLETE and self._call is before:
                 await asyncio.sleep(EMPTY_RUN_SECONDS)
         if not isinstance(result, RunResult):
             raise PluginError(
@@ -195,9 +200,9 @@ class ShardConsumer:
         return self._call
 
     def _check_awaited(self) -> None:
-        """Raises: PluginError for a batch that was handed over, but not waited for: nobody has it."""
+        """Check that the publisher awaited the last call. Raises: PluginError if it did not, because that batch would be lost."""
         if self._call is not None and inspect.getcoroutinestate(self._call) == inspect.CORO_CREATED:
-            self._call.close()  # so that Python does not warn, too
+            self._call.close()  # so that Python does not warn as well
             raise PluginError(
                 f"{type(self._publisher).__name__} does not await the consumer: write `await consumer(batch)`"
             )
@@ -217,12 +222,13 @@ class ShardConsumer:
             putting = self._output.put(part)
             del part
             self._publisher.set_read_budget(await putting)
-        await asyncio.sleep(0)  # a publisher that never waits leaves the event loop to the emitter and the other shards
+        # A publisher that never waits leaves the event loop to the emitter and the other shards here.
+        await asyncio.sleep(0)
         return position
 
 
 def name_publisher(error: Exception, what: str) -> None:
-    """Add to an error of a plugin's code what has failed. What `ShardConsumer` raises goes through that code, and names it."""
+    """Add to an error of a plugin's code what has failed. Errors of `ShardConsumer` also pass through that code, but name it already."""
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
         error.add_note(f"{what} failed")
@@ -232,10 +238,10 @@ class ShardOutput(Protocol):
     """Receives the batches of one shard, in order."""
 
     def first_read_budget(self) -> int:
-        """Reserve memory for the first read. Returns the bytes, as held in memory, that it may bring (P6)."""
+        """Reserve memory for the first read. Return the bytes, as held in memory, that it may bring (P6)."""
 
     async def put(self, batch: RecordBatch) -> int:
-        """Queue a batch, then wait until the next read may start. Returns the bytes, as held in memory, that it may bring (P6)."""
+        """Queue a batch, then wait until the next read may start. Return the bytes, as held in memory, that it may bring (P6)."""
 
     def end(self, children: Sequence[Shard]) -> None:
-        """The shard was read to its end; batches put before may not be emitted yet (S2)."""
+        """Note that the shard was read to its end. Batches that were put before may not be emitted yet (S2)."""

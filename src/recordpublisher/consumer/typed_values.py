@@ -1,4 +1,4 @@
-"""Values of a type: JSON decoded into dataclasses, msgspec Structs, pydantic models and others, checked; and back to plain values."""
+"""Decodes JSON into dataclasses, msgspec Structs, pydantic models and others, with checks; and turns values back into plain ones."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pyd
 class Json(Generic[V]):
     """JSON documents, decoded into `into` and checked: `Json(Order)`, `Json(list[Order])`.
 
-    `into` is what msgspec decodes (dataclasses, Structs, TypedDict, NamedTuple, attrs classes, tagged unions), or a pydantic model, or
-    has some in it. With `strict=False` the text "1" is a number where one is expected; pydantic models say that by their own
-    configuration.
+    `into` is a type that msgspec decodes (dataclasses, Structs, TypedDict, NamedTuple, attrs classes, tagged unions), or a pydantic
+    model, or a type that contains some. With `strict=False` the text "1" is accepted where a number is expected. Pydantic models set
+    this in their own configuration.
 
-    Raises: ConfigurationError for a type that JSON cannot be decoded into.
+    Raises: ConfigurationError if JSON cannot be decoded into the type.
     """
 
     def __init__(self, into: type[V] | types.UnionType, *, strict: bool = True) -> None:
@@ -41,13 +41,16 @@ class Json(Generic[V]):
         self._decode = _decoder(into, strict)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
-        """The decoded documents. Raises: ValueError that says where a record differs from the type."""
+        """Return the decoded documents. Raises: ValueError that says where a record differs from the type."""
         with _explained(self._name):
             return list(map(self._decode, batch.data))
 
 
 def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
-    """A function from plain values, such as Avro's, to `into`. Raises: ConfigurationError; the function: ValueError."""
+    """Return a function from plain values, such as Avro's, to `into`. It raises ValueError if a value differs from the type.
+
+    Raises: ConfigurationError if JSON cannot be decoded into the type.
+    """
     _decoder(into, True)
     make: Any = partial(_from_plain if _is_of_pydantic(into) else _made_by_msgspec, into)
 
@@ -60,25 +63,28 @@ def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
 
 
 def is_type(given: object) -> bool:
-    """Return whether it is a class, or a form such as `list[Order]`, `Order | Refund` or a `NewType`."""
+    """Return whether `given` is a class, or a form such as `list[Order]`, `Order | Refund` or a `NewType`."""
     is_form = isinstance(given, (type, types.UnionType, types.GenericAlias)) or typing.get_origin(given) is not None
     return is_form or without_name(given) is not given
 
 
 def without_name(given: Any) -> Any:
-    """Return the type that a `NewType` or a `type` statement names; anything else as it is."""
+    """Return the type that a `NewType` or a `type` statement names, and anything else unchanged."""
     while isinstance(given, _NAMED):
         given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
     return given
 
 
 def has_fields(value: Any) -> bool:
-    """Whether it is a dataclass, a Struct, an attrs class, a pydantic model or a Protobuf message."""
+    """Return whether `value` is a dataclass, a Struct, an attrs class, a pydantic model or a Protobuf message."""
     return any(hasattr(value, name) for name in _MARKS) or is_message(value)
 
 
 def fields_of(info: Any) -> list[TypedField] | None:
-    """The fields of a type that `msgspec.inspect` describes, as written; None for one that has none, such as a number or a list."""
+    """Return the fields of a type that `msgspec.inspect` describes, in the order of the class.
+
+    Return None for a type without fields, such as a number or a list.
+    """
     if isinstance(info, inspect.CustomType) and _is_of_pydantic(info.cls):
         fields = info.cls.model_fields.items()  # type: ignore[attr-defined]
         return [TypedField(name, inspect.type_info(field.annotation), attrgetter(name)) for name, field in fields]
@@ -87,14 +93,17 @@ def fields_of(info: Any) -> list[TypedField] | None:
     if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
         return None
     take: Any = partial(methodcaller, "get") if isinstance(info, inspect.TypedDictType) else attrgetter
-    # msgspec puts fields without a default first
+    # Needed because msgspec puts fields without a default first.
     written = list(typing.get_type_hints(typing.get_origin(info.cls) or info.cls))
     fields = sorted(info.fields, key=lambda field: written.index(field.name) if field.name in written else len(written))
     return [TypedField(field.encode_name, field.type, take(field.name)) for field in fields]
 
 
 def without_none(info: Any) -> Any:
-    """What a value is that may also be None; a float, where it may be a number of either kind. Other unions stay as they are."""
+    """Return the type of a value that may also be None, without None.
+
+    A union of int and float becomes float. Other unions stay as they are.
+    """
     if isinstance(info, inspect.Metadata):
         return without_none(info.type)
     if not isinstance(info, inspect.UnionType):
@@ -106,14 +115,14 @@ def without_none(info: Any) -> Any:
 
 
 def constants_of(info: Any) -> list[Any] | None:
-    """The values of an Enum or a Literal; None for another type."""
+    """Return the values of an Enum or a Literal, or None for another type."""
     if isinstance(info, inspect.EnumType):
         return [member.value for member in info.cls]
     return list(info.values) if isinstance(info, inspect.LiteralType) else None
 
 
 def plain_value(value: Any) -> Any:
-    """A typed value as what JSON has: dicts, lists, texts, numbers. Raises: TypeError for one that has no such form."""
+    """Return a typed value in the form of JSON: dicts, lists, texts, numbers. Raises: TypeError if it has no such form."""
     return msgspec.to_builtins(with_all_fields(value), enc_hook=fields_of_model)
 
 
@@ -121,10 +130,10 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def with_all_fields(value: Any) -> Any:
-    """The value with a dict of all fields for each dataclass, Struct and attrs class inside it.
+    """Return the value with a dict of all fields for each dataclass, Struct and attrs class inside it.
 
-    msgspec writes neither the defaults of a dataclass that it has decoded, which only the class has, nor those of a Struct with
-    `omit_defaults`.
+    msgspec does not write the defaults of a dataclass that it has decoded, because only the class has them, nor those of a Struct
+    with `omit_defaults`.
     """
     if isinstance(value, dict):
         is_plain = _SCALARS.issuperset(map(type, value.values()))
@@ -144,7 +153,7 @@ def with_all_fields(value: Any) -> Any:
 
 @cache
 def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
-    """The tag, and for each field its names in JSON and in Python; None for a class that is written as it is."""
+    """Return the tag, and for each field its names in JSON and in Python; None for a class that msgspec writes in full."""
     if issubclass(of, msgspec.Struct):
         config, renamed = of.__struct_config__, zip(of.__struct_encode_fields__, of.__struct_fields__, strict=True)
         tag = {} if config.tag is None else {config.tag_field: config.tag}
@@ -156,7 +165,7 @@ def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | N
 
 
 def fields_of_model(value: Any) -> Any:
-    """The fields of a pydantic model or a Protobuf message, as JSON has them. Raises: TypeError for anything else."""
+    """Return the fields of a pydantic model or a Protobuf message, as JSON has them. Raises: TypeError if the value is neither."""
     if _is_of_pydantic(type(value)):
         model: Any = type(value)
         return _adapter(model).dump_python(value, mode="json")
@@ -176,7 +185,8 @@ def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
         for model in filter(_is_of_pydantic, custom):
             _resolve(model)
         decode = msgspec.json.Decoder(into, strict=strict, dec_hook=_from_plain).decode
-    except (TypeError, ValueError, NameError, RuntimeError) as error:  # pydantic's message has a link on another line
+    # Only the first line is used, because pydantic's message has a link on another line.
+    except (TypeError, ValueError, NameError, RuntimeError) as error:
         raise ConfigurationError("deserializer", repr(into), VALID, reason=str(error).partition("\n")[0]) from error
     if strangers:
         raise ConfigurationError("deserializer", repr(into), VALID, reason=_remedy(strangers[0]))
@@ -195,7 +205,7 @@ def _remedy(stranger: Any) -> str:
 
 
 def _custom_types(info: Any) -> Iterator[Any]:
-    """The classes inside a type that msgspec does not know itself, and dataclasses of pydantic, which it makes without pydantic."""
+    """Yield the classes inside a type that msgspec does not know, and dataclasses of pydantic, which msgspec makes without pydantic."""
     seen: set[int] = set()
     waiting = [info]
     while waiting:
@@ -215,7 +225,7 @@ def _is_of_pydantic(given: Any) -> bool:
 
 
 def _resolve(model: Any) -> None:
-    """Find the types that were not known yet when a pydantic model was made. Raises: NameError if one is not known now."""
+    """Resolve the types that were not known yet when a pydantic model was made. Raises: NameError if one is still not known."""
     from pydantic.dataclasses import rebuild_dataclass
 
     model.model_rebuild() if hasattr(model, "model_rebuild") else rebuild_dataclass(model)
@@ -229,7 +239,7 @@ def _adapter(model: Any) -> Any:
 
 
 def _from_plain(into: Any, value: Any) -> Any:
-    """Called by msgspec for what it does not know itself."""
+    """Make a value of a type that msgspec does not know. Called by msgspec."""
     return _adapter(into).validate_python(value)
 
 
@@ -239,14 +249,14 @@ def _made_by_msgspec(into: Any, value: Any) -> Any:
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Errors in words of the field: `$.price: expected float, got str`."""
+    """Raise errors as ValueErrors that name the field: `$.price: expected float, got str`."""
     try:
         yield
     except msgspec.ValidationError as error:
         what, _, path = str(error).replace("`", "").partition(" - at ")
         raise ValueError(f"it is no {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
     except ValueError as error:
-        if not hasattr(error, "errors"):  # pydantic's has them
+        if not hasattr(error, "errors"):  # only pydantic's errors have them
             raise
         first, *others = error.errors(include_url=False)
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
@@ -255,5 +265,5 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def name_of(into: Any) -> str:
-    """A type's name for messages."""
+    """Return a type's name for messages."""
     return into.__name__ if isinstance(into, type) else str(into)

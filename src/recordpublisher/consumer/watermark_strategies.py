@@ -1,4 +1,4 @@
-"""Watermark strategies: how a shard's watermark follows from its records. It never falls."""
+"""Watermark strategies, which derive a shard's watermark from its records. It never falls."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,16 +13,17 @@ class WatermarkStrategy(ABC):
     """The watermark of one shard. Built as `Strategy(properties)`, once for each shard."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """The times that the watermark follows, one (epoch ms) for each record. Default: the event times.
+        """Return the times that the watermark follows, one (epoch ms) for each record. Default: the event times.
 
-        Must not change the strategy: it may be called again for a part of the batch. An exception makes the record a poisoned record
-        (S7). A time too far ahead of the record's arrival is replaced by the arrival before `advance` gets it (W12).
+        This must not change the strategy, because it may be called again for a part of the batch. An exception makes
+        the record a poisoned record (S7). A time too far ahead of the record's arrival is replaced by the arrival
+        before `advance` gets it (W12).
         """
         return batch.event_time_column
 
     @abstractmethod
     def advance(self, event_times: Sequence[int]) -> Sequence[int]:
-        """The shard's watermark after each record with these `times` (epoch ms). It never falls, also from call to call."""
+        """Return the shard's watermark after each record with these `times` (epoch ms). It never falls, even from call to call."""
 
     @abstractmethod
     def start_at(self, watermark: int) -> None:
@@ -41,7 +42,7 @@ class BoundedOutOfOrderness(WatermarkStrategy):
         self._watermark = watermark
 
     def advance(self, event_times: Sequence[int]) -> Sequence[int]:
-        """A running maximum, minus the bound."""
+        """Return the running maximum, minus the bound."""
         if not event_times:
             return ()
         lowest = event_times[0] if self._watermark is None else max(event_times[0], self._watermark + self._bound)
@@ -56,22 +57,22 @@ class BoundedOutOfOrderness(WatermarkStrategy):
 
 
 class Monotonous(BoundedOutOfOrderness):
-    """The highest event time so far, for shards that are in order. The bound for out-of-order records is not used."""
+    """The highest event time so far, for shards that are in order. It does not use the bound for out-of-order records."""
 
     def _bound_of(self, properties: Properties) -> int:
         return 0
 
 
 class ArrivalTime(BoundedOutOfOrderness):
-    """The latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. Event times are not used."""
+    """The latest arrival at the service, minus the bound of `flink.watermark.outoforderness.millis`. It does not use event times."""
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """The arrival of each record."""
+        """Return the arrival of each record."""
         return batch.arrival_millis
 
 
 class AssignedWatermarks(Monotonous):
-    """A user's function from a record to a watermark (epoch ms); the highest result so far, so that it never falls."""
+    """The highest result so far of a user's function from a record to a watermark (epoch ms), so that it never falls."""
 
     def __init__(self, properties: Properties, assigner: Callable[[Record], int]) -> None:
         super().__init__(properties)
@@ -79,14 +80,17 @@ class AssignedWatermarks(Monotonous):
         self._assigner = assigner
 
     def times(self, batch: RecordBatch) -> Sequence[int]:
-        """The function's result for each record."""
+        """Return the function's result for each record."""
         return [int(self._assigner(record)) for record in batch]
 
 
 def cap_future_event_times(
     event_times: Sequence[int], arrivals: Sequence[int], limit_ms: int
 ) -> tuple[Sequence[int], int]:
-    """Replace event times more than `limit_ms` ahead of their arrival by it. Returns the times, and how many were replaced (W12)."""
+    """Replace event times that are more than `limit_ms` ahead of their arrival by the arrival (W12).
+
+    Return the times, and how many were replaced. A negative limit replaces none.
+    """
     if limit_ms < 0 or event_times is arrivals or max(event_times) <= min(arrivals) + limit_ms:
         return event_times, 0
     pairs = list(zip(event_times, arrivals, strict=True))
