@@ -1,1 +1,1 @@
-"""Which shards exist, which of them this subtask owns, and the state of each. Start at `shard_table.py`."""
+"""Tracks which shards exist, which of them this subtask owns, and the state of each. Start at `shard_table.py`."""

@@ -1,4 +1,4 @@
-"""ShardDiscovery: when the shards of every stream are listed: at the start and periodically (S3). Its lister says which there are."""
+"""ShardDiscovery lists the shards of every stream, at the start and periodically (S3). A lister makes the listings."""
 
 import asyncio
 import logging
@@ -18,16 +18,16 @@ log = logging.getLogger("recordpublisher.discovery")
 
 
 class ShardLister(Protocol):
-    """Lists a stream's shards; raises StreamNotFoundError when it does not exist."""
+    """Lists a stream's shards. Raises StreamNotFoundError if the stream does not exist."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Every shard still listed."""
+        """Return every shard that is still listed, or the shards after the shard id `after`."""
 
 
 class ShardDiscovery:
     """Lists shards. Owns which streams are read, and which of them are known to be deleted.
 
-    `streams`: a list that may change (S10), or names that stay the same.
+    `streams` is a list that may change (S10), or names that stay the same.
     """
 
     def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:
@@ -36,18 +36,19 @@ class ShardDiscovery:
         self._interval = interval_ms / 1000
         self.deleted: set[str] = set()
         self.opened = set(self.streams)
-        """Streams that are read. Others of the list do not exist yet, could not be listed, or came a moment ago."""
+        """Streams that are read. Other streams of the list do not exist yet, could not be listed, or were added a moment ago."""
         self._has_listed = False
         self.not_found: set[str] = set()
-        """Streams of a list that may change which the last listing of all did not find, and which were warned of."""
+        """Streams that the last listing of all streams did not find, and of which a warning was logged."""
 
     async def list_all(self) -> list[Shard]:
         """Return every shard of every stream.
 
-        Streams that do not exist are left out, with one warning, if the list may change or a fixed one was listed before: such a stream was
-        deleted, and the others are read on.
+        Streams that do not exist are left out, with one warning, if the list may change or a fixed list was listed
+        before: such a stream was deleted, and the job continues to read the others.
 
-        Raises: StreamNotFoundError if no stream exists, or one of a fixed list did never; any other error of a listing.
+        Raises: StreamNotFoundError if no stream exists, or a stream of a fixed list has never existed; any other error
+        of a listing.
         """
         found: list[Shard] = []
         missing: list[StreamNotFoundError] = []
@@ -69,24 +70,24 @@ class ShardDiscovery:
         return found
 
     def on_deleted(self, stream: str) -> None:
-        """Note that a stream was deleted. It is read again when a stream of that name is there again."""
+        """Note that a stream was deleted. It is read again when a stream of the same name exists again."""
         self.deleted.add(stream)
         self.opened.discard(stream)
 
     async def list_stream(self, stream: str) -> list[Shard]:
-        """Every shard of one stream. Raises: StreamNotFoundError, KinesisError."""
+        """Return every shard of one stream. Raises: StreamNotFoundError if it does not exist, KinesisError if the listing fails."""
         return await self._lister.list_shards(stream)
 
     @property
     def all_deleted(self) -> bool:
-        """Whether no stream is left, nor can come."""
+        """Whether no stream is left, and none can be added."""
         return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
 
     async def run(self, on_listing: ListingHandler, on_closed: Callable[[str], Awaitable[None]]) -> None:
-        """List periodically. A failed listing never ends the job (S3); this returns when the last stream was deleted.
+        """List periodically. A failed listing never ends the job (S3). Return when the last stream was deleted.
 
-        - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. Of a list that may change it is
-          looked for after each look.
+        - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. The streams of
+          a list that may change are looked for whenever the list is read again.
         """
         while not self.all_deleted:
             if self._interval < 0:

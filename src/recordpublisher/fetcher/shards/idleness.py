@@ -1,4 +1,4 @@
-"""IdlenessTimer: whether a shard is idle, judged by reads that returned nothing, never by elapsed time alone (W3)."""
+"""IdlenessTimer judges whether a shard is idle by reads that returned nothing, never by elapsed time alone (W3)."""
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import is_idle
@@ -6,17 +6,21 @@ from ..watermark_functions import is_idle
 MAX_CREDIT_SECONDS = 6.0
 """The time between two reads counts up to this much: a healthy subscription sends an empty event about every 5 s.
 
-A longer gap means failed, throttled or withheld reads, suspension, starvation or back-pressure. What exceeds it was not observed.
+A longer gap means failed, throttled or withheld reads, suspension, starvation or back-pressure. The time beyond it was
+not observed.
 """
 MIN_SECONDS_AFTER_SUSPENSION = 2.0
-"""The first responses after a suspension may have been sent before it (they were on the network or in the socket's buffer). A shard counts
-as idle again only after it was observed silent for this long."""
+"""How long a shard must be observed silent after a suspension before it counts as idle again.
+
+The first responses after a suspension may have been sent before it: they were on the network or in the socket's buffer.
+"""
 
 
 class IdlenessTimer:
     """Adds up for how long a shard was observed silent: successful reads at the tip that returned no record, without a break.
 
-    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`). It does not count.
+    `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`).
+    It does not count.
     """
 
     def __init__(self, intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD) -> None:
@@ -28,7 +32,7 @@ class IdlenessTimer:
 
     @property
     def observed_ms(self) -> int:
-        """For how long the shard was observed silent."""
+        """How long the shard was observed silent (ms)."""
         return round(self._observed * 1000)
 
     @property
@@ -40,7 +44,7 @@ class IdlenessTimer:
         return is_idle(self.observed_ms, self._interval_ms) and was_read_since_suspension
 
     def on_empty_read(self, now: float, lost: float = 0.0) -> None:
-        """A read at the tip returned no record; `now` in monotonic seconds."""
+        """Count a read at the tip that returned no record. `now` is in monotonic seconds."""
         if self._last_read is not None:
             seconds = now - self._last_read - (lost - self._lost_at_last_read)
             credit = max(0.0, min(seconds, MAX_CREDIT_SECONDS))
@@ -49,16 +53,16 @@ class IdlenessTimer:
         self._last_read, self._lost_at_last_read = now, lost
 
     def on_record(self) -> None:
-        """A record arrived, or a read was behind the tip: start again from zero (W4)."""
+        """Start again from zero, because a record arrived or a read was behind the tip (W4)."""
         self._observed = 0.0
         self._since_suspension = MIN_SECONDS_AFTER_SUSPENSION
         self._last_read = None
 
     def on_interruption(self) -> None:
-        """Reads failed or were withheld: the time until the next read does not count (W3)."""
+        """Leave out the time until the next read, because reads failed or were withheld (W3)."""
         self._last_read = None
 
     def on_suspension(self) -> None:
-        """The process was suspended: what was observed stays, but the shard must be read again before it counts as idle (W3)."""
+        """Keep the observed time, but let the shard count as idle only after it was read again: the process was suspended (W3)."""
         self._last_read = None
         self._since_suspension = 0.0

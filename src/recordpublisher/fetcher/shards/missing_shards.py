@@ -1,4 +1,4 @@
-"""MissingShards: whether a shard that a listing lacks has expired, or is only missing in that listing (S2, S5)."""
+"""MissingShards finds out whether a shard that a listing lacks has expired, or is only missing in that listing (S2, S5)."""
 
 import asyncio
 import logging
@@ -8,10 +8,10 @@ from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
 ShardExists = Callable[[Shard], Awaitable[bool | None]]
-"""Whether the source still has a shard, asked at the shard and not by a listing. None: it does not tell."""
+"""Returns whether the source still has a shard, by asking for the shard and not for a listing; None if the source does not tell."""
 
 LISTINGS_UNTIL_EXPIRED = 3
-"""Where the source does not tell, a shard has expired when it was missing in so many listings in a row."""
+"""If the source does not tell, a shard has expired when it was missing in this many listings in a row."""
 PARALLEL_CALLS = 8
 
 log = logging.getLogger("recordpublisher.discovery")
@@ -20,22 +20,26 @@ log = logging.getLogger("recordpublisher.discovery")
 class MissingShards:
     """Owns what is known about the shards that the last listing of their stream lacked.
 
-    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it shows. Such a shard
-    is not taken as expired before the service does not find it, else its children would be read too early, and the shard itself twice.
+    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it
+    shows. Such a shard does not count as expired until the service cannot find it. Otherwise its children would be read
+    too early, and the shard itself twice.
     """
 
     def __init__(self, exists: ShardExists | None = None) -> None:
         self._exists = exists
         self._missed: dict[str, int] = {}
-        """In how many listings in a row each shard was missing."""
+        """How many listings in a row lacked each shard."""
         self._expired: set[str] = set()
 
     def is_expired(self, key: str) -> bool:
-        """Whether a shard that is not listed is past retention."""
+        """Return whether a shard that is not listed is past retention."""
         return key in self._expired
 
     async def check(self, missing: Collection[str], streams: Iterable[str]) -> None:
-        """New listings of `streams` lack the shards `missing` (`Shard.key`): ask about those that were not found to be expired before."""
+        """Check the shards `missing` (`Shard.key`) that new listings of `streams` lack.
+
+        Shards already found to be expired are not checked again.
+        """
         checked = {f"{stream}/" for stream in streams}
         self._expired = {key for key in self._expired if key in missing or _prefix(key) not in checked}
         self._missed = {

@@ -1,4 +1,4 @@
-"""OwnedShards: which shards this subtask owns: adds new ones, removes those that are gone (S3, S5, S9)."""
+"""OwnedShards adds the new shards that this subtask owns, and removes those that are gone (S3, S5, S9)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,7 +13,10 @@ from .shard_table import ShardTable
 
 
 class OwnedShards:
-    """Owns what is known of shards that this subtask does not read now: those that a listing lacks, and those of streams that left."""
+    """Owns what is known of shards that this subtask does not read now.
+
+    These are shards that a listing lacks, and shards of streams that left the list of streams.
+    """
 
     def __init__(
         self,
@@ -24,14 +27,17 @@ class OwnedShards:
         clock: Clock,
         forget_stream: Callable[[str, Sequence[str]], None] = lambda stream, own: None,
     ) -> None:
-        """`forget_stream`: tells other subtasks that a stream was deleted, and which of its shards were read here."""
+        """Begin without shards.
+
+        `forget_stream` notifies other subtasks that a stream was deleted, and which of its shards were read here.
+        """
         self._table = table
         self._discovery = discovery
         self._missing = missing
         self._unlisted_states: dict[str, ShardState] = {}
-        """The restored state of shards that the first listing lacked."""
+        """The restored states of shards that the first listing lacked."""
         self.kept_states: dict[str, ShardState] = {}
-        """Of own shards whose stream is not read any more: part of all snapshots (S10)."""
+        """The states of own shards whose stream is no longer read. They are part of all snapshots (S10)."""
         self._is_ours = is_ours
         self._clock = clock
         self._forget_stream = forget_stream
@@ -39,9 +45,9 @@ class OwnedShards:
     def add_initial(
         self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
     ) -> None:
-        """Add the shards of a first listing, each with its state. `unlisted`: restored states of shards that it lacks.
+        """Add the shards of a first listing, each with its state. `unlisted` are restored states of shards that the listing lacks.
 
-        Those of streams that are not read are used when these come into the list.
+        If such a shard's stream is not read, its state is used when the stream comes into the list.
         """
         self._unlisted_states |= unlisted
         opened = self._discovery.opened
@@ -60,20 +66,20 @@ class OwnedShards:
             self._add_if_ours(shard, self._unlisted_states.get(shard.key, fresh))
 
     def known_states(self, stream: str) -> dict[str, ShardState]:
-        """What is known of a stream that is not read."""
+        """Return the known states of a stream that is not read, by `Shard.key`."""
         known = {**self._unlisted_states, **self.kept_states}
         return {key: state for key, state in known.items() if stream_of(key) == stream}
 
     def add_stream(
         self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
     ) -> None:
-        """Add the shards of a stream that was not read, as `add_initial`."""
+        """Add the shards of a stream that was not read, as `add_initial` does."""
         gone = {shard.key for shard in listed} | {key for key in unlisted if self._missing.is_expired(key)}
         self.kept_states = {key: state for key, state in self.kept_states.items() if key not in gone}
         self.add_initial(listed, states, unlisted)
 
     def remove_stream(self, stream: str) -> None:
-        """Remove every shard of a stream that is not read any more, and keep the states of the own ones, unless it was deleted."""
+        """Remove every shard of a stream that is no longer read. Keep the states of own shards, unless the stream was deleted."""
         own = [
             shard.key
             for shard in self._table.listed_shards().values()
@@ -91,7 +97,7 @@ class OwnedShards:
             self.kept_states.pop(key, None)
 
     async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
-        """Take a complete listing of a stream: add new shards, remove expired ones (S5)."""
+        """Apply a complete listing of a stream: add new shards, remove expired ones (S5)."""
         self.add_new(listed)
         await self._missing.check(self._table.update_listing(stream, listed), (stream,))
         for key in self._table.removable():

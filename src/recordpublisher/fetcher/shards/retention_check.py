@@ -1,4 +1,4 @@
-"""RetentionCheck: whether records passed a stream's retention unread, behind the position from which a shard is read on (S5)."""
+"""RetentionCheck finds out whether records behind a position passed the stream's retention unread (S5)."""
 
 import asyncio
 import logging
@@ -18,18 +18,18 @@ from .shard_state import ShardState, latest
 log = logging.getLogger("recordpublisher.fetcher")
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
-"""No stream keeps its records for less (service limit)."""
+"""The shortest retention of a stream (service limit)."""
 CLOCK_ERROR_MS = 3_600_000
 """How far this machine's clock may differ from the service's before a gap is overlooked."""
 CACHE_SECONDS = 300.0
-"""How long a stream's retention is cached: it can be changed."""
+"""How long a stream's retention is cached, because it can be changed."""
 STILL_THERE_SECONDS = 10.0
-"""How long the sight of a record that is older than the stream's retention is used: the service may drop it at any time."""
+"""How long to rely on having seen a record that is older than the stream's retention, because the service may drop it at any time."""
 HOLE_MS = 60_000
-"""A reader that finds no records of so long a time asks for the stream's retention anew: it may have been shortened since it was cached."""
+"""A reader that finds no records for this long requests the stream's retention again: it may have been shortened since it was cached."""
 PARALLEL_CHECKS = 8
 UNKNOWN_MS = 0
-"""When the record at a position arrived that came without a time, as from the KCL: the service is asked for its oldest record."""
+"""Arrival of a record at a position that has no time, as from the KCL. The service is asked for the shard's oldest record."""
 DATE_STEP_MS = 1_000
 """The service's time is cut to whole seconds."""
 
@@ -43,18 +43,19 @@ class Gap(Enum):
 
 
 def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
-    """Whether a position is old enough to be asked about; this costs no call.
+    """Return whether a position is so old that it must be checked. This costs no call.
 
-    `seen_ms`: the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch ms).
+    `seen_ms` is the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch
+    ms).
     """
     return seen_ms is not None and seen_ms < now_ms - SHORTEST_RETENTION_MS + CLOCK_ERROR_MS
 
 
 def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
-    """Time left until a record behind the state may be past retention (S5); None where that is not known, and for an ended shard.
+    """Return the time left (ms) until a record behind the state may be past retention (S5), or None if unknown or the shard has ended.
 
-    Counted from the last record's arrival, the last read at the tip, or until when the parents of an unread child were open, whichever is
-    latest; else from a start by timestamp.
+    It counts from the last record's arrival, the last read at the tip, or until when the parents of an unread child
+    were open, whichever is latest; else from a start by timestamp.
     """
     seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
     safe_until = state.start.timestamp_ms if seen_ms is None else seen_ms
@@ -64,10 +65,12 @@ def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) ->
 
 
 class RetentionCheck:
-    """Owns what the service last said about the retention of each stream and the oldest record of each shard that lags.
+    """Owns what the service last said about the retention of each stream, and about the oldest record of each shard that lags.
 
-    `oldest_retained` returns the arrival time (epoch ms) before which a stream has dropped its records, None if not known;
-    `oldest_record` the oldest record of a shard, None if the source does not tell; `order_of` sorts sequence numbers.
+    - `oldest_retained`: returns the arrival time (epoch ms) before which a stream has dropped its records, or None if
+      unknown.
+    - `oldest_record`: returns the oldest record of a shard, or None if the source does not tell.
+    - `order_of`: a sort key for sequence numbers.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class RetentionCheck:
         self._slots = asyncio.Semaphore(PARALLEL_CHECKS)
 
     async def oldest_retained_ms(self, stream: str, cache_seconds: float = CACHE_SECONDS) -> int | None:
-        """The arrival time before which the stream has dropped its records (epoch ms); None if not known."""
+        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if unknown."""
         now_ms = self._clock.now_ms()
         cached = self._retained.get(stream)
         if cached is None or not cached.is_fresh(now_ms, cache_seconds):
@@ -101,12 +104,14 @@ class RetentionCheck:
     async def gap_after(
         self, shard: Shard, position: SequenceNumber | None, seen_ms: int, next_ms: int | None = None
     ) -> Gap:
-        """Whether records after `position` (None: the shard's beginning) were lost; `seen_ms` as in `may_have_gap`.
+        """Return whether records after `position` (or, if None, after the shard's beginning) were lost.
 
-        `next_ms`: when the next record arrived that a read found, or the time of the read if it found none; None: not read yet.
+        - `seen_ms`: see `may_have_gap`.
+        - `next_ms`: when the next record that a read found arrived, or the time of the read if it found none; None
+          before a read.
 
-        Two steps: the position is older than the retention, if that is known; and the oldest record of the shard is a later one.
-        A shard without records tells nothing: records may have come and gone.
+        There are two steps: the position is older than the retention, if that is known; and the oldest record of the
+        shard is a later one. A shard without records proves nothing, because records may have come and gone.
         """
         async with self._slots:
             if await self._is_retained(shard, seen_ms, next_ms):
@@ -126,14 +131,15 @@ class RetentionCheck:
         return Gap.LOST
 
     async def _is_retained(self, shard: Shard, seen_ms: int, next_ms: int | None) -> bool:
-        """Whether everything that arrived from `seen_ms` on is still there, as far as is known."""
+        """Return whether everything that arrived from `seen_ms` on is still there, as far as is known."""
         has_hole = next_ms is not None and next_ms - seen_ms > HOLE_MS
         cache_seconds = STILL_THERE_SECONDS if has_hole else CACHE_SECONDS
         now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream, cache_seconds)
         sure_ms = now_ms - SHORTEST_RETENTION_MS if oldest_ms is None else oldest_ms + DATE_STEP_MS
         if seen_ms >= sure_ms:
             return True
-        # a record that old was there a moment ago: a reader that races against the end of retention is not slowed by a call for each read
+        # A record that old was there a moment ago. So a reader that races against the end of retention is not slowed by
+        # a call for each read.
         seconds = CACHE_SECONDS if oldest_ms is None else STILL_THERE_SECONDS
         seen = self._still_there.get(shard.key)
         known_ms = seen.as_of(now_ms) if seen is not None and seen.is_fresh(now_ms, seconds) else None

@@ -1,4 +1,4 @@
-"""ShardEmission: what was emitted of one shard."""
+"""ShardEmission: how far one shard was emitted."""
 
 from dataclasses import replace
 
@@ -8,9 +8,10 @@ from .shard_state import ShardState, latest
 
 
 class ShardEmission:
-    """Owns the emitted state and the counters of what was emitted.
+    """Owns the emitted state and the counters of emitted records.
 
-    `taken_over_below`: the global watermark when the shard was taken over from another process (epoch ms), below which it may begin (E8).
+    `taken_over_below` is the global watermark at which the shard was taken over from another process (epoch ms). The
+    shard may begin below it (E8).
     """
 
     def __init__(self, state: ShardState, taken_over_below: int | None) -> None:
@@ -20,33 +21,33 @@ class ShardEmission:
         self.writing_from: int | None = None
         """The watermark of the first record that was taken and is not written (epoch ms)."""
         self.writing_arrival_ms: int | None = None
-        """When that record arrived (epoch ms); None: no record is being written."""
+        """When that record arrived (epoch ms); None if no record is being written."""
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
         self.late_after_idle = self.late_after_takeover = 0
 
     def start_at(self, watermark: int | None) -> None:
-        """A child begins at the lowest watermark of its parents, unless it has one of its own (W5)."""
+        """Begin at the lowest watermark of the parents, unless this shard has a watermark of its own (W5)."""
         if self.state.watermark is None and watermark is not None:
             self.state = replace(self.state, watermark=watermark)
 
     def start_after(self, seen_ms: int | None) -> None:
-        """A child begins after its parents were last known to be open (epoch ms)."""
+        """Begin after the time at which the parents were last known to be open (epoch ms)."""
         self.state = replace(self.state, seen_ms=seen_ms)
 
     def begin_write(self, first_watermark: int | None, arrival_ms: int | None) -> None:
-        """Records from this watermark on, the first of which arrived at `arrival_ms`, were taken to be written.
+        """Note that records were taken to be written: the watermark of the first one, and when it arrived (epoch ms).
 
-        Those that are not written then are read again, in a later run.
+        Records that are then not written are read again, in a later run.
         """
         self.is_writing, self.writing_from, self.writing_arrival_ms = True, first_watermark, arrival_ms
 
     def reset(self) -> None:
-        """The run is over, and no write is in progress."""
+        """Note that the run is over, and no write is in progress."""
         self.is_writing, self.writing_arrival_ms = False, None
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
-        """Move the position behind a batch that was written. `global_watermark`: before the write."""
+        """Move the position behind a batch that was written. `global_watermark` is the global watermark from before the write."""
         self.reset()
         self._count_late(count_late_after_idle(batch, self.state.watermark, global_watermark))
         self.state = _state_after(self.state, batch)
@@ -56,7 +57,7 @@ class ShardEmission:
             self.last_emit_ms = now_ms
 
     def end(self, open_ms: int | None = None) -> None:
-        """The last record was emitted. `open_ms`: until when reads have shown the shard open (epoch ms)."""
+        """End the shard, because its last record was emitted. `open_ms` is until when reads have shown the shard open (epoch ms)."""
         seen_ms = latest(self.state.seen_ms, self.state.arrival_ms, open_ms)
         self.state = replace(self.state, ended=True, continuation=None, seen_ms=seen_ms)
 
@@ -88,10 +89,11 @@ def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
 
 
 def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
-    """How many records are below the global watermark although they are not late in their shard.
+    """Return how many records are below the global watermark although they are not late in their shard.
 
-    Both watermarks are those before the write; after it the shard's next record counts already. A shard that watermarks wait for holds
-    the global watermark at its next record. So only a shard that was idle or excluded, or that started below (W5), has such records.
+    Both watermarks are from before the write, because after it the shard's next record counts already. A shard that
+    watermarks wait for holds the global watermark at its next record. So only a shard that was idle or excluded, or
+    that started below (W5), has such records.
     """
     if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0

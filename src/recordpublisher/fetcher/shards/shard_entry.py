@@ -1,4 +1,4 @@
-"""ShardEntry: one shard of a subtask: what was read of it, what was emitted, and how it counts for watermarks."""
+"""ShardEntry: one shard of a subtask, with what was read and emitted of it, and how it counts for watermarks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from .watermark_status import WatermarkStatus
 
 
 class ShardStage(Enum):
-    """The stages of a shard in a subtask, in this order; only DRAINING goes back to READING, when what is unread is dropped.
+    """The stages of a shard in a subtask, in this order. Only DRAINING returns to READING, when unread records are dropped.
 
-    WAITING: its parents are not finished (S2). READING: a publisher reads it. DRAINING: it was read to its end, records are still
-    queued. ENDED: its last record was emitted.
+    - WAITING: the shard's parents are not finished (S2).
+    - READING: a publisher reads the shard.
+    - DRAINING: the shard was read to its end, and records are still queued.
+    - ENDED: the shard's last record was emitted.
     """
 
     WAITING = auto()
@@ -34,32 +36,32 @@ class ShardStage(Enum):
 
 
 class ShardListener:
-    """Is told what happens to shards. These methods do nothing: for a shard that was removed, nothing follows from anything."""
+    """Is notified of events of shards. These methods do nothing, as fits a shard that was removed: its events have no effect."""
 
     def on_added(self, entry: ShardEntry) -> None:
-        """It came into the table."""
+        """Called when a shard was added to the table."""
 
     def on_changed(self, entry: ShardEntry) -> None:
-        """Its queue, stage, idleness or part in watermarks changed."""
+        """Called when the queue, stage, idleness or part in watermarks of a shard changed."""
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """A batch of it was emitted; `on_changed` follows."""
+        """Called when a batch of a shard was emitted; `on_changed` follows."""
 
     def on_ended(self, entry: ShardEntry) -> None:
-        """Its last record was emitted (S2)."""
+        """Called when the last record of a shard was emitted (S2)."""
 
     def on_removed(self, key: str) -> None:
-        """It left the table."""
+        """Called when a shard left the table."""
 
 
 NO_LISTENER = ShardListener()
 
 
 class ShardEntry:
-    """Owns the order in which a shard is read, emitted and ended (S1, S2), and tells the listener of each change.
+    """Owns the order in which a shard is read, emitted and ended (S1, S2), and notifies the listener of each change.
 
-    Each command names its only caller. The parts are read by everybody, and changed by these commands only; but `reservation` by
-    MemoryBudget and PendingReads, `progress` by RetentionGaps, `status.set_held` by Alignment.
+    Each command names its only caller. Any code may read the parts, but only these commands change them, with three exceptions:
+    MemoryBudget and PendingReads change `reservation`, RetentionGaps changes `progress`, and Alignment calls `status.set_held`.
     """
 
     def __init__(
@@ -86,19 +88,19 @@ class ShardEntry:
     # --- commands ---------------------------------------------------------------------------------------------------------------
 
     def start_reading(self, inherited_watermark: int | None = None) -> None:
-        """A reader starts (ReadTasks). Of a shard that waited: at the lowest watermark of its parents (W5)."""
+        """Start a reader (ReadTasks). A shard that waited begins at the lowest watermark of its parents (W5)."""
         self._check(self.stage in (ShardStage.WAITING, ShardStage.READING), "is read again")
         self.emission.start_at(inherited_watermark)
         self.reading.start()
         self._listener.on_changed(self)
 
     def start_after(self, parents: Iterable[ShardEntry]) -> None:
-        """A reader of a shard that was never read starts: nothing of it is older than the time until when its parents were open (S5)."""
+        """Begin a shard that was never read: none of its records is older than the time until when its parents were open (S5)."""
         if self.state.position is None and self.state.seen_ms is None:
             self.emission.start_after(latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents)))
 
     def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
-        """A read returned (ReadIntake). Returns the bytes that queueing the batch has freed."""
+        """Record and queue a batch that a read returned (ReadIntake). Return the bytes that queueing it has freed."""
         self.metrics.saw_distance(batch.millis_behind_latest)
         self.reading.record(batch, at, self.emission.is_writing)
         freed = 0 if batch.is_empty_read else self.reading.queue.push(batch)
@@ -106,28 +108,28 @@ class ShardEntry:
         return freed
 
     def end_of_reading(self, children: Sequence[Shard]) -> None:
-        """It was read to its end (ReadIntake), or its stream was deleted (ShardLifecycle)."""
+        """Note that the shard was read to its end (ReadIntake), or its stream was deleted (ShardLifecycle)."""
         self._check(self.stage is ShardStage.READING, "is read to its end")
         self.reading.end(children)
         self._on_progress()
 
     def finish_reading(self) -> None:
-        """This run needs no more reads of it; what is queued stays (ReadTasks). Gives no notice."""
+        """Note that this run needs no more reads of the shard (ReadTasks). Queued records stay. The listener is not notified."""
         self.reading.finish()
 
     def abandon(self) -> None:
-        """It is not read here any more (ReadTasks). Gives no notice."""
+        """Note that the shard is no longer read here (ReadTasks). The listener is not notified."""
         self.reading.abandon()
 
     def end_run(self) -> None:
-        """The run is over (ReadTasks). Gives no notice."""
+        """Note that the run is over (ReadTasks). The listener is not notified."""
         self.reading.reset()
         self.emission.reset()
 
     def drop_unread(self) -> int:
-        """Drop what was read and not emitted; it is read again later (ReadIntake). Returns the bytes freed.
+        """Drop the records that were read and not emitted; they are read again later (ReadIntake). Return the bytes freed.
 
-        The distance to the tip becomes that of the last record emitted, or where none was that of the first one dropped.
+        The distance to the tip is then counted from the last emitted record, or from the first dropped one if none was emitted.
         """
         unread = self.reading.queue.arrival_ms
         if unread is not None and self.metrics.millis_behind_latest >= 0:
@@ -138,10 +140,11 @@ class ShardEntry:
         return freed
 
     def take(self, count: int) -> tuple[RecordBatch, int]:
-        """Take records to write, and the bytes that this freed (Emitter): `pop` of the queue.
+        """Take records to write (Emitter). Return them and the bytes that this freed, as `pop` of the queue does.
 
-        Until `advance` they count as being written, also while they wait for a flush: a shard does not end before its last record was
-        written (S2), and watermarks wait for it (W1). Gives no notice: alignment would let the record behind the batch emit next.
+        Until `advance` they count as being written, even while they wait for a flush: a shard does not end before its last record was
+        written (S2), and watermarks wait for it (W1). The listener is not notified, because alignment would let the record behind the
+        batch be emitted.
         """
         self.emission.begin_write(self.next_watermark, self.reading.queue.oldest_ms)
         return self.reading.queue.pop(count)
@@ -156,22 +159,22 @@ class ShardEntry:
         self._on_progress()
 
     def mark_straggler(self, is_straggler: bool) -> None:
-        """Watermarks do not wait for it, or do (StragglerDetector)."""
+        """Set whether the shard is a straggler, for which watermarks do not wait (StragglerDetector)."""
         if self.status.mark_straggler(is_straggler):
             self._listener.on_changed(self)
 
     def await_children(self, awaits: bool) -> None:
-        """After its end watermarks wait for it until its children have readers, or do not (EndedParentHold)."""
+        """Set whether watermarks wait for the ended shard until its children have readers (EndedParentHold)."""
         if self.status.await_children(awaits):
             self._listener.on_changed(self)
 
     def on_suspension(self) -> None:
-        """The process was suspended (ShardLifecycle)."""
+        """Note that the process was suspended (ShardLifecycle)."""
         if self.reading.on_suspension():
             self._listener.on_changed(self)
 
     def remove(self) -> None:
-        """It left the table (ShardTable): nothing follows from what happens to it later, as at the end of a write that goes on."""
+        """Note that the shard left the table (ShardTable). Later events, such as the end of a write in progress, have no effect."""
         self.is_removed = True
         self._listener = NO_LISTENER
 
@@ -184,12 +187,12 @@ class ShardEntry:
 
     @property
     def state(self) -> ShardState:
-        """What was emitted."""
+        """The emitted state."""
         return self.emission.state
 
     @property
     def stage(self) -> ShardStage:
-        """Its stage, which follows from what was read and what was emitted."""
+        """The shard's stage, which follows from what was read and what was emitted."""
         if self.emission.state.ended:
             return ShardStage.ENDED
         if self.reading.has_reached_end:
@@ -198,7 +201,7 @@ class ShardEntry:
 
     @property
     def snapshot_state(self) -> ShardState:
-        """The state that a snapshot stores: what was emitted, when a read last stood at the tip, whether the shard has started (S5)."""
+        """The state that a snapshot stores: the emitted state, when a read last was at the tip, and whether the shard is waiting (S5)."""
         tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
         return replace(self.state, tip_ms=tip_ms, waiting=self.stage is ShardStage.WAITING)
 
@@ -209,7 +212,7 @@ class ShardEntry:
 
     @property
     def needs_reader(self) -> bool:
-        """Whether it is to be read, now and here."""
+        """Whether the shard must be read, now and by this subtask."""
         return self.stage is ShardStage.READING and not self.reading.needs_no_more
 
     @property
@@ -217,7 +220,7 @@ class ShardEntry:
         """Whether watermarks wait for the shard.
 
         They do while it is open, unless it is a straggler, or idle with everything written (W4). They also do after its end until its
-        children have readers (W5), whether it was a straggler or not: nothing is known of the children's records yet.
+        children have readers (W5), even if it was a straggler, because nothing is known of the children's records yet.
         """
         if self.status.awaits_children:
             return True
@@ -231,25 +234,28 @@ class ShardEntry:
 
     @property
     def oldest_unwritten_ms(self) -> int | None:
-        """When the oldest record arrived that was read and is not written (epoch ms); None: there is none."""
+        """When the oldest record that was read and is not written arrived (epoch ms); None if there is no such record."""
         being_written = self.emission.writing_arrival_ms
         return self.reading.queue.oldest_ms if being_written is None else being_written
 
     @property
     def next_watermark(self) -> int | None:
-        """The watermark of the next record to emit; None when the queue is empty or begins with a batch without records."""
+        """The watermark of the next record to emit; None if the queue is empty or begins with a batch without records."""
         return self.reading.queue.next_watermark
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which it counts for the global one: of its first record that is not written, or of its last one (W1)."""
+        """The watermark with which the shard counts for the global one: of its first unwritten record, else of its last record (W1)."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 
     # ----------------------------------------------------------------------------------------------------------------------------
 
     def _on_progress(self) -> None:
-        """More was read or emitted. The shard ends here if it was read to its end, and nothing is queued or being written (S2)."""
+        """Notify the listener that more was read or emitted.
+
+        The shard ends here if it was read to its end, and nothing is queued or being written (S2).
+        """
         ends = self.stage is ShardStage.DRAINING and not self.reading.queue and not self.emission.is_writing
         if ends:
             self.emission.end(self.progress.open_ms)

@@ -1,4 +1,4 @@
-"""ShardQueue: the batches of one shard that were read and not emitted, in order."""
+"""ShardQueue holds the batches of one shard that were read and not emitted, in order."""
 
 from bisect import bisect_right
 from collections import deque
@@ -8,7 +8,7 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 
 
 class ShardQueue:
-    """Owns the batches, their bytes as held in memory, and how many records of the first one were taken already."""
+    """Owns the batches, their bytes as held in memory, and how many records of the first batch were taken already."""
 
     def __init__(self) -> None:
         self._batches: deque[RecordBatch] = deque()
@@ -29,14 +29,17 @@ class ShardQueue:
 
     @property
     def next_watermark(self) -> int | None:
-        """The watermark of the next record; None when the queue is empty or begins with a batch without records."""
+        """The watermark of the next record; None if the queue is empty or begins with a batch without records."""
         if not self._batches or not self._batches[0].watermarks:
             return None
         return self._batches[0].watermarks[self._offset]
 
     @property
     def unhandled(self) -> int:
-        """Records and dead letters. Batches without any are at most one in a row, so that they need no bound (P6)."""
+        """Number of records and dead letters.
+
+        Batches without any do not count: at most one is queued in a row, so they need no bound (P6).
+        """
         return self.records + self.dead_letters
 
     @property
@@ -59,17 +62,17 @@ class ShardQueue:
         return None
 
     def count_within(self, limit: float) -> int:
-        """How many of the next records of the first batch have a watermark up to the limit; watermarks never fall within a batch."""
+        """Return how many of the first batch's next records have a watermark up to `limit`. Watermarks never fall within a batch."""
         watermarks = self._batches[0].watermarks or ()
         if watermarks[-1] <= limit:
             return len(watermarks) - self._offset
         return bisect_right(watermarks, limit, lo=self._offset) - self._offset
 
     def push(self, batch: RecordBatch) -> int:
-        """Queue a batch at the end. Returns the bytes that this freed.
+        """Queue a batch at the end. Return the bytes that this freed.
 
-        Of several batches without records in a row only the last is kept: while a sink stalls they would pile up without a bound (P6). One
-        with dead letters is kept.
+        Of several batches without records in a row only the last is kept, because they would pile up without a bound
+        while a sink stalls (P6). A batch with dead letters is kept.
         """
         freed = 0
         if self._batches and not len(batch) and not len(self._batches[-1]) and not self._batches[-1].poisoned:
@@ -82,7 +85,10 @@ class ShardQueue:
         return freed
 
     def pop(self, count: int) -> tuple[RecordBatch, int]:
-        """Take the next `count` records of the first batch. Returns them and the bytes freed: 0 while the batch has more records."""
+        """Take the next `count` records of the first batch.
+
+        Return them and the bytes freed, which are 0 while the batch has more records.
+        """
         head = self._batches[0]
         stop = self._offset + count
         part = head.slice(self._offset, stop)
@@ -97,7 +103,7 @@ class ShardQueue:
         return part, head.held_bytes
 
     def clear(self) -> int:
-        """Drop everything. Returns the bytes freed."""
+        """Drop everything. Return the bytes freed."""
         freed = self.bytes
         self._batches.clear()
         self._offset = self.bytes = self.records = self.dead_letters = 0

@@ -1,4 +1,4 @@
-"""ShardState: how far one shard was emitted; immutable, and stored as readable JSON (S5)."""
+"""ShardState: how far one shard was emitted. It is immutable, and stored as readable JSON (S5)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from ..stored_documents import Count, Millis, Sequence, check_document
 class ShardState:
     """How far a shard was emitted.
 
-    - `position`: the last emitted record; None: the shard begins at `start`.
-    - `continuation`: the last fan-out ContinuationSequenceNumber at or behind the position; polling never uses it (F6).
-    - `watermark`: the shard's watermark after the last emitted record (epoch ms); `arrival_ms`: that record's arrival.
-    - `tip_ms`: when a read last stood at the shard's tip.
-    - `seen_ms`: nothing of the shard that is older was lost (epoch ms). A child has it of its parents, which were open until then; a shard
-      that begins at LATEST has the time that LATEST stood for (P3). With `ended`: until when the shard was open, for certain.
-    - `ended`: the last record was emitted (S2). `waiting`: the shard has not started, since its parents are not finished.
+    - `position`: the last emitted record, or None if the shard begins at `start`.
+    - `continuation`: the last fan-out ContinuationSequenceNumber at or behind the position. Polling never uses it (F6).
+    - `watermark`: the shard's watermark after the last emitted record (epoch ms). `arrival_ms`: when that record
+      arrived.
+    - `tip_ms`: when a read last was at the shard's tip.
+    - `seen_ms`: no older record of the shard was lost (epoch ms). A child has the time until which its parents were
+      open. A shard that begins at LATEST has the time that LATEST stood for (P3). With `ended`, the shard was certainly
+      open until then.
+    - `ended`: whether the last record was emitted (S2).
+    - `waiting`: whether the shard has not started, because its parents are not finished.
     """
 
     start: StartingPosition
@@ -38,14 +41,14 @@ class ShardState:
     seen_ms: int | None = None
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
-        """Where a publisher resumes: fan-out after the continuation, others after the last emitted record."""
+        """Return where a publisher resumes: fan-out after the continuation, others after the last emitted record."""
         is_inside_aggregate = self.position is not None and self.position.is_inside_aggregate
         if use_continuation and self.continuation is not None and not is_inside_aggregate:
             return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)
         return self.start if self.position is None else StartingPosition.after(self.position)
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict, without None and False."""
+        """Return a plain dict, without None and False."""
         entries = {
             "start": start_to_json(self.start),
             "position": None if self.position is None else self.position.sequence,
@@ -65,17 +68,17 @@ class ShardState:
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardState:
-        """The inverse of `to_json`. Raises: StateError when it does not fit."""
+        """Return the state that `to_json` has written. Raises: StateError if the entries do not fit."""
         return check_document(entries, StoredState, "a shard's state").state
 
 
 def latest(*moments: int | None) -> int | None:
-    """Return the latest of the moments that are known; None if none is."""
+    """Return the latest of the moments that are known, or None if none is known."""
     return max((moment for moment in moments if moment is not None), default=None)
 
 
 class StoredStart(msgspec.Struct, omit_defaults=True):
-    """Where a shard begins, as it is stored."""
+    """The start of a shard, as it is stored."""
 
     type: PositionType
     sequence: Sequence | None = None
@@ -125,18 +128,18 @@ class StoredState(msgspec.Struct, rename="camel"):
 
 
 def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
-    """A starting position as JSON."""
+    """Return a starting position as JSON."""
     entry: str | dict[str, Any] = msgspec.to_builtins(stored_start(start))
     return entry
 
 
 def start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
-    """The inverse of `start_to_json`. Raises: StateError."""
+    """Return the starting position that `start_to_json` has written. Raises: StateError if the entry is malformed."""
     return start_of(check_document(entry, StoredStarts, "a starting position"))  # type: ignore[arg-type]
 
 
 def stored_start(start: StartingPosition) -> StoredStarts:
-    """A starting position in its stored form."""
+    """Return a starting position in its stored form."""
     if start.type is PositionType.TRIM_HORIZON:
         return "TRIM_HORIZON"
     if start.type is PositionType.LATEST:
@@ -145,7 +148,7 @@ def stored_start(start: StartingPosition) -> StoredStarts:
 
 
 def start_of(stored: StoredStarts) -> StartingPosition:
-    """A starting position from its stored form."""
+    """Return a starting position from its stored form."""
     if isinstance(stored, str):
         return StartingPosition(PositionType(stored))
     return StartingPosition(stored.type, stored.sequence, stored.timestamp)

@@ -19,11 +19,11 @@ TOTALS: dict[str, Callable[[ShardEntry], int]] = {
     "late_after_idle": attrgetter("emission.late_after_idle"),
     "late_after_takeover": attrgetter("emission.late_after_takeover"),
 }
-"""Counters of which a subtask tells the sum since it started."""
+"""Counters whose sum since the subtask's start is reported."""
 
 
 class ShardTable:
-    """Every listed shard. The subtask's own shards have an entry, the others are remembered as listed."""
+    """Every listed shard. The subtask's own shards have an entry; the others are remembered as listed."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class ShardTable:
         self._entries: dict[str, ShardEntry] = {}
         self._listed: dict[str, Shard] = {}
         self._children = Children()
-        """Of the listed shards."""
+        """The children of listed shards."""
         self._last_listing: dict[str, set[str]] = {}
         self._unlisted: set[str] = set()
         """Shards that dropped out of the listing and cannot be removed yet."""
         self._finished_before: set[str] = set()
-        """Shards that were read to their end and have no entry any more. They are never added again."""
+        """Shards that were read to their end and no longer have an entry. They are never added again."""
         self._removed: Counter[str] = Counter()
         """The totals of shards that were removed."""
         self._is_finished_elsewhere = is_finished_elsewhere
@@ -50,7 +50,7 @@ class ShardTable:
         self._idle_intervals = idle_intervals
 
     def tell(self, listener: ShardListener) -> None:
-        """From now on this listener is told what happens to shards that are added."""
+        """Notify this listener of events of the shards that are added from now on."""
         self._listener = listener
 
     def __iter__(self) -> Iterator[ShardEntry]:
@@ -66,29 +66,29 @@ class ShardTable:
         return self._entries[key]
 
     def total(self, counter: str) -> int:
-        """One of `TOTALS`: it never falls."""
+        """Return the sum of one of `TOTALS`, which never falls."""
         return self._removed[counter] + sum(map(TOTALS[counter], self._entries.values()))
 
     def count(self, key: str, counter: str) -> None:
-        """A record was left out. A sink rejects some when their shard is gone."""
+        """Count a record that was left out. A sink may reject records whose shard is gone already."""
         if key in self._entries:
             self._entries[key].metrics.add(counter)
         else:
             self._removed[counter] += 1
 
     def add_listed(self, shards: Iterable[Shard]) -> list[Shard]:
-        """Remember listed shards, whoever owns them. Returns the new ones. A shard that was read to its end before is not new."""
+        """Remember listed shards of any owner. Return the new ones. A shard that was read to its end before is not new."""
         fresh = [shard for shard in shards if shard.key not in self._listed and shard.key not in self._finished_before]
         for shard in fresh:
             self._remember(shard)
         return fresh
 
     def listed_shards(self) -> dict[str, Shard]:
-        """Every listed shard by key, whoever owns it."""
+        """Return every listed shard by key, of any owner."""
         return self._listed
 
     def children_of(self, parent: str) -> list[Shard]:
-        """The listed children of a shard (`Shard.key`), whoever owns them."""
+        """Return the listed children of a shard (`Shard.key`), of any owner."""
         return self._children.of(parent)
 
     def add(
@@ -109,23 +109,24 @@ class ShardTable:
         return entry
 
     def own_children_of(self, parent: str) -> list[ShardEntry]:
-        """The children of a shard (`Shard.key`) that this subtask owns."""
+        """Return the children of a shard (`Shard.key`) that this subtask owns."""
         return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
 
     def may_start(self, entry: ShardEntry) -> bool:
-        """Whether it waits, and its parents are finished; after a merge both (S2)."""
+        """Return whether the shard waits, and its parents are finished (after a merge: both) (S2)."""
         return entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)
 
     def parents_finished(self, shard: Shard) -> bool:
-        """Whether the last record of every parent was emitted.
+        """Return whether the last record of every parent was emitted.
 
-        A parent past retention counts as finished. One that is only missing from the last listing does not, nor one that no listing has
-        shown yet: after a merge, the end of one parent may name the child before the other parent was listed.
+        A parent past retention counts as finished. A parent that is only missing from the last listing does not, nor
+        does a parent that no listing has shown yet: after a merge, the end of one parent may name the child before the
+        other parent was listed.
         """
         return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
     def inherited_watermark(self, shard: Shard, watermark_elsewhere: Callable[[str], int | None]) -> int | None:
-        """The watermark at which a child starts: the lowest of its parents (W5).
+        """Return the watermark at which a child starts: the lowest of its parents (W5).
 
         `watermark_elsewhere` returns the last watermark of a parent that another subtask read.
         """
@@ -135,19 +136,19 @@ class ShardTable:
         return inherited_watermark(own + others)
 
     def mark_finished(self, keys: Iterable[str]) -> None:
-        """These shards were read to their end before, by the restored state, and have no entry here."""
+        """Remember shards that were read to their end before, by the restored state, and have no entry here."""
         self._finished_before.update(keys)
 
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
-        """Take a complete listing of a stream. Returns the shards that it lacks and that must not be taken as expired for that alone (S5).
+        """Apply a complete listing of a stream. Return the shards that it lacks and that must not count as expired for that alone (S5).
 
         These are own shards that have ended, and the parents for which own shards wait.
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
         missing = self._last_listing.get(stream, set()) - now
-        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if it were removed, the
-        # next listing would find it again, and it would be read from its start.
+        # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if
+        # it were removed, the next listing would find it again, and it would be read from its start.
         young = {key for key in missing if key in self._listed and is_listing_older_than(self._listed[key], listed)}
         self._unlisted = (self._unlisted | missing) - now - young
         self._last_listing[stream] = now | young
@@ -158,20 +159,20 @@ class ShardTable:
         return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
 
     def removable(self) -> list[str]:
-        """The unlisted shards that may be removed now (S5).
+        """Return the unlisted shards that may be removed now (S5).
 
-        An own shard may be removed once it has ended and expired and its children in this subtask have started. A shard of another
-        subtask may be removed at once: whether its children may start does not depend on it.
+        An own shard may be removed once it has ended and expired and its children in this subtask have started. A shard
+        of another subtask may be removed at once, because it does not decide whether its children may start.
         """
         awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
         return [key for key in self._unlisted if self._may_be_removed(key, awaited)]
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no record can come any more: every listed shard was closed when listed, and the own ones were read to their ends.
+        """Whether no more records can come: every listed shard was closed when listed, and the own ones were read to their ends.
 
-        A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a finite size become
-        exhausted.
+        A Kinesis stream always has an open shard; a listing that shows none is older than a reshard. Only sources of a
+        finite size become exhausted.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
         if not all_closed or any(entry.stage is not ShardStage.ENDED for entry in self):
@@ -179,7 +180,7 @@ class ShardTable:
         return not any(map(self._is_endless, {shard.stream for shard in self._listed.values()}))
 
     def states(self) -> dict[str, ShardState]:
-        """The state of every own shard, for a snapshot."""
+        """Return the state of every own shard, for a snapshot."""
         return {entry.key: entry.snapshot_state for entry in self}
 
     def remove(self, key: str) -> None:
@@ -193,7 +194,7 @@ class ShardTable:
         self._unlisted.discard(key)
 
     def remove_stream(self, stream: str) -> dict[str, ShardState]:
-        """Forget every shard of a stream that is not read any more. Returns the states of the own ones."""
+        """Forget every shard of a stream that is no longer read. Return the states of the own ones."""
         states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
         for key in states:
             self._remove_entry(key)
@@ -203,7 +204,7 @@ class ShardTable:
         return states
 
     def forget_finished(self, stream: str) -> None:
-        """The stream was deleted: shards of a later one of its name are others."""
+        """Forget the finished shards of a deleted stream, because the shards of a later stream of its name are different."""
         self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
 
     def _remember(self, shard: Shard) -> None:

@@ -1,4 +1,4 @@
-"""StreamList: which streams a job reads now. It may be looked at again while the job runs (S10)."""
+"""StreamList holds the streams that a job reads now. The list may be read again while the job runs (S10)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ class StreamList(Sequence[str]):
         return self._look is None
 
     async def run(self, on_look: Callable[[], Awaitable[None]]) -> None:
-        """Look again and again. `on_look` is called after each look, so that what could not be done is tried again."""
+        """Read the list again and again. `on_look` is called each time, so that failed steps are tried again."""
         while self._look is not None:
             await asyncio.sleep(self._interval)
             self._names = tuple(await self._look())
