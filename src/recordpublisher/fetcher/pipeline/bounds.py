@@ -1,4 +1,4 @@
-"""Bounded runs: the bounds that may end one, and its result."""
+"""Bounded runs: the bounds that may end a run, and its result."""
 
 import math
 from collections.abc import Mapping
@@ -38,14 +38,16 @@ def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What ends a bounded run. Every bound is optional; the first one reached ends the run.
+    """The bounds that end a run. Every bound is optional; the first one reached ends the run.
 
     - `max_time`: seconds.
-    - `max_records`: over all shards, exact.
-    - `max_bytes`: of payload over all shards; the batch that crosses it is the last.
-    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted; a shard whose next record is above it is done.
-    - `stop_at_tip`: a shard is read until a read stands at its tip; later records are left to the next run.
-    - `shard_limits`: exactly this many records of each shard (by `Shard.key`), then the shard is done. Shards not named have no limit.
+    - `max_records`: the number of records over all shards, exact.
+    - `max_bytes`: payload bytes over all shards. The batch that crosses the bound is the last.
+    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is
+      above it has finished.
+    - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
+    - `shard_limits`: exactly this many records of each shard (by `Shard.key`), then the shard has finished. Shards not
+      named have no limit.
     """
 
     max_time: float | None = None
@@ -56,7 +58,7 @@ class Bounds:
     shard_limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises: ConfigurationError for an invalid bound."""
+        """Check the bounds. Raises: ConfigurationError if one is invalid."""
         _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
         _check("max_records", self.max_records, (int,), "a number of records, not negative")
         _check("max_bytes", self.max_bytes, (int,), "a number of bytes, not negative")
@@ -68,10 +70,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ShardOutcome:
-    """How far a shard was emitted by a run.
+    """How far a run emitted a shard.
 
-    - `state`: its emitted state; `records` and `payload_bytes` were emitted in this run.
-    - `seen`: what the run saw of the shard beside that.
+    - `state`: the shard's emitted state.
+    - `records`, `payload_bytes`: how much was emitted in this run.
+    - `seen`: the run's other observations of the shard.
     """
 
     shard: Shard
@@ -96,9 +99,10 @@ class BoundedResult:
 def shard_outcome(
     entry: ShardEntry, before: tuple[int, int], past_event_time: Mapping[str, int | None]
 ) -> ShardOutcome:
-    """The outcome of one shard.
+    """Return the outcome of one shard.
 
-    `before`: records and bytes emitted before the run. `past_event_time`: the next watermark of each shard that is past the bound.
+    - `before`: records and bytes that were emitted before the run.
+    - `past_event_time`: the next watermark of each shard that is past the bound.
     """
     is_past, behind_ms = entry.key in past_event_time, entry.metrics.millis_behind_latest
     failure = entry.metrics.last_failure

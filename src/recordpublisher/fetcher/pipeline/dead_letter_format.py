@@ -1,6 +1,7 @@
-"""DeadLetter: a record that could not be used, and why; how it is written, and read where a sink has stored it (S7).
+"""DeadLetter: a record that could not be used, with the reason, and how it is written to a sink and read from there (S7).
 
-A field of it is one of `_Value`, which is stored, and of `DeadLetter`. A stored letter that does not fit costs no other.
+Each field of a stored dead letter is a field of `_Value` or of `DeadLetter`. If one stored dead letter cannot be read,
+the others still can.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..stored_documents import check_document, read_document, unreadable
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """An original record, and why it could not be used. `place`: which one it is where it is stored."""
+    """An original record, and why it could not be used. `place` identifies the dead letter in its storage."""
 
     shard: Shard
     record: UserRecord
@@ -32,16 +33,16 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> str:
-        """Its sequence number, with the sub-sequence number within an aggregate."""
+        """The record's sequence number, with the sub-sequence number within an aggregate."""
         return str(SequenceNumber(self.record.sequence_number, self.record.sub_sequence_number))
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What tells it from others: the shard's key and the record's numbers."""
+        """The identity of the record: the shard's key and the record's numbers."""
         return self.shard.key, self.record.sequence_number, self.record.sub_sequence_number
 
     def value(self) -> dict[str, Any]:
-        """What is stored beside the columns of the record: the error, and the payload as text or else as base64."""
+        """Return what is stored next to the columns of the record: the error, and the payload as text or else as base64."""
         data = self.record.data
         try:
             value = _Value(self.reason, data.decode())
@@ -50,13 +51,16 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return cast(dict[str, Any], msgspec.to_builtins(value))
 
     def batch(self) -> RecordBatch:
-        """What is written to the sink: a batch of one with the unchanged record."""
+        """Return the batch that is written to the sink, which has only the unchanged record."""
         data = self.record.data
         return RecordBatch(self.shard, [self.record], raw_count=1, raw_bytes=len(data), decoded=[self.value()])
 
 
 class _Value(msgspec.Struct, omit_defaults=True):
-    """What is stored of a letter beside the columns of its record. Rows have a column for the payload, which is read in its place."""
+    """The fields of a dead letter that are stored next to the columns of its record.
+
+    Rows have a column for the payload, which is read instead.
+    """
 
     error: str | None = None
     payload: str | msgspec.UnsetType = msgspec.UNSET
@@ -69,7 +73,7 @@ class _Value(msgspec.Struct, omit_defaults=True):
 
 
 class _Record(msgspec.Struct, kw_only=True):
-    """What both forms have."""
+    """The fields that lines and rows have in common."""
 
     stream: str
     shard_id: str
@@ -86,7 +90,7 @@ class _Record(msgspec.Struct, kw_only=True):
             raise ValueError(f"{self.approximate_arrival_timestamp} is no time of arrival")
 
     def letter(self, data: bytes, value: _Value, place: Any) -> DeadLetter:
-        """The letter; a time without an offset is in UTC."""
+        """Return the dead letter. A time without an offset is in UTC."""
         arrival = self.approximate_arrival_timestamp
         record = UserRecord(
             data,
@@ -109,16 +113,16 @@ class _Row(_Record):
 
 
 def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
-    """A letter as the jsonl sink writes it; `name` is for errors. Raises: StateError."""
+    """Return a dead letter as the jsonl sink writes it. `name` is for errors. Raises: StateError if it cannot be read."""
     read = check_document(snake_case(read_document(line, dict[str, Any], name)), _Line, name)
     try:
         return read.letter(read.value.data, read.value, place)
-    except ValueError as error:  # base64 that is none
+    except ValueError as error:  # the payload is not valid base64
         raise unreadable(name, error) from error
 
 
 def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
-    """A letter from the columns of a record; `name` is for errors. Raises: StateError."""
+    """Return a dead letter from the columns of a record. `name` is for errors. Raises: StateError if it cannot be read."""
     read = check_document(snake_case(row), _Row, name)
     if not isinstance(read.data, bytes):
         raise unreadable(name, f"its data is of the type {type(read.data).__name__}")
@@ -128,5 +132,5 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
 
 
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields by the names of columns: files have those of Spark."""
+    """Return the fields by the names of columns. Files have Spark's camel-case names."""
     return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}

@@ -1,4 +1,4 @@
-"""DeadLetterHandler: what happens to records that cannot be deserialised or that the sink rejects (S7)."""
+"""DeadLetterHandler handles records that cannot be deserialised or that the sink rejects (S7)."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -17,30 +17,31 @@ from .dead_letter_format import DeadLetter
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
-"""The dead-letter sink does not store the job's positions."""
+"""The checkpoint of the dead-letter sink, which does not store the job's positions."""
 OF_SINK = "flink.sink."
-"""The keys of every sink begin with this."""
+"""The beginning of every sink's keys."""
 
 
 class DeadLetterHandler:
     """Fails the job, skips and counts the record, or writes a dead letter. Owns the dead-letter sink, if there is one.
 
-    Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be written again.
+    Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be
+    written again.
     """
 
     def __init__(
         self, count: Callable[[str, str], None], on_poison: OnBadRecord, dead_letter_sink: Sink | None
     ) -> None:
-        """`count(key, counter)` counts a record of a shard (`Shard.key`) in one of its metrics."""
+        """Set the action. `count(key, counter)` counts a record of a shard (`Shard.key`) in one of its metrics."""
         self._count = count
         self._skips = on_poison is OnBadRecord.SKIP
         self._sink = dead_letter_sink
         self._skipped_log = SkippedRecordsLog(log)
 
     async def open(self, job: SinkContext) -> SinkContext:
-        """Open the dead-letter sink. Returns the context for the job's own sink, which rejects records through it.
+        """Open the dead-letter sink. Return the context for the job's own sink, which rejects records through it.
 
-        State that the dead-letter sink returns is ignored: it does not store the job's positions.
+        State that the dead-letter sink returns is ignored, because this sink does not store the job's positions.
         """
         if self._sink is not None:
             with _as_dead_letter_sink():
@@ -58,11 +59,11 @@ class DeadLetterHandler:
             await self._write(batch.shard, found.record, found.reason)
 
     async def handle_rejected(self, record: RecordBatch, reason: str) -> None:
-        """Handle a record, a batch of one, that the sink can never write. Raises: SinkError when this fails the job."""
+        """Handle a record, a batch of one, that the sink can never write. Raises: SinkError if this fails the job."""
         await self.handle_all_rejected([(record, reason)])
 
     async def handle_all_rejected(self, rejected: Rejected, is_logged: bool = False) -> None:
-        """Handle several, whose dead letters are durable when this returns. Raises: SinkError when this fails the job."""
+        """Handle several rejected records. Their dead letters are durable when this returns. Raises: SinkError if this fails the job."""
         for record, reason in rejected:
             await self._handle(record, reason, is_logged)
         if rejected:
@@ -101,9 +102,9 @@ class DeadLetterHandler:
 
 
 def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> ConfigurationError:
-    """Return the error of a sink that is built for dead letters with the keys that its user has set: `flink.deadletter.` and so on.
+    """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
 
-    `more`: a further reason.
+    `more` is a further reason.
     """
     words = "; ".join(filter(None, (error.reason, more)))
     key, valid, reason = (each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words))

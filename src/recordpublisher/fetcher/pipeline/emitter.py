@@ -1,4 +1,4 @@
-"""Emitter: writes batches to the sink and advances the position in one step (S1); passes the watermark on to the sink."""
+"""Emitter writes batches to the sink and advances the position in one step (S1), and passes the watermark on to the sink."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PERMISSION_POLL_SECONDS = 0.1
 
 
 class Emitter:
-    """The only caller of the sink, apart from checkpoints, which take turns with it: calls never overlap.
+    """The only caller of the sink, apart from checkpoints. Both take turns, so that calls never overlap.
 
     It is stopped and never cancelled, so that a write is never cut off.
     """
@@ -46,7 +46,10 @@ class Emitter:
         may_write_now: Callable[[], bool] = always,
         traced: Traced = untraced,
     ) -> None:
-        """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4)."""
+        """Begin without a run.
+
+        `may_write_now` is asked before each write, because a worker that others may replace needs a permission (E4).
+        """
         self._sink = sink
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
@@ -68,17 +71,17 @@ class Emitter:
         self.local_watermark = LocalWatermark()
         self.records = 0
         self.records_in_write = 0
-        """In the call of the sink's `write` that is going on."""
+        """Records in the call of the sink's `write` that is in progress."""
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
     def start(self, run: TerminationCondition) -> None:
-        """A run starts, with its bounds."""
+        """Start a run, with its bounds."""
         self._run = run
         self._is_stopping = False
 
     async def run(self, on_bounds_reached: Callable[[EndReason], None]) -> None:
-        """Emit until stopped. Calls `on_bounds_reached` when the run has reached its bounds."""
+        """Emit until stopped. Call `on_bounds_reached` when the run has reached its bounds."""
         while not self._is_stopping:
             if (reason := self._run.end_reason()) is not None:
                 on_bounds_reached(reason)
@@ -93,7 +96,7 @@ class Emitter:
             await self._emit_watermark()
             if self._select_next() is None:
                 await self._wake.wait()
-                self._suspension.check()  # after a suspension idleness is judged again before anything is emitted (W7)
+                self._suspension.check()  # idleness must be judged again after a suspension, before anything is emitted (W7)
                 self._turn_began = self._clock.monotonic()
         self._last_watermark_at = float("-inf")
         await self._emit_watermark()
@@ -104,22 +107,25 @@ class Emitter:
         self._wake.set()
 
     def end_run(self) -> None:
-        """The run is over: its bounds do not count any more."""
+        """Forget the bounds of the run that is over."""
         self._run = TerminationCondition(Bounds())
 
     # --- shards -----------------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Something changed: check again what may be emitted."""
+        """Check again what may be emitted, because something changed."""
         self._wake.set()
 
     def on_added(self, entry: ShardEntry) -> None:
-        """A shard was added: watermarks count it from now on. The run does not: one that had ended before is not done by this run."""
+        """Count an added shard for watermarks from now on.
+
+        It does not count for the run, because a shard that had ended before was not finished by this run.
+        """
         self._alignment.update(entry)
         self.local_watermark.update(entry)
 
     def on_changed(self, entry: ShardEntry) -> None:
-        """A shard's queue, stage or idleness changed."""
+        """Update a shard whose queue, stage or idleness changed."""
         self._run.update(entry)
         holds_watermark = self._run.holds_watermark(entry)
         self._alignment.update(entry, self._run.may_emit(entry), holds_watermark)
@@ -127,19 +133,19 @@ class Emitter:
         self._wake.set()
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """A batch counts for the bounds of the run, and where shards take turns the next one's has come. `on_changed` follows."""
+        """Count an emitted batch for the bounds of the run, and for the turns of shards, if shards take turns. `on_changed` follows."""
         self._run.count_emitted(entry, batch)
         self._alignment.on_emitted(entry)
 
     def on_removed(self, key: str) -> None:
-        """A shard was removed."""
+        """Forget a shard that was removed."""
         self._run.remove(key)
         self._alignment.remove(key)
         self.local_watermark.remove(key)
         self._wake.set()
 
     def on_heartbeat(self) -> None:
-        """Refresh the global watermark, also while idle or held back (W7), and emit to the sink what is due."""
+        """Refresh the global watermark, even while idle or held back (W7), and let the emitter pass it to the sink."""
         self._alignment.report()
         self._wake.set()
 
@@ -147,17 +153,20 @@ class Emitter:
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
-        """While this lasts no call of the sink is going on, and none begins: for checkpoints."""
+        """Let no call of the sink be in progress or begin during the block. Checkpoints use this."""
         async with self._sink_lock:
             yield
 
     async def wait_for_write(self) -> None:
-        """Wait until the write that is going on has ended, and its position is counted."""
+        """Wait until the write in progress has ended, and its position is counted."""
         async with self._sink_lock:
             pass
 
     def _select_next(self) -> tuple[ShardEntry, int] | None:
-        """The shard that emits next, and how many records of its first batch: as alignment and the bounds allow, if the sink has room."""
+        """Return the shard that emits next, and how many records of its first batch.
+
+        Alignment and the bounds choose it. Return None if there is no such shard, or the sink has no room.
+        """
         selected = self._alignment.select_next() if self._sink.has_room() else None
         if selected is None:
             return None
@@ -165,11 +174,10 @@ class Emitter:
         return entry, self._run.max_emittable(entry, count)
 
     async def _emit(self, entry: ShardEntry, count: int) -> bool:
-        """Write the next `count` records of a shard's first batch. Returns whether its position has moved. There are three cases:
+        """Write the next `count` records of a shard's first batch. Return whether the shard's position has moved. There are three cases:
 
-        1. The batch has no records: only the position moves.
-        2. It was written: the position moves in the same step (S1), still under the lock.
-        3. The shard went away while the batch waited or was written: it only gives its memory back (P6).
+        1. The batch has no records: only the position moves. 2. The batch was written: the position moves in the same step (S1),
+        still under the lock. 3. The shard was removed while the batch waited or was written: the batch only frees its memory (P6).
         """
         batch, freed = entry.take(count)
         if len(batch) or batch.poisoned:
@@ -182,7 +190,10 @@ class Emitter:
         return is_emitted
 
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
-        """Wait for the permission, as long as the shard is read here, or was when the write began, and the run goes on (E4)."""
+        """Wait for the permission to write (E4). Return False if the run stops, or the shard is no longer read here.
+
+        If `was_begun`, a shard that is abandoned after the write began still waits for the permission.
+        """
         while not entry.is_removed and (was_begun or not entry.reading.is_abandoned):
             if self._may_write_now():
                 return True
@@ -196,9 +207,9 @@ class Emitter:
         try:
             is_written = await self._write_to_sinks(entry, batch)
         except Exception as error:
-            # Of a worker that was replaced others may have deleted what it wrote to, and they read its records again. While that is not
-            # known the error waits: it counts once a heartbeat is confirmed, or if the run ends before. The last checkpoint would otherwise
-            # store positions of records that the sink has lost with the error.
+            # If this worker was replaced, others may have deleted the target of its writes, and they read its records again. Until
+            # that is known, the error waits. It counts once a heartbeat is confirmed, or if the run ends before. Otherwise the last
+            # checkpoint would store positions of records that the sink has lost with the error.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
                 raise
             lost = "the sink failed at %s of %s, which are read again, since the lease of this process is not confirmed any more: %s"
@@ -216,7 +227,8 @@ class Emitter:
     async def _write_to_sinks(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         if batch.poisoned:
             await self._handle_undeserialized(batch)
-            # The target of dead letters may be slow, and the permission gone by now. A hand-over waits for what was begun.
+            # The target of dead letters may be slow, so the permission may be gone by now. A hand-over waits for a write that has
+            # begun.
             if len(batch) and not await self._may_write(entry, was_begun=True):
                 return False
         if len(batch):
@@ -229,9 +241,9 @@ class Emitter:
         return True
 
     async def _yield_to_readers(self) -> None:
-        """Let the readers run, also when the sink never waits (F1).
+        """Let the readers run, even if the sink never waits (F1).
 
-        The emitter's next turn is as long as theirs was: with a shorter one, many readers would fill the queues.
+        The emitter's next turn is as long as the readers' turn was. With a shorter one, many readers would fill the queues.
         """
         yielded_at = self._clock.monotonic()
         if yielded_at - self._turn_began < self._turn_seconds:
@@ -244,7 +256,8 @@ class Emitter:
         if self._clock.monotonic() - self._last_watermark_at < self._emit_interval:
             return
         self._last_watermark_at = self._clock.monotonic()
-        # Decided while holding the lock: during a flush a shard may become active again, and a value from before would be too high (W1).
+        # Decided while holding the lock, because a shard may become active again during a flush. An earlier value would be too high
+        # (W1).
         async with self._sink_lock:
             value = self.local_watermark.advance(self._alignment.report_and_get())
             if value is not None:
@@ -254,8 +267,10 @@ class Emitter:
 
 
 def tell_user_error(error: Exception, batch: RecordBatch) -> None:
-    """An error of a sink that is user code comes with its traceback, and says at which record; those of our sinks say all themselves, and
-    MapSink has told that of a handler."""
+    """Log an error of a sink that is user code, with its traceback and the record at which it was raised.
+
+    Errors of our own sinks need no such line, and MapSink has already logged the error of a handler.
+    """
     if for_log(error) is not None and not was_logged(error):
         first = batch.sequence_numbers[0]
         where = f"the sink failed at a batch of {batch.shard.key} that begins at record {first}"

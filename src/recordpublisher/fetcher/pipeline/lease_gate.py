@@ -1,4 +1,4 @@
-"""CurrentWorker: the worker of this process that runs now, or ran last. LeaseGate: whether it may write now (E4)."""
+"""CurrentWorker holds the worker of this process that runs now, or ran last. LeaseGate decides whether it may write now (E4)."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from .suspension import SuspensionDetector
 
 
 class CurrentWorker:
-    """Owns which worker that is: each life has one of its own (E1). WorkerLives says when one begins; others ask."""
+    """Owns the current worker. Each run of a worker has a new one (E1), which WorkerLives sets. Others only read it."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
     def become(self, worker: Worker) -> None:
-        """A new life begins."""
+        """Set the worker of a new run."""
         self._worker = worker
 
     @property
     def worker(self) -> Worker | None:
-        """None before the first life."""
+        """The current worker, or None before the first one."""
         return self._worker
 
     @property
     def name(self) -> str | None:
-        """Its name."""
+        """The worker's name."""
         return None if self._worker is None else self._worker.name
 
     @property
     def group_watermark(self) -> int | None:
-        """The group's global watermark, as it knows it (epoch ms)."""
+        """The group's global watermark as far as the worker knows it (epoch ms)."""
         return None if self._worker is None else self._worker.group_watermark
 
     @property
     def group_maximum(self) -> int | None:
-        """The highest watermark of a shard of the group, as it knows it (epoch ms)."""
+        """The highest watermark of a shard of the group, as far as the worker knows it (epoch ms)."""
         return None if self._worker is None else self._worker.group_maximum
 
     @property
     def permission(self) -> WritePermission | None:
-        """Whether it may write."""
+        """The worker's permission to write."""
         return None if self._worker is None else self._worker.permission
 
     def on_suspension(self) -> None:
-        """This process was suspended: others may have replaced the worker meanwhile."""
+        """Withdraw the permission, because other workers may have replaced this one while the process was suspended."""
         if self._worker is not None:
             self._worker.permission.on_suspension()
 
 
 class LeaseGate:
-    """Owns which permission was found given last, and in which millisecond."""
+    """Owns the permission that was last found given, and the millisecond in which that was."""
 
     def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
         self._current = current
@@ -61,10 +61,11 @@ class LeaseGate:
         self._given_ms = -1
 
     def may_write_now(self) -> bool:
-        """Whether a heartbeat was confirmed lately, and since the last suspension.
+        """Return whether a heartbeat was confirmed lately, and since the last suspension.
 
-        A sink that sends from a queue may ask before each record. What was given holds while the wall clock shows the same millisecond: it
-        goes on while a process is stopped or its machine sleeps, so after either the permission is asked for again.
+        A sink that sends from a queue may ask before each record. The answer is reused while the wall clock shows the
+        same millisecond. The wall clock continues while a process is stopped or its machine sleeps, so after either the
+        permission is checked again.
         """
         now_ms, permission = self._clock.now_ms(), self._current.permission
         if now_ms == self._given_ms and permission is self._given:

@@ -1,5 +1,7 @@
-"""MemoryBudget: memory is reserved before a read and settled after it, so that queues stay bounded (P6). PendingReads: reads that wait
-for memory."""
+"""MemoryBudget reserves memory before a read and settles it after the read, so that queues stay bounded (P6).
+
+PendingReads holds the reads that wait for memory.
+"""
 
 from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
@@ -12,10 +14,10 @@ MIN_READ_BYTES = 64 * 1024
 class MemoryBudget:
     """Owns how many bytes a subtask has queued or reserved, and decides which shard may read next.
 
-    - A shard with an empty queue may always read one batch, over the budget if need be.
+    - A shard with an empty queue may always read one batch, even if that exceeds the budget.
     - The rest of the budget goes to the shard with the lowest next watermark first.
-    - A shard that alignment holds back gets none of the rest. Otherwise the shards ahead would use up the budget, and the shard that they
-      wait for could never read.
+    - A shard that alignment holds back gets none of the rest. Otherwise the shards ahead would use up the budget, and
+      the shard that they wait for could never read.
     """
 
     def __init__(self, limits: BudgetLimits) -> None:
@@ -24,29 +26,30 @@ class MemoryBudget:
         self._readers = 1
 
     def settle_read(self, entry: ShardEntry, arrived_bytes: int) -> None:
-        """A read returned: replace its reservation by the bytes that arrived. After each empty read a shard reserves less."""
+        """Replace the reservation of a read that returned by the bytes that arrived. After each empty read a shard reserves less."""
         self.used += arrived_bytes - entry.reservation.bytes
         entry.reservation.settle(arrived_bytes)
 
     def release(self, freed_bytes: int) -> None:
-        """Bytes were emitted or dropped."""
+        """Release bytes that were emitted or dropped."""
         self.used -= freed_bytes
 
     def cancel_read(self, entry: ShardEntry) -> None:
-        """The next read of a shard does not take place."""
+        """Release the reservation of a shard's next read, which does not take place."""
         self.used -= entry.reservation.bytes
         entry.reservation.reserve(0)
 
     def share_among(self, readers: int) -> None:
-        """This many shards share the budget from now on."""
+        """Set how many shards share the budget from now on."""
         self._readers = max(readers, 1)
 
     def reserve_read(self, entry: ShardEntry) -> int:
-        """Reserve memory for a shard's next read. Returns how many bytes it may read; 0: it must wait.
+        """Reserve memory for a shard's next read. Return how many bytes it may read, or 0 if it must wait.
 
-        The reservation is twice the size of the last read, so that the same memory is not granted to many reads. A shard with queued
-        records or dead letters may read only what is reserved. A shard with an empty queue may read at least a fair share: after a silence
-        it may have much to read. A first read reserves its fair share, since a thousand shards may start at once.
+        The reservation is twice the expected size of the read, so that the same memory is not granted to many reads. A
+        shard with queued records or dead letters may read only what is reserved. A shard with an empty queue may read
+        at least a fair share, because after a silence it may have much to read. A first read reserves its fair share,
+        because a thousand shards may start at once.
         """
         queue, reservation = entry.reading.queue, entry.reservation
         has_queue = bool(queue.unhandled)
@@ -64,11 +67,11 @@ class MemoryBudget:
         return reservation.bytes if has_queue else max(reservation.bytes, fair_share)
 
     def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
-        """Why a shard's next read waits, with the limits of this budget."""
+        """Return why a shard's next read waits, by the limits of this budget; None if it does not wait."""
         return why_blocked(entry, self._limits)
 
     def is_over_shard_limits(self, entry: ShardEntry) -> bool:
-        """Whether a shard must emit before it may read more, however much memory is free."""
+        """Return whether a shard must emit before it may read more, however much memory is free."""
         return self.why_blocked(entry) in LIMITS_OF_THE_SHARD
 
     def _may_queue_more(self, entry: ShardEntry) -> bool:
@@ -82,8 +85,9 @@ BEFORE_ALL_WATERMARKS = float("-inf")
 class PendingReads:
     """Owns which shards wait for memory before their next read.
 
-    A shard over a limit of its own (held back, too much queued) is tried again when it has emitted. The others wait for memory of the
-    subtask and get it in the order of their next watermarks. So an emission costs the same with one shard held back as with a thousand.
+    A shard over a limit of its own (held back, too much queued) is tried again when it has emitted. The others wait for
+    memory of the subtask and get it in the order of their next watermarks. So an emission costs the same with one shard
+    held back as with a thousand.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -92,7 +96,7 @@ class PendingReads:
         self._waiting_for_memory = IndexedMinHeap()
 
     async def wait(self, entry: ShardEntry) -> int:
-        """Wait until the shard's next read may start. Returns how many bytes it may read."""
+        """Wait until the shard's next read may start. Return how many bytes it may read."""
         grant = entry.reservation.request()
         self._waiting[entry.key] = entry
         self._update_order(entry)
@@ -103,7 +107,7 @@ class PendingReads:
             self._remove(entry)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """A shard has emitted: try its read, then the reads of others."""
+        """Try the read of a shard that has emitted, then the reads of other shards."""
         if entry.key in self._waiting:
             self._try_to_grant(entry)
         self._grant_in_order()

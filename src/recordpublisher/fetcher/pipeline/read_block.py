@@ -1,4 +1,4 @@
-"""why_blocked: why the next read of a shard waits. Memory, metrics, alarms and log ask here."""
+"""why_blocked finds why the next read of a shard waits, for memory, metrics, alarms and log."""
 
 from enum import Enum
 
@@ -7,7 +7,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 
 
 class ReadBlock(Enum):
-    """What must happen before a shard may be read on."""
+    """The condition that must end before the shard's next read."""
 
     PARENTS = "it waits for the end of its parents"
     ALIGNMENT = "held back by alignment"
@@ -16,11 +16,14 @@ class ReadBlock(Enum):
 
 
 LIMITS_OF_THE_SHARD = (ReadBlock.ALIGNMENT, ReadBlock.FULL_QUEUE)
-"""The shard must emit before it may be read on, however much memory is free (P6)."""
+"""Reasons for which the shard must emit before its next read, however much memory is free (P6)."""
 
 
 def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:
-    """None: the read may start, or is under way, or no reader is wanted. A shard with an empty queue may always be read."""
+    """Return why the shard's next read waits. Return None if it may start, is in progress, or no reader is wanted.
+
+    A shard with an empty queue may always be read.
+    """
     queue = entry.reading.queue
     if queue.unhandled:
         if entry.status.is_held:

@@ -1,4 +1,4 @@
-"""ReadIntake: takes what the readers bring: queues it, settles its memory, and says when the next read may start."""
+"""ReadIntake queues the batches of the readers, settles their memory, and decides when the next read may start."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ class ReadIntake:
         return self._budget.used
 
     def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
-        """Why a shard's next read waits; None: it does not."""
+        """Return why a shard's next read waits, or None if it does not wait."""
         return self._budget.why_blocked(entry)
 
     def output_for(self, entry: ShardEntry) -> ShardIntake:
-        """The ShardOutput of one shard."""
+        """Return the ShardOutput of one shard."""
         return ShardIntake(self, entry)
 
     def share_among(self, readers: int) -> None:
-        """This many shards are read from now on, and share the memory."""
+        """Set how many shards are read from now on, and share the memory."""
         self._budget.share_among(readers)
 
     def reserve_first_read(self, entry: ShardEntry) -> int:
-        """Reserve memory for a shard's first read. Returns how many bytes it may read."""
+        """Reserve memory for a shard's first read. Return how many bytes it may read."""
         return self._budget.reserve_read(entry)
 
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
-        """Queue a batch, then wait until the next read may start. Returns how many bytes that may read.
+        """Queue a batch, then wait until the next read may start. Return how many bytes that read may bring.
 
-        Raises: DataLossError when records before the batch passed the retention unread, and the job does not accept that.
+        Raises: DataLossError if records before the batch passed the retention unread, and the job does not accept that.
         """
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
@@ -69,30 +69,31 @@ class ReadIntake:
         self._gaps.on_read(entry, batch)
         self._budget.settle_read(entry, 0 if batch.is_empty_read else batch.held_bytes)
         self._budget.release(entry.on_read(batch, at))
-        del batch  # frees its memory as soon as it is emitted (P6)
+        del batch  # so that its memory is freed as soon as it is emitted (P6)
         if entry.reading.needs_no_more:
-            return 0  # there is no further read, and the reader may still have to report the shard's end
+            # There is no further read. The reader does not wait, because it may still have to report the shard's end.
+            return 0
         read_bytes = self._budget.reserve_read(entry) or await self._pending_reads.wait(entry)
         self._gaps.on_request(entry)
         return read_bytes
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
-        """A shard was read to its end: it has ended when nothing is queued, and drains otherwise."""
+        """Note that a shard was read to its end. It has ended if nothing is queued, and drains otherwise."""
         self._budget.settle_read(entry, 0)
         self._on_children_found(children)
         entry.end_of_reading(children)
 
     def on_emitted(self, entry: ShardEntry, freed_bytes: int) -> None:
-        """A shard has emitted and freed bytes: start reads that wait for memory."""
+        """Start reads that wait for memory, because a shard has emitted and freed bytes."""
         self._budget.release(freed_bytes)
         self._pending_reads.on_emitted(entry)
 
     def retry_pending_reads(self) -> None:
-        """Try every read that waits for memory; called at each heartbeat."""
+        """Try every read that waits for memory. Called at each heartbeat."""
         self._pending_reads.retry_all()
 
     def drop(self, entry: ShardEntry) -> None:
-        """Drop what a shard has queued, and what is reserved for its next read."""
+        """Drop the queue of a shard, and the reservation for its next read."""
         self._budget.cancel_read(entry)
         self._budget.release(entry.drop_unread())
 
@@ -105,13 +106,13 @@ class ShardIntake:
         self._entry = entry
 
     def first_read_budget(self) -> int:
-        """See ShardOutput."""
+        """Reserve memory for the shard's first read. Return how many bytes it may bring."""
         return self._intake.reserve_first_read(self._entry)
 
     def put(self, batch: RecordBatch) -> Coroutine[Any, Any, int]:
-        """See ShardOutput."""
+        """Queue a batch of the shard, then wait until the next read may start. Return how many bytes that read may bring."""
         return self._intake.put(self._entry, batch)
 
     def end(self, children: Sequence[Shard]) -> None:
-        """See ShardOutput."""
+        """Note that the shard was read to its end, with its child shards."""
         self._intake.end(self._entry, children)

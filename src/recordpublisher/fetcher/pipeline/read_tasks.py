@@ -1,4 +1,4 @@
-"""ReadTasks: one reading task for each shard; parents are read before their children (S2)."""
+"""ReadTasks runs one reading task for each shard. Parents are read before their children (S2)."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -43,17 +43,19 @@ class ReadTasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
         self._cancelled: set[asyncio.Task[None]] = set()
-        """Readers of this run that were told to end. One that ends as cancelled without that has failed."""
+        """Readers of this run that were cancelled. A reader that ends as cancelled without being in this set has failed."""
 
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
-        """Start a reader for each of these shards that may be read and has none. Returns those shards.
+        """Start a reader for each of these shards that may be read and has none. Return those shards.
 
-        A shard that was stopped while it waited starts without a reader: otherwise its stored position would say that it waits.
+        A shard that was stopped while it waited starts without a reader. Otherwise its stored position would say that
+        it waits.
         """
         started: list[ShardEntry] = []
         for entry in entries:
             if self._table.may_start(entry):
-                # A child counts for watermarks from the moment it may start, at the lowest watermark of its parents (W5).
+                # A child counts for watermarks from the moment it may start, at the lowest watermark of its parents
+                # (W5).
                 entry.start_reading(self._table.inherited_watermark(entry.shard, self._last_watermark))
                 started += self._started(entry)
             elif entry.needs_reader and entry.key not in self._tasks:
@@ -63,14 +65,14 @@ class ReadTasks:
         return started
 
     def finish(self, entry: ShardEntry) -> None:
-        """Read no more of a shard in this run; what is queued stays."""
+        """Read no more of a shard in this run. Queued records stay."""
         if entry.needs_reader:
             entry.finish_reading()
             if entry.key in self._tasks:  # otherwise its reader has failed
                 self._cancel(self._tasks[entry.key])
 
     def abandon(self, entry: ShardEntry) -> None:
-        """Read no more of a shard, and drop what is queued: another process has it, or will have it."""
+        """Read no more of a shard, and drop its queue, because another process has the shard, or will have it."""
         task = self._tasks.pop(entry.key, None)
         if task is not None:
             self._abandoned.add(task)
@@ -88,7 +90,7 @@ class ReadTasks:
             self._cancel(task)
 
     async def stop(self) -> None:
-        """Cancel every reader, and drop what was read but not emitted."""
+        """Cancel every reader, and drop the records that were read but not emitted."""
         self.cancel()
         await asyncio.gather(*self._tasks.values(), *self._abandoned, return_exceptions=True)
         self._tasks.clear()
@@ -97,13 +99,13 @@ class ReadTasks:
             self._intake.drop(entry)
 
     def _cancel(self, task: asyncio.Task[None]) -> None:
-        # Once: a second cancellation would cut off what the first one began.
+        # Cancel only once, because a second cancellation would cut off the work that the first one began.
         if task not in self._cancelled:
             self._cancelled.add(task)
             task.cancel()
 
     def _started(self, entry: ShardEntry) -> list[ShardEntry]:
-        """Start the reader, unless the run needs no more of the shard, or it was stopped."""
+        """Start the reader, unless the run needs no more of the shard, or the shard was abandoned."""
         if entry.needs_reader:
             self._start(entry)
         return [] if entry.reading.is_abandoned else [entry]
@@ -154,7 +156,8 @@ class ReadTasks:
                 if not self._gaps.accept(entry, error):
                     raise
                 if position.type is PositionType.TRIM_HORIZON and entry.progress.position == before:
-                    # Not even the oldest record is there: the whole shard is past retention. Its children, if any, are listed.
+                    # Not even the oldest record is there, so the whole shard is past retention. Its children, if any,
+                    # are listed.
                     self._intake.end(entry, ())
                     return RunResult.COMPLETE
                 position = StartingPosition.trim_horizon()

@@ -1,4 +1,4 @@
-"""RetentionGaps: looks at each read for records that passed the stream's retention before it (S5)."""
+"""RetentionGaps checks at each read whether records before it passed the stream's retention unread (S5)."""
 
 import logging
 from collections.abc import Iterable
@@ -19,10 +19,10 @@ LOG_INTERVAL_MS = 60_000
 
 
 class RetentionGaps:
-    """Owns the rule by which a read goes on: from a position that is past retention the service reads on at the oldest record it has,
-    and says nothing. `check` None: nothing is looked at.
+    """Owns the check that no records were lost before a read. If `check` is None, nothing is checked.
 
-    A read costs one comparison. Only a shard that was not read for almost a day, or lags that far behind, costs calls.
+    From a position that is past retention the service silently continues at the oldest record it has. The check costs a
+    read one comparison. Only a shard that was not read for almost a day, or lags that far behind, costs calls.
     """
 
     def __init__(
@@ -35,13 +35,16 @@ class RetentionGaps:
         self._pinned_ms: int | None = None
 
     def pin(self, pinned_ms: int | None) -> None:
-        """The time that a LATEST start stands for (P3)."""
+        """Set the time that a LATEST start stands for (P3)."""
         self._pinned_ms = pinned_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """A reader starts behind the entry's state. A shard that was never read was opened after its parents were last known to be open:
-        not when their end was read, which may be much later. A start that was pinned to a time (P3) counts as seen then. A position whose
-        time nobody knows is looked at with the first read."""
+        """Start to check a shard whose reader starts behind the entry's state.
+
+        A shard that was never read was opened after its parents were last known to be open, not when their end was
+        read, which may be much later. A start that was pinned to a time (P3) counts as seen then. A position whose time
+        is unknown is checked with the first read.
+        """
         entry.start_after(parents)
         state = entry.snapshot_state
         seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -53,49 +56,55 @@ class RetentionGaps:
         entry.progress.start(position, seen_ms, self._suspension.lost_seconds)
 
     def needs_check(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Whether `check` must look at a batch before it is queued. One comparison, for each batch."""
+        """Return whether `check` must examine a batch before it is queued. This costs one comparison for each batch."""
         seen_ms = latest(entry.progress.seen_ms, entry.progress.counted_ms)
         if self._check is None or not may_have_gap(seen_ms, self._clock.now_ms()):
             return False
         return _has_records(batch) or batch.millis_behind_latest == 0
 
     async def check(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Look for a gap before the batch. Raises: DataLossError when there is one and the job does not accept that."""
+        """Check for a gap before the batch. Raises: DataLossError if there is one and the job does not accept that."""
         progress, seen_ms = entry.progress, entry.progress.seen_ms
         assert self._check is not None
         assert seen_ms is not None
         if await self._was_read_before_suspension(entry, batch):
-            return  # it shows nothing of the time since; the next read does
+            return  # the batch shows nothing of the time since; the next read does
         next_ms = to_millis(batch.records[0].arrival) if batch.records else self._clock.now_ms()
         gap = await self._check.gap_after(entry.shard, progress.position, seen_ms, next_ms)
         if gap is Gap.LOST and not _has_records(batch):
-            gap = Gap.NOT_CHECKED  # the record came after this empty read
+            gap = Gap.NOT_CHECKED  # the oldest record may have arrived after this empty read
         if gap is Gap.LOST:
             self._on_lost(entry)
         elif gap is Gap.NOT_CHECKED:
             self._on_not_checked(entry)
         if gap is not Gap.NONE:
-            progress.on_gap(self._clock.now_ms())  # counted once
+            progress.on_gap(self._clock.now_ms())  # so that the gap is counted once
 
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """A batch is queued: reading goes on behind it."""
+        """Note that a batch is queued, behind which reading continues."""
         entry.progress.on_read(batch, self.read_ms(entry))
 
     def on_request(self, entry: ShardEntry) -> None:
-        """The next read may start."""
+        """Note that the next read may start."""
         entry.progress.on_request(self._suspension.lost_seconds)
 
     def read_ms(self, entry: ShardEntry) -> int:
-        """When the last batch was read, epoch ms, at the latest: time in which the process was suspended since the request may have
-        passed after the response."""
+        """Return the latest time at which the last batch can have been read (epoch ms).
+
+        Time in which the process was suspended since the request is subtracted, because it may have passed after the
+        response.
+        """
         return self._clock.now_ms() - round(self._lost_seconds(entry) * 1000)
 
     def _lost_seconds(self, entry: ShardEntry) -> float:
         return self._suspension.lost_seconds - entry.progress.lost_seconds
 
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Whether the batch may have waited in this process while that was suspended: all its records arrived before, and they would be
-        gone by now if the retention is known."""
+        """Return whether the batch may have waited in this process during a suspension.
+
+        This is so if its first record arrived before the suspension, or, if the retention is known, would be gone by
+        now. An empty batch may always have waited.
+        """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
         if not batch.records:
@@ -116,7 +125,7 @@ class RetentionGaps:
             raise error
 
     def accept(self, entry: ShardEntry, error: DataLossError) -> bool:
-        """Count and log records that are lost, and return True, if the job accepts that (`flink.state.dataloss=CONTINUE`)."""
+        """Count and log lost records, and return True, if the job accepts that (`flink.state.dataloss=CONTINUE`)."""
         if not self._accepts_loss:
             return False
         entry.metrics.add("retention_gaps")
@@ -143,4 +152,4 @@ class RetentionGaps:
 
 
 def _has_records(batch: RecordBatch) -> bool:
-    return len(batch.records) > 0 or batch.raw_count > 0  # those that cannot be used were taken out
+    return len(batch.records) > 0 or batch.raw_count > 0  # records that cannot be used were taken out

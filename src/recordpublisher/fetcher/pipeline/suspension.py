@@ -1,4 +1,4 @@
-"""SuspensionDetector: whether this process was suspended or starved of CPU (W3, W7)."""
+"""SuspensionDetector finds out whether this process was suspended or starved of CPU (W3, W7)."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,17 +6,18 @@ from collections.abc import Callable
 from recordpublisher.publishers.clock import Clock
 
 TICK_SECONDS = 0.5
-"""Between two ticks."""
+"""Time between two ticks."""
 GAP_SECONDS = 2.0
 """A tick that is later than this means that the process was suspended (SIGSTOP, a sleeping machine, a blocked loop)."""
 
 
 class SuspensionDetector:
-    """Owns the time of the last tick of the event loop, and for how long in total the process should have run and did not.
+    """Owns the time of the last tick of the event loop, and the total time in which the process should have run and did not.
 
-    A CPU quota of 10 ms in 100 shows no gap, but every tick is late: that time is lost, too, and does not count as observed (W3).
-    The clock counts the sleep of a machine, but not the pause of a virtual one: then only the wall clock shows the gap. If somebody sets
-    the wall clock ahead it looks the same, which costs no more than one read of each silent shard.
+    A CPU quota of 10 ms in 100 shows no gap, but every tick is late. That time is also lost, and does not count as
+    observed (W3). The clock counts the sleep of a machine, but not the pause of a virtual one: then only the wall clock
+    shows the gap. If a user sets the wall clock ahead, this looks the same. It costs no more than one read of each
+    silent shard.
     """
 
     def __init__(self, clock: Clock, on_resume: Callable[[float], None]) -> None:
@@ -24,21 +25,21 @@ class SuspensionDetector:
         self._on_resume = on_resume
         self._lost = self._ran = 0.0
         self.lag_ms = 0
-        """How late the last tick was (A1)."""
+        """How late the last tick was (ms, A1)."""
         self.reset()
 
     @property
     def lost_seconds(self) -> float:
-        """The total time so far in which the process should have run and did not."""
+        """The total time (seconds) so far in which the process should have run and did not."""
         return self._lost
 
     @property
     def running_seconds(self) -> float:
-        """The total time in which this process ran: not while it was suspended or starved, nor between two runs (W10)."""
+        """The total time (seconds) in which this process ran, without suspension, starvation and the time between two runs (W10)."""
         return self._ran + min(self._clock.boottime() - self._tick_at, TICK_SECONDS)
 
     def reset(self) -> None:
-        """Start measuring now; the time between two runs is not lost."""
+        """Start measuring now. The time between two runs is not lost."""
         self._tick_at = self._clock.boottime()
         self._wall_at = self._clock.now_ms()
 
@@ -51,13 +52,13 @@ class SuspensionDetector:
             self.tick()
 
     def tick(self) -> None:
-        """The event loop runs: measure until now."""
+        """Measure until now. Called while the event loop runs."""
         self.check()
         self._ran = self.running_seconds
         self.reset()
 
     def check(self) -> None:
-        """Detect a gap now. To be called before idleness is judged and before records are emitted: either may be the first to run."""
+        """Detect a gap now. Call this before idleness is judged and before records are emitted, because either may be the first to run."""
         late = self._seconds_since_tick() - TICK_SECONDS
         if late <= 0:
             return
@@ -70,5 +71,5 @@ class SuspensionDetector:
     def _seconds_since_tick(self) -> float:
         by_wall_clock = (self._clock.now_ms() - self._wall_at) / 1000
         by_boottime = self._clock.boottime() - self._tick_at
-        # While a virtual machine was paused only the wall clock advanced.
+        # Only the wall clock advances while a virtual machine is paused.
         return by_wall_clock if by_wall_clock >= by_boottime + GAP_SECONDS else by_boottime

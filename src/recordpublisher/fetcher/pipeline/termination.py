@@ -1,4 +1,4 @@
-"""TerminationCondition: whether a bounded run has reached its bounds (S8). RunCompletion: the end of a run, and its reason."""
+"""TerminationCondition decides whether a bounded run has reached its bounds (S8). RunCompletion: the end of a run, with its reason."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,7 +15,11 @@ class TerminationCondition:
     """Owns how much a run has emitted, and which of its shards have reached their bounds."""
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
-        """`has_leases`: shards come with leases, so there are none at first, and children follow their parent only later (E7)."""
+        """Begin a run.
+
+        `has_leases` says that shards come with leases: there are none at first, and children follow their parent only
+        later (E7).
+        """
         self._bounds = bounds
         self._has_leases = has_leases
         self._started: set[str] = set()
@@ -28,7 +32,7 @@ class TerminationCondition:
         self.has_shard_bounds = bounds.stop_at_tip or bounds.until_event_time is not None or bool(bounds.shard_limits)
 
     def max_emittable(self, entry: ShardEntry, count: int) -> int:
-        """How many of a shard's next `count` records may be emitted within the bounds."""
+        """Return how many of a shard's next `count` records may be emitted within the bounds."""
         total = self._bounds.max_records
         if total is not None:
             count = min(count, total - self.records)
@@ -38,15 +42,15 @@ class TerminationCondition:
         return count if limit is None else min(count, limit - self._per_shard.get(entry.key, 0))
 
     def may_emit(self, entry: ShardEntry) -> bool:
-        """Whether the shard is below its own number of records."""
+        """Return whether the shard is below its own limit of records."""
         limit = self._bounds.shard_limits.get(entry.key)
         return limit is None or self._per_shard.get(entry.key, 0) < limit
 
     def needs_more_reads(self, entry: ShardEntry) -> bool:
-        """Whether the run may emit more of a shard than was read so far.
+        """Return whether the run may emit more of a shard than was read so far.
 
-        Reading stops at the first tip: a busy shard has new records by the time the last of a thousand shards reaches its tip, so they
-        would never all stand at their tips together.
+        Reading stops at the first tip. A busy shard has new records by the time the last of a thousand shards reaches
+        its tip, so the shards would never all be at their tips together.
         """
         return self.may_emit(entry) and not self._has_reached_tip(entry) and not self.is_past_event_time(entry)
 
@@ -67,16 +71,19 @@ class TerminationCondition:
             self._done.discard(entry.key)
 
     def remove(self, key: str) -> None:
-        """A shard was removed."""
+        """Forget a shard that was removed."""
         self._started.discard(key)
         self._done.discard(key)
 
     def holds_watermark(self, entry: ShardEntry) -> bool:
-        """Whether watermarks wait for the shard. A bounded run does not wait for what it will not read; W2 is for unbounded runs."""
+        """Return whether watermarks wait for the shard.
+
+        A bounded run does not wait for records that it will not read. W2 is for unbounded runs.
+        """
         return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
 
     def end_reason(self) -> EndReason | None:
-        """Why the run is over; None while it is not."""
+        """Return why the run is over, or None while it is not."""
         bounds = self._bounds
         if bounds.max_records is not None and self.records >= bounds.max_records:
             return EndReason.MAX_RECORDS
@@ -92,14 +99,15 @@ class TerminationCondition:
         return self.has_shard_bounds and not self._has_leases
 
     def is_past_event_time(self, entry: ShardEntry) -> bool:
-        """Whether a shard's next record is above the event-time bound."""
+        """Return whether a shard's next record is above the event-time bound."""
         until, watermark = self._bounds.until_event_time, entry.next_watermark
         return until is not None and watermark is not None and watermark > until
 
     def _fair_share(self, entry: ShardEntry, max_bytes: int) -> int:
-        """How many records a shard may emit at once, so that every shard can emit before `max_bytes` is reached.
+        """Return how many records a shard may emit at once, so that every shard can emit before `max_bytes` is reached.
 
-        One read of a busy shard may be larger than the whole bound. Without this, that shard would be the only one in every run.
+        One read of a busy shard may be larger than the whole bound. Without this, that shard would be the only one in
+        every run.
         """
         head = entry.reading.queue[0]
         return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
@@ -112,7 +120,10 @@ class TerminationCondition:
         return self._has_reached_tip(entry) and not entry.reading.queue and not entry.emission.is_writing
 
     def _has_reached_tip(self, entry: ShardEntry) -> bool:
-        """A shard that was closed when listed has no tip, only an end: its children wait for that (S2)."""
+        """Return whether the run has seen the shard's tip.
+
+        A shard that was closed when listed has no tip, only an end, because its children wait for the end (S2).
+        """
         return self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
 
     def _shard_reason(self) -> EndReason:
@@ -140,13 +151,13 @@ class RunCompletion:
 
     @property
     def error(self) -> BaseException | None:
-        """The error that ended the run; None while it runs, and after any other end."""
+        """The error that ended the run. None while it runs, and after any other end."""
         if self._reason is None or not self._reason.done() or self._reason.cancelled():
             return None
         return self._reason.exception()
 
     def start(self) -> None:
-        """A run starts; after `stop` it has ended already."""
+        """Start a run. After `stop` it ends at once."""
         self._reason = asyncio.get_running_loop().create_future()
         if self._is_stopped:
             self.complete(EndReason.STOPPED)
@@ -167,7 +178,7 @@ class RunCompletion:
         self.complete(EndReason.STOPPED)
 
     async def complete_after(self, seconds: float | None) -> None:
-        """End the run after this time; None: never."""
+        """End the run after `seconds`, or never if it is None."""
         if seconds is not None:
             await asyncio.sleep(seconds)
             self.complete(EndReason.MAX_TIME)
@@ -185,8 +196,8 @@ class RunCompletion:
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            # At the end of a run we cancel tasks ourselves; then this changes nothing. Before, a sink has let a cancellation of its own
-            # escape: the run must fail and not wait for ever.
+            # At the end of a run we cancel tasks ourselves; then this changes nothing. Before the end, a sink has let a
+            # cancellation of its own escape. Then the run must fail instead of waiting for ever.
             self.fail(ImpossibleStateError(f"a background task of the run was cancelled: {task.get_coro()}"))
         elif (error := task.exception()) is not None:
             self.fail(error)
