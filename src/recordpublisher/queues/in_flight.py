@@ -1,4 +1,4 @@
-"""InFlight: what a job has received from a queue and not acknowledged or given up. Only this object settles records."""
+"""InFlight holds the records that a job has received from a queue and not yet acknowledged or released. Only it settles records."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from recordpublisher.publishers.user_code import describe_error
 
 log = logging.getLogger("recordpublisher.queue")
 LINGER_SECONDS = 0.02
-"""For how long what is done is collected before it is acknowledged."""
+"""How long finished records are collected before they are acknowledged."""
 REMEMBERED = 20_000
-"""Handled records by which a duplicate is known; about 4 MB."""
+"""How many handled records are remembered, so that duplicates are recognised; about 4 MB."""
 MOST_HANDLED = 10 * REMEMBERED
-"""Handled records whose acknowledgement has not succeeded: one commit can make so many done."""
+"""Most handled records whose acknowledgement has not succeeded: one commit can finish this many."""
 COUNTED = (TransientError, RetriesExhaustedError)
-"""Of our errors those after which the job goes on: what could not be acknowledged comes again."""
+"""Our errors after which the job continues: records that could not be acknowledged are received again."""
 StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Delivery(msgspec.Struct, eq=False):
-    """The newest receipt of a record, and how many of its parts are not done.
+    """The newest receipt of a record, and how many of its parts are not finished.
 
-    Others may receive it from `visible_at` on (boottime, because a machine that sleeps keeps nothing from others).
+    Other processes may receive the record from `visible_at` on (boottime, because the queue does not wait for a machine that sleeps).
     """
 
     record: UserRecord
@@ -47,9 +47,9 @@ class Delivery(msgspec.Struct, eq=False):
     parts: int
     visible_at: float
     is_given_up: bool = False
-    """Whether some part will not be done with here. When no part is left, the record is released, and not acknowledged."""
+    """Whether some part will not be handled here. When no part is left, the record is released, and not acknowledged."""
     with_sink: int = 0
-    """Of its parts those that were given to a sink that tells when each is done."""
+    """Number of its parts that were given to a sink that reports when each is done."""
 
     @property
     def number(self) -> str:
@@ -58,14 +58,14 @@ class Delivery(msgspec.Struct, eq=False):
 
 
 class InFlight:
-    """Owns the deliveries that are open, done, or given up, and the numbers of the records that were handled last.
+    """Owns the open, finished and released deliveries, and the numbers of the records that were handled last.
 
-    A record is open until all of its parts are done. One that comes again while it is open only gets a new receipt. One that was handled,
-    and whose acknowledgement has not succeeded, is acknowledged when it comes again, and never passed on.
+    A record is open until all of its parts are finished. If it is received again while it is open, it only gets a new receipt. If it
+    was handled, and its acknowledgement has not succeeded, it is acknowledged when it is received again, and never passed on.
     """
 
     def __init__(self, source: QueueSource, clock: Clock, *, drops_duplicates: bool) -> None:
-        """Raises: PluginError for a visibility that is no time."""
+        """Check the source. Raises: PluginError if its visibility is not a valid number of seconds."""
         seconds = source.visibility_seconds
         if not isinstance(seconds, int | float) or not 0 < seconds < inf:
             raise PluginError(
@@ -85,12 +85,15 @@ class InFlight:
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self.on_closed: Callable[[], None] = lambda: None
-        """Called when a record is open no more."""
+        """Called when a record is no longer open."""
 
     # --- what becomes of a record ---
 
     def take(self, records: Sequence[UserRecord], metrics: ShardMetrics) -> list[UserRecord]:
-        """Take over what was received, without its data. Return what must be passed on."""
+        """Take over received records, without their data. Return the records that must be passed on.
+
+        Raises: PluginError if two different records have the same numbers.
+        """
         visible_at = self._clock.boottime() + self._visibility
         passed_on: dict[tuple[str, int], UserRecord] = {}
         newest = {record.sequence_number: record for record in records}
@@ -103,7 +106,7 @@ class InFlight:
                         f"{type(self._source).__name__}.receive returned different records with the numbers {key}: give the parts of a "
                         "record sub_sequence_number 0, 1 and so on"
                     )
-                passed_on[key] = record  # once, if it came twice
+                passed_on[key] = record  # only once, even if it was received twice
         for number, parts in Counter(number for number, _ in passed_on).items():
             self._open[number].parts = parts
         return list(passed_on.values())
@@ -128,7 +131,7 @@ class InFlight:
         return True
 
     def finish(self, numbers: Iterable[str]) -> None:
-        """These records, or parts of them, are safe or will never be needed."""
+        """Count these records, or parts of them, as finished: they are safe or will never be needed."""
         for number in numbers:
             delivery = self._open.get(number)
             if delivery is None:
@@ -141,41 +144,42 @@ class InFlight:
                 self._given_up.append(delivery)
             else:
                 self._done[number] = delivery
-                self._remember(number, is_acknowledged=False)  # before the call: it may come again meanwhile
+                # Remembered before the call, because the record may be received again during it.
+                self._remember(number, is_acknowledged=False)
             self._wake.set()
 
     def gave(self, numbers: Iterable[str]) -> None:
-        """A sink that tells when each part is done has these, also after the end of the run."""
+        """Note that a sink that reports when each part is done has these parts. It may report even after the end of the run."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink += 1
 
     def took_back(self, numbers: Iterable[str]) -> None:
-        """The write of these parts to that sink has failed: it will not tell of them."""
+        """Note that the write of these parts to that sink has failed, so it will not report them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)
 
     def told(self, number: str) -> None:
-        """That sink is done with one part of the record."""
+        """Finish one part of the record, because the sink has reported it."""
         if (delivery := self._open.get(number)) is not None:
             delivery.with_sink = max(0, delivery.with_sink - 1)
             self.finish((number,))
 
     def told_all(self) -> None:
-        """That sink has been flushed to the end. Of what is still open it has dropped its parts."""
+        """Expect no more reports, because the sink has been flushed to the end. It has dropped the parts that are still open."""
         for delivery in self._open.values():
             delivery.with_sink = 0
 
     def give_up(self, numbers: Sequence[str]) -> None:
-        """These parts will not be done with here. Let others have their records, once no other part of them is open."""
+        """Give up these parts, which will not be handled here. Release their records once no other part of them is open."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.is_given_up = True
         self.finish(numbers)
 
     def are_held(self, numbers: Iterable[str]) -> bool:
-        """Return whether no other process can have received any of these meanwhile, as after a suspension."""
+        """Return whether no other process can have received any of these records since, for example during a suspension."""
         now = self._clock.boottime()
         found = map(self._open.get, numbers)
         return all(delivery is not None and now < delivery.visible_at for delivery in found)
@@ -206,9 +210,9 @@ class InFlight:
 
     @asynccontextmanager
     async def settling(self, start_task: StartTask) -> AsyncIterator[None]:
-        """Acknowledge and prolong while the block runs, then acknowledge what is done and release the rest.
+        """Acknowledge and prolong while the block runs, then acknowledge finished records and release the rest.
 
-        Raises: what ends the job, of `acknowledge` or `prolong`.
+        Raises: an error of `acknowledge` or `prolong` that ends the job.
         """
         self._stopping.clear()
         tasks = [start_task(self._settle()), start_task(self._prolong())]
@@ -224,7 +228,7 @@ class InFlight:
                 if not delivery.with_sink:
                     self._close(number)
                     continue
-                # What the sink still tells is of this receipt. The record stays open, so that it is not passed on again before.
+                # Later reports of the sink concern this receipt. The record stays open, so that it is not passed on again before.
                 delivery.is_given_up |= delivery.with_sink < delivery.parts
                 delivery.parts, delivery.visible_at = delivery.with_sink, inf
             try:
@@ -235,7 +239,7 @@ class InFlight:
             task.result()
 
     async def _settle(self) -> None:
-        """Acknowledge what is done and release what is given up, until stopped and nothing of it is left."""
+        """Acknowledge finished records and release given-up ones, until this is stopped and none of them is left."""
         while self._done or self._given_up or not self._stopping.is_set():
             await self._wake.wait()
             if not self._stopping.is_set():
@@ -250,7 +254,7 @@ class InFlight:
                 self._remember(delivery.number, is_acknowledged=True)
 
     async def _prolong(self) -> None:
-        """Prolong what has less than half of its time left, until stopped."""
+        """Prolong the records that have less than half of their time left, until this is stopped."""
         while not self._stopping.is_set():
             try:
                 async with asyncio.timeout(self._visibility / 8):
@@ -262,14 +266,14 @@ class InFlight:
                     delivery.visible_at = max(delivery.visible_at, now + self._visibility)
 
     async def _call(self, name: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Settle records by the method of the source that is called so. Return the deliveries with which it succeeded.
+        """Settle records by the source's method `name`. Return the deliveries that were settled.
 
-        The others are counted. Raises: a RecordPublisherError that is none of `COUNTED`.
+        The others are counted. Raises: a RecordPublisherError that is not one of `COUNTED`.
         """
         if not deliveries:
             return []
         try:
-            # Afterwards the call is of no use. One of `prolong` that hangs leaves time for another one.
+            # After this time the call is of no use. A `prolong` that hangs leaves time for another one.
             async with asyncio.timeout(self._visibility / (4 if name == "prolong" else 1)):
                 failed = await getattr(self._source, name)([each.record for each in deliveries]) or ()
         except asyncio.CancelledError:

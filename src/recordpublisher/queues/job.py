@@ -1,4 +1,4 @@
-"""QueueJob: reads a queue into a sink, and acknowledges each record when it is safe. It is to a queue what SubtaskFetcher is to shards."""
+"""QueueJob reads a queue into a sink, and acknowledges each record when it is safe. It is for queues what SubtaskFetcher is for shards."""
 
 from __future__ import annotations
 
@@ -46,16 +46,19 @@ from .view import QueueAlarms, QueueView
 
 log = logging.getLogger("recordpublisher.queue")
 FLUSH_INTERVAL_MS = 1_000
-"""Between two flushes, where the sink has no interval of its own."""
+"""Time between two flushes, if the sink has no interval of its own."""
 READY_CHECK_SECONDS = 0.02
 MOST_OPEN, MOST_OPEN_UNTIL_FLUSH, MOST_OPEN_UNTIL_COMMIT = 100, 1_000, 10_000
-"""Records of one receiver that are not acknowledged: with a sink that tells when each is done, with one that is flushed each second, and
-with one that commits less often. Then the receiver waits, for a flush that is made at once."""
+"""Most unacknowledged records of one receiver. At this number the receiver waits for a flush, which is made at once.
+
+The numbers are for a sink that reports when each record is done, for a sink that is flushed each second, and for a sink that commits
+less often.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """Typed properties of a queue job. Times in ms."""
+    """Typed properties of a queue job. Times are in ms."""
 
     most_bytes: int = of_property(SUBTASK_BYTES)
     on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
@@ -67,7 +70,7 @@ class QueueSettings:
 
     @classmethod
     def of(cls, properties: Properties) -> QueueSettings:
-        """From the job's properties. Raises: ConfigurationError."""
+        """Read the job's properties. Raises: ConfigurationError if one is invalid."""
         own = -1 if sink_interval_ms(properties) is None else checkpoint_interval_ms(properties)
         return cls(
             flush_interval_ms=FLUSH_INTERVAL_MS if own < 0 else own,
@@ -77,7 +80,7 @@ class QueueSettings:
 
 
 class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue job is given; as in `FetcherDependencies`."""
+    """The parts that a queue job is built from, as in `FetcherDependencies`."""
 
     source: QueueSource
     stream: str
@@ -96,14 +99,13 @@ class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
 class QueueJob:
     """Owns the runs, and the tasks of each run:
 
-    1. Each receiver receives, makes values and queues them (`receivers.py`).
-    2. One writer gives them to the sink.
-    3. One scheduler flushes the sink, after which what was written is done. A sink with `tells_done` tells itself.
-    4. What is done is acknowledged, and what is open is prolonged (`in_flight.py`).
+    1. Each receiver receives, makes values and queues them (`receivers.py`). 2. One writer passes them to the sink. 3. One scheduler
+    flushes the sink, after which the written records are finished. A sink with `tells_done` reports finished records itself. 4.
+    Finished records are acknowledged, and open ones are prolonged (`in_flight.py`).
     """
 
     def __init__(self, parts: QueueJobParts) -> None:
-        """Raises: PluginError for a source whose visibility is no time."""
+        """Build the job. Raises: PluginError if the source's visibility is not a valid number of seconds."""
         self._parts = parts
         self._sink, self._clock, self._settings = parts.sink, parts.clock, parts.settings
         self._completion = RunCompletion()
@@ -149,7 +151,11 @@ class QueueJob:
         )
 
     async def open(self) -> None:
-        """Find the queue, open the sinks, and flush once before the first receive. Raises: ConfigurationError, KinesisError, SinkError."""
+        """Find the queue, open the sinks, and flush once before the first receive.
+
+        Raises: ConfigurationError if the queue or a sink is not configured correctly, KinesisError if a call fails, SinkError if a
+        sink fails.
+        """
         parts = self._parts
         await parts.source.open()
         context = SinkContext(
@@ -178,7 +184,7 @@ class QueueJob:
         return await self.run_bounded(Bounds())
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
-        """Run until a bound is reached. Can be called again. Raises: ConfigurationError for a bound that needs order."""
+        """Run until a bound is reached. This can be called again. Raises: ConfigurationError if a bound needs order."""
         if bounds.until_event_time is not None or bounds.shard_limits:
             words = "a queue keeps no order in time; use max_time, max_records or stop_at_tip"
             raise ConfigurationError("until_event_time", repr(bounds.until_event_time), reason=words)
@@ -187,22 +193,22 @@ class QueueJob:
         try:
             async with self._in_flight.settling(self._completion.start_task):
                 reason, hung = await self._run(bounds)
-                # The last flush: what it makes safe is acknowledged, the rest released, when the block ends.
+                # The last flush. When the block ends, the records that it makes safe are acknowledged, and the rest are released.
                 await self._flush_last(reason, hung)
         finally:
             self._receivers.end_run()
         return BoundedResult(reason, {}, self._receivers.run_records)
 
     def stop(self) -> None:
-        """End the run after the current write. May be called from anywhere in the event loop's thread."""
+        """End the run after the current write. This may be called from anywhere in the event loop's thread."""
         self._completion.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Nothing: the queue keeps what is not acknowledged."""
+        """Return an empty snapshot, because the queue keeps the records that are not acknowledged."""
         return {"shards": {}}
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink: everything written is durable, and done."""
+        """Flush the sink. Afterwards everything written is durable, and finished."""
         await self._flush()
         return self.snapshot()
 
@@ -214,27 +220,27 @@ class QueueJob:
                 raise result
 
     def metrics(self) -> dict[str, Any]:
-        """Metrics as a plain dict: `subtask`, and `shards`, which are receivers (A1)."""
+        """Return metrics as a plain dict: `subtask`, and `shards`, which are receivers (A1)."""
         return self._view.metrics()
 
     def retention_ms(self, stream: str) -> int | None:
-        """Not known: a queue does not tell."""
+        """Return None, because a queue does not tell its retention."""
         return None
 
     def progress(self) -> SubtaskProgress:
-        """What a progress line shows."""
+        """Return the values of a progress line."""
         return self._view.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:
-        """What the sink has to export."""
+        """Return the metrics that the sink exports."""
         return self._sink.exported_metrics()
 
     def sink_unfinished(self) -> Unfinished | None:
-        """What the sink is not done with."""
+        """Return the records that the sink has not finished."""
         return self._sink.unfinished()
 
     def reasons_not_ready(self) -> list[str]:
-        """Why the job is not ready, in plain words; empty while it receives and its flushes succeed. Needs no call."""
+        """Return why the job is not ready, in plain words; empty while it receives and its flushes succeed. This needs no call."""
         return self._view.reasons_not_ready()
 
     async def wait_ready(self) -> None:
@@ -247,7 +253,7 @@ class QueueJob:
     # --- a run ---
 
     async def _run(self, bounds: Bounds) -> tuple[EndReason, Unfinished | None]:
-        """Start the tasks of the run, wait for its end, and end them. Return also what a flush that was cut off was waiting for.
+        """Start the tasks of the run, wait for its end, and end them. Return the reason, and what a flush that was cut off was waiting for.
 
         Raises: the error that ended the run.
         """
@@ -270,14 +276,14 @@ class QueueJob:
             self._flushes.stop()
             for task in (*others, *receiving):
                 task.cancel()  # once: a second cancellation would cut off the release of what a receive brings
-            # A write is never cut off, a flush only when a call of user code hangs, and not when this is cancelled.
+            # A write is never cut off. A flush is cut off only if a call of user code hangs, but not because this task is cancelled.
             ending = asyncio.gather(*others, *receiving, writing, flushing, return_exceptions=True)
             hung = await asyncio.shield(self._unless_hung(_ended(flushing), reason))
             await asyncio.shield(ending)
         return reason, hung
 
     async def _end_at_tip(self, receiving: Collection[asyncio.Task[None]]) -> None:
-        """Receivers end by themselves only when the queue is empty, in a run to the tip."""
+        """End a run to the tip when all receivers have ended. They end by themselves only if the queue is empty, in such a run."""
         await asyncio.wait(receiving)
         if all(not task.cancelled() and task.exception() is None for task in receiving):
             self._completion.complete(EndReason.TIP)
@@ -285,7 +291,7 @@ class QueueJob:
     # --- flushes ---
 
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
-        """Nothing is written while the sink is flushed, so that what was written is safe then."""
+        """Flush the sink and finish the written records. No record is written during the flush, so all written ones are safe afterwards."""
         async with self._receivers.sink_lock:
             with self._times.measured():
                 await self._dead_letters.flush()
@@ -293,9 +299,9 @@ class QueueJob:
                 self._in_flight.finish(self._receivers.take_written())
 
     async def _flush_periodically(self) -> None:
-        """Where the sink writes to may be away for `store_outages`: a restart would count a receive of every record.
+        """Flush, and keep retrying for `store_outages` if the target of the sink is away: a restart would count a receive of every record.
 
-        A sink that tells what is done is not waited for: a handler that takes long would hold up all records.
+        If a sink reports finished records, the flush does not wait for all of them, because a slow handler would hold up all records.
         """
         await wait_for_store(partial(self._flush, may_be_partial=self._sink.tells_done), self._settings.store_outages)
 
@@ -304,14 +310,14 @@ class QueueJob:
             self._flushes.request()
 
     async def _flush_last(self, reason: EndReason, hung: Unfinished | None) -> None:
-        """Flush everything. After a stop the sink drops what it has not begun, which is then released.
+        """Flush everything. After a stop the sink drops the records that it has not begun, which are then released.
 
-        A stop, and `max_time`, do not wait for a call of user code without end; one that `hung` already is not waited for again.
+        A stop, and `max_time`, do not wait for a call of user code without end. A call that `hung` already is not waited for again.
         """
         stopped = [each.shard.key for each in self._receivers] if reason is EndReason.STOPPED else ()
         flush = partial(self._flush, stopped=stopped, is_last=True)
         if hung is not None and not self._sink.tells_done:
-            return  # nothing of what it has is known to be done: all of it comes again
+            return  # none of its records is known to be finished, so all are received again
         hung = await self._unless_hung(wait_for_store(flush, self._settings.store_outages), reason)
         if hung is None:
             self._in_flight.told_all()
@@ -319,7 +325,10 @@ class QueueJob:
             await self._flush_periodically()
 
     async def _unless_hung(self, ending: Coroutine[Any, Any, None], reason: EndReason | None) -> Unfinished | None:
-        """Await `ending`. After a stop or `max_time` cut it off when a call of user code hangs, and return what the sink says of it."""
+        """Await `ending`.
+
+        After a stop or `max_time`, cut it off if a call of user code hangs, and return what the sink reports of the call.
+        """
         seconds = self._settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
         hung = await cancel_if_hung(ending, self._sink.unfinished, lambda: self._times.running_ms, seconds, self._clock)
         if hung is not None:
@@ -332,7 +341,7 @@ class QueueJob:
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
-    """Wait until a task has ended. Cancelled, cancel the task, and wait for its end."""
+    """Wait until a task has ended. If this is cancelled, cancel the task, and wait for its end."""
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
@@ -342,7 +351,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
-    """Return the receivers of this process: the processes of a job share them."""
+    """Return the receivers of this process. The processes of a job share all receivers."""
     numbers = range(parts.subtask, max(parts.source.most_receivers, parts.subtask + 1), parts.parallelism)
     receivers = []
     for index, number in enumerate(numbers):

@@ -1,4 +1,4 @@
-"""Receivers: how many of them call, and the way of a record from its receipt to the sink."""
+"""Receivers decide how many of them call, and take a record from its receipt to the sink."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ from .in_flight import InFlight
 
 log = logging.getLogger("recordpublisher.queue")
 EMPTY_SECONDS = 0.1
-"""Between two receives of a source that says at once that it is empty."""
+"""Time between two receives of a source that reports at once that it is empty."""
 FULL_RECEIVES = 10
-"""So many in a row, which the sink took, ask for one more receiver."""
+"""After this many full receives in a row, which the sink took, one more receiver calls."""
 
 
 class Receiver(msgspec.Struct, eq=False):
-    """One receiver: it has at most one call, and what that has brought. Sinks and metrics know it as a shard."""
+    """One receiver, which has at most one call, and the records of that call. Sinks and metrics know it as a shard."""
 
     index: int
     shard: Shard
     decorator: BatchDecorator
     metrics: ShardMetrics
     records: int = 0
-    """Written, with `payload_bytes`."""
+    """Number of written records, with `payload_bytes`."""
     payload_bytes: int = 0
     queued: RecordBatch | None = None
-    """What the sink gets next of it."""
+    """The batch that the sink gets next from this receiver."""
     held_bytes: int = 0
-    """Of the receive that is being written."""
+    """Bytes held by the receive that is being written."""
     receiving_since_ms: int | None = None
-    """Since when its call runs, with its retries."""
+    """Since when its call has been running, including retries."""
     is_at_tip: bool = False
     last_read_ms: int | None = None
     last_record_ms: int | None = None
-    """When it received a record last."""
+    """When it last received a record."""
     last_write_ms: int | None = None
     waits_since: float | None = None
-    """Since when `queued` waits or is written (monotonic seconds)."""
+    """Since when `queued` has been waiting or being written (monotonic seconds)."""
     taken: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when `queued` was written."""
 
 
 class Receivers:
-    """Owns the receivers, what they have queued, and the lock around every call of the sink.
+    """Owns the receivers, their queued records, and the lock around every call of the sink.
 
-    One receiver calls at first; one more after ten full receives in a row that the sink took, so that a slow one is not given more than it
-    works on; one less after an empty receive.
+    One receiver calls at first. After ten full receives in a row that the sink took, one more calls, so that a slow sink does not get
+    more than it can handle. After an empty receive one less calls.
     """
 
     def __init__(
@@ -80,7 +80,11 @@ class Receivers:
         most_bytes: int,
         request_flush: Callable[[], None],
     ) -> None:
-        """`most_open`: records of one receiver that are not acknowledged; then it waits. `most_bytes`: of all, received and not written."""
+        """Begin with one receiver.
+
+        - `most_open`: the number of unacknowledged records at which a receiver waits.
+        - `most_bytes`: the bytes of all receivers together, received and not written, at which they wait.
+        """
         self._source = source
         self._receivers = receivers
         self._in_flight = in_flight
@@ -101,7 +105,7 @@ class Receivers:
         self._wake_writer = asyncio.Event()
         self._is_stopping = False
         self._written: list[str] = []
-        """Numbers of what the sink was given and does not tell of, since the last flush."""
+        """Numbers of records that were written since the last flush, unless the sink reports them itself."""
         self.sink_lock = asyncio.Lock()
         self.records = 0
         self.run_records = self._run_bytes = 0
@@ -123,7 +127,7 @@ class Receivers:
             receiver.is_at_tip = False
 
     def end_run(self) -> None:
-        """Drop what was received and not written, and what was written and not flushed: nobody acknowledges it."""
+        """Drop the records that were not written, and forget those that were written and not flushed. They are not acknowledged."""
         self._queue.clear()
         self._written.clear()
         for receiver in self._receivers:
@@ -131,7 +135,7 @@ class Receivers:
             receiver.held_bytes = 0
 
     def wake(self) -> None:
-        """The sink may have room again."""
+        """Let the writer continue, because the sink may have room again."""
         self._wake_writer.set()
 
     def stop(self) -> None:
@@ -140,7 +144,10 @@ class Receivers:
         self._wake_writer.set()
 
     def take_written(self) -> list[str]:
-        """Return what was written since the last call; the sink has just been flushed, and nothing was written since."""
+        """Return the numbers of records that were written since the last call.
+
+        The sink has just been flushed, and nothing was written since.
+        """
         written, self._written = self._written, []
         return written
 
@@ -149,25 +156,25 @@ class Receivers:
     async def receive_all(self, receiver: Receiver) -> None:
         """Receive until cancelled, or with `stop_at_tip` until the queue is empty."""
         while await self._wait_for_turn(receiver):
-            # 1. Receive. The source releases what a cancelled call brings.
+            # 1. Receive. If the call is cancelled, the source releases the records that it brings.
             began = self._clock.monotonic()
             records = await self._receive(receiver)
-            # 2. Take the records over, before anything can fail: from here on they are acknowledged, or released at the end.
+            # 2. Take the records over before anything can fail. From here on they are acknowledged, or released at the end.
             passed_on = self._in_flight.take(records, receiver.metrics)
             count, size = self._measure(receiver, records)
             # 3. Make their values, and have each part written.
             await self._pass_on(receiver, passed_on)
-            # A source that never waits leaves the event loop to the others, and the processor when it is empty.
+            # A source that never waits leaves the event loop to others here. If it is empty, it also leaves the processor idle.
             is_idle = not records and self._clock.monotonic() - began < EMPTY_SECONDS
             await asyncio.sleep(EMPTY_SECONDS if is_idle else 0)
-            # 4. What is open here is bounded. Only then the receive counts for a back-log.
+            # 4. Bound the number of open records. Only afterwards the receive counts for a back-log.
             while receiver.metrics.unacknowledged >= self._most_open:
                 self._request_flush()
                 await self._wait_for_change()
             self._count(receiver, count, size)
 
     async def _wait_for_turn(self, receiver: Receiver) -> bool:
-        """Wait until the receiver may call. Return False when it has reached the end of a run to the tip."""
+        """Wait until the receiver may call. Return False if it has reached the end of a run to the tip."""
         while True:
             is_wanted = receiver.index < self._wanted
             if self._bounds.stop_at_tip and (receiver.is_at_tip or (self._has_seen_tip and not is_wanted)):
@@ -198,9 +205,9 @@ class Receivers:
         return records
 
     def _measure(self, receiver: Receiver, records: Sequence[UserRecord]) -> tuple[int, int]:
-        """Count what was received, and return its records and bytes. It is as far behind as its oldest record is old.
+        """Count a receive, and return its number of records and bytes. The receiver is as far behind as its oldest record is old.
 
-        Raises: PluginError for an arrival that is no time.
+        Raises: PluginError if an arrival is not a valid time.
         """
         now_ms = receiver.last_read_ms = self._clock.now_ms()
         behind_ms = 0
@@ -227,7 +234,7 @@ class Receivers:
         skipped = Counter(batch.sequence_numbers)
         await receiver.decorator.prepare(batch)
         parts = receiver.decorator.parts(batch)
-        del batch, records  # what is written is freed while the next part waits
+        del batch, records  # so that written records are freed while the next part waits
         while (part := next(parts, None)) is not None:
             skipped.subtract(part.sequence_numbers)
             skipped.subtract([poisoned.record.sequence_number for poisoned in part.poisoned])
@@ -243,7 +250,7 @@ class Receivers:
         self._notify()
 
     def _count(self, receiver: Receiver, count: int, size: int) -> None:
-        """A receive brought so many records and bytes, and there is room for the next ones."""
+        """Count a receive of `count` records and `size` bytes for a back-log. There is room for the next records."""
         is_full = count >= self._source.full_receive or size >= self._source.full_bytes
         self._full_receives = self._full_receives + 1 if is_full else 0
         if self._full_receives == FULL_RECEIVES:
@@ -267,7 +274,7 @@ class Receivers:
     # --- write: one task, which is stopped and never cancelled ---
 
     async def write_all(self, complete: Callable[[EndReason], None]) -> None:
-        """Write what the receivers have queued until stopped. `complete` is called when a bound of the run is reached."""
+        """Write the queued batches of the receivers until stopped. Call `complete` when a bound of the run is reached."""
         while not self._is_stopping:
             if (reason := self._end_reason()) is not None:
                 complete(reason)
@@ -295,7 +302,7 @@ class Receivers:
         return None
 
     def _next_part(self, receiver: Receiver) -> tuple[RecordBatch, RecordBatch | None]:
-        """Return what is written now of what a receiver has queued, and what is left of it."""
+        """Return the part of a receiver's queued batch that is written now, and the rest of the batch, if any."""
         batch, most = receiver.queued, self._bounds.max_records
         assert batch is not None
         count = len(batch) if most is None else min(len(batch), most - self.run_records)
@@ -316,7 +323,7 @@ class Receivers:
             await self._dead_letters.handle_undeserialized(batch)
         if len(batch):
             if self._sink.tells_done:
-                self._in_flight.gave(batch.sequence_numbers)  # before the write, in which it may already tell
+                self._in_flight.gave(batch.sequence_numbers)  # before the write, because the sink may report during it
             try:
                 await self._write_to_sink(batch)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""What a queue job shows: metrics, progress, readiness and alarms. A receiver stands where a shard stands for other jobs."""
+"""Metrics, progress, readiness and alarms of a queue job. A receiver takes the place of a shard in other jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logging.getLogger("recordpublisher.alarm")
 
 
 class QueueAlarms:
-    """Looks for a call of the sink that does not return, and for receivers whose records are not written."""
+    """Raises alarms for a call of the sink that does not return, and for receivers whose records are not written."""
 
     def __init__(
         self, receivers: Receivers, sink: Sink, clock: Clock, interval_ms: int, listener: AlarmListener | None
@@ -84,7 +84,7 @@ class QueueAlarms:
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """The parts of a queue job that metrics, progress and readiness are read from."""
+    """The parts of a queue job from which metrics, progress and readiness are read."""
 
     subtask: int
     receivers: Receivers
@@ -97,7 +97,7 @@ class QueueView(msgspec.Struct, frozen=True):
     clock: Clock
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics under the names that those of shards have; what a queue does not have is 0, or null."""
+        """Return the metrics under the same names as for shards. A metric that a queue does not have is 0 or null."""
         unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
         shards = {each.shard.key: self._metrics_of(each, unfinished, oldest) for each in self.receivers}
         subtask = {metric.name: _nothing(metric) for metric in SUBTASK_METRICS} | {
@@ -117,7 +117,7 @@ class QueueView(msgspec.Struct, frozen=True):
         return {"subtask": subtask, "shards": shards}
 
     def progress(self) -> SubtaskProgress:
-        """Return what a progress line shows."""
+        """Return the values of a progress line."""
         unfinished, oldest = self.sink.unfinished(), self.in_flight.oldest_arrivals()
         unread = [(age_ms, each) for each in self.receivers if (age_ms := self._unread_ms(each)) is not None]
         longest_ms, failed = max(unread, key=lambda one: one[0], default=(None, None))
@@ -139,7 +139,7 @@ class QueueView(msgspec.Struct, frozen=True):
         )
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the job is not ready, as for shards: the run, the flushes, the sink, and what is received."""
+        """Return why the job is not ready, as for shards: because of the run, the flushes, the sink, or the receives."""
         now_ms = self.clock.now_ms()
         reasons = reasons_not_ready(self.completion, (), self.flushes, self.alarms.active, now_ms)
         return [*reasons, *self._why_nothing_is_received(now_ms)] if self.completion.is_running else reasons
@@ -188,12 +188,12 @@ class QueueView(msgspec.Struct, frozen=True):
         }
 
     def _behind_ms(self, receiver: Receiver) -> int:
-        """Return the age of the oldest record of the last receive, which grows until the next one; 0 after an empty one."""
+        """Return the age (ms) of the oldest record of the last receive, which grows until the next one; 0 after an empty one."""
         last, now_ms = receiver.metrics.millis_behind_latest, self.clock.now_ms()
         if last < 0 or receiver.last_read_ms is None:
             return last
         if receiver.index >= self.receivers.wanted and receiver.receiving_since_ms is None:
-            return 0  # it rests, since somebody has found the queue empty
+            return 0  # it rests, because another receiver has found the queue empty
         age_ms = max(0, now_ms - receiver.last_read_ms)
         is_cut_off = receiver.metrics.last_failure is not None
         if receiver.receiving_since_ms is not None:
@@ -201,14 +201,14 @@ class QueueView(msgspec.Struct, frozen=True):
         return last + age_ms if last > 0 or is_cut_off else last
 
     def _lag_ms(self, receiver: Receiver, oldest: Mapping[int, float]) -> int | None:
-        """Return the age of the oldest record that is not done; None before the first receive."""
+        """Return the age (ms) of the oldest unfinished record, or None before the first receive."""
         ages = [behind] if (behind := self._behind_ms(receiver)) >= 0 else []
         if (arrival := oldest.get(id(receiver.metrics))) is not None:
             ages.append(self.clock.now_ms() - round(arrival * 1000))
         return max(0, *ages) if ages else None
 
     def _unread_ms(self, receiver: Receiver) -> int | None:
-        """Return for how long a receiver has had no answer; None: it has one, or waits for the job itself."""
+        """Return how long (ms) a receiver has had no answer, or None if it has one or waits for the job itself."""
         if receiver.receiving_since_ms is None:
             return None
         age_ms = max(0, self.clock.now_ms() - receiver.receiving_since_ms)
@@ -227,6 +227,6 @@ def _nothing(metric: Metric[Any]) -> Any:
 
 
 _READ_FIELDS = {camel_case(each.name): each.name for each in fields(ShardMetrics) if each.metadata}
-"""The field of each metric that is counted by the receive."""
+"""The field of each metric that the receive counts."""
 _UNKNOWN = ("ms", "epoch ms", "files", "bytes", "subtask", "workers")
 """Units of gauges that are null."""
