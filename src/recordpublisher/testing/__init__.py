@@ -1,7 +1,8 @@
-"""Helpers for tests of plugins and jobs: `record` and `batch_of` for handlers and sinks, a contract for each kind of plugin, which a
-subclass lets pytest run.
+"""Helpers for tests of plugins and jobs.
 
-`run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
+`record` and `batch_of` make records and batches for handlers and sinks. There is a contract for each kind of plugin,
+which pytest runs as a subclass. `run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in
+`recordpublisher.local`: start with `serve_in_thread`.
 """
 
 from .committing_sink_contract import CommittingSinkContract

@@ -22,7 +22,7 @@ WRITER = "contract/0"
 
 
 class _Process:
-    """One life: its sink, open, and its entry, which a life before may have left."""
+    """One run of a worker: its opened sink, and its entry, which an earlier run may have left."""
 
     def __init__(self, case: SinkCase, life: str) -> None:
         sink = case.start()
@@ -35,7 +35,7 @@ class _Process:
         self.number = 0
 
     async def begin(self, number: int = 0) -> None:
-        """As a start does, with an open sink: publish, begin, commit. Its numbers come after `number`."""
+        """Begin as a start does, with an open sink: publish, begin, commit. The commits are numbered after `number`."""
         stored = await self.store.get(ENTRY)
         entry = StateEntry() if stored is None else StateEntry.from_bytes(stored.value, ENTRY)
         await self.sink.publish(entry.staged)
@@ -77,11 +77,11 @@ def _ended(*lives: str) -> Callable[[str], bool]:
 
 
 class CommittingSinkContract(SinkContract):
-    """The tests, beside those of any sink."""
+    """The tests, in addition to those of any sink."""
 
     @on_case
     async def test_rows_are_visible_when_they_are_committed_and_published(self, case: SinkCase) -> None:
-        """Each once, those of a shard in their order; staging alone shows nothing."""
+        """Each row is visible once, the rows of a shard in their order. Staging alone shows nothing."""
         process = await _opened(case)
         await process.write("a", 1, 2)
         await process.write("b", 3)
@@ -111,7 +111,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_what_is_staged_is_plain_json(self, case: SinkCase) -> None:
-        """An entry is read by other processes: what they read means the same to `publish`."""
+        """An entry is read by other processes. The content that they read must mean the same to `publish`."""
         process = await _opened(case)
         await process.write("a", 1)
         staged = await process.sink.stage(CommitNumber(WRITER, 2**40))
@@ -124,7 +124,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_whoever_comes_next_publishes_what_an_entry_names(self, case: SinkCase) -> None:
-        """The process that committed has died before; and it may wake up and do the same."""
+        """The process that committed died before it published. It may also wake up later and publish the same."""
         process = await _opened(case)
         await process.write("a", 1)
         await process.checkpoint()
@@ -144,7 +144,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_several_commits_are_published_together(self, case: SinkCase) -> None:
-        """The place was away: some may be published already."""
+        """The target was unavailable, so there are several commits. Some may be published already."""
         process = await _opened(case)
         for number in (1, 2, 3):
             await process.write("a", number)
@@ -158,7 +158,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_commit_is_repeated_as_it_is(self, case: SinkCase) -> None:
-        """Its answer was lost. The second one says that it is done, or finds its own value; rows come once."""
+        """The answer to a commit was lost. The second call succeeds or finds its own value, and the rows are written once."""
         process = await _opened(case)
         await process.write("a", 1)
         staged = await process.sink.stage(CommitNumber(WRITER, 2**40))
@@ -182,7 +182,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_replaced_life_commits_nothing(self, case: SinkCase) -> None:
-        """The entry has another version: neither positions nor rows; also when it is gone."""
+        """The entry has another version, or is gone. Then neither positions nor rows are committed."""
         sleeper = await _opened(case)
         await sleeper.write("a", 1)
         second = await _opened(case, "second", 2**32)
@@ -201,7 +201,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_life_begins_empty(self, case: SinkCase) -> None:
-        """With the same sink: what the life before had written, or staged and not committed, is dropped."""
+        """The same sink begins again. It drops rows that the run before had written, or staged and not committed."""
         process = await _opened(case)
         await process.write("a", 1)
         await process.checkpoint()
@@ -218,7 +218,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_discarding_spares_what_entries_name_and_lives_that_go_on(self, case: SinkCase) -> None:
-        """Of an ended life what is named stays until it is published, and what is not named is gone."""
+        """Rows of an ended run stay until they are published if an entry names them, and are removed otherwise."""
         process = await _opened(case)
         await process.write("a", 1)
         await process.commit()
@@ -245,7 +245,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_rows_of_a_revoked_shard_are_not_staged(self, case: SinkCase) -> None:
-        """Its next reader writes them."""
+        """The shard's next reader writes them."""
         process = await _opened(case)
         await process.write("a", 1)
         await process.write("b", 2)
@@ -256,7 +256,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_any_life_can_be_ended(self, case: SinkCase) -> None:
-        """Before a seal; one that holds nothing, and one that nobody knows. The others go on."""
+        """A run is ended before its worker is sealed. It may hold nothing, or be unknown. Other runs continue."""
         process = await _opened(case)
         second = await _opened(case, "second", 2**32)
         await second.sink.end_life("first")

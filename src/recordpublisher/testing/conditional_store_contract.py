@@ -21,7 +21,7 @@ RACES = 3
 
 @dataclass(frozen=True, slots=True)
 class ConditionalStoreCase:
-    """`open` makes a store of one location, empty, a new one at each call, as independent processes would."""
+    """An empty location of a store. Each call of `open` makes a new store of it, as independent processes would."""
 
     open: Callable[[], ConditionalStore]
 
@@ -31,7 +31,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_value_is_put_only_where_there_is_none(self, case: ConditionalStoreCase) -> None:
-        """The second writer gets a ConflictError with the value of the first, whoever opened the store."""
+        """The second writer gets a ConflictError with the first writer's value, even through another store object."""
         store, other = case.open(), case.open()
         assert await store.get("a/1") is None
         version = await store.put_if_absent("a/1", b"first")
@@ -56,7 +56,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_deleted_value_does_not_come_back_by_its_old_version(self, case: ConditionalStoreCase) -> None:
-        """Neither while there is none, nor when another value was put there."""
+        """The old version fails while there is no value, and after another value was put."""
         store = case.open()
         version = await store.put_if_absent("a/1", b"1")
         await store.delete("a/1", "a/2")
@@ -70,7 +70,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_of_many_writers_one_wins(self, case: ConditionalStoreCase) -> None:
-        """Each of eight that write at once knows whose value is stored."""
+        """Each of eight processes that write at once knows whose value is stored."""
         store = case.open()
 
         async def put(number: int) -> bytes | None:
@@ -88,7 +88,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_of_many_writers_with_one_version_one_wins(self, case: ConditionalStoreCase) -> None:
-        """A store that compares, and writes later, lets a replaced process write, too (S6)."""
+        """A store that compares first and writes later would also let a replaced process write (S6)."""
         stores = [case.open() for _ in range(8)]
         version = await stores[0].put_if_absent("a/1", b"0")
         for round_number in range(RACES):
@@ -110,7 +110,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_values_versions_and_names_are_listed_by_prefix_and_in_order(
         self, case: ConditionalStoreCase
     ) -> None:
-        """All three listings agree; `before` ends the names."""
+        """All three listings agree, and `before` ends the names."""
         store = case.open()
         assert await store.list("") == {}
         for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):
@@ -128,7 +128,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_several_values_are_read_at_once(self, case: ConditionalStoreCase) -> None:
-        """Without those that are not there."""
+        """Values that do not exist are left out."""
         store = case.open()
         for name in ("a/1", "b/c"):
             await store.put_if_absent(name, name.encode())
@@ -139,7 +139,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_large_and_empty_values_are_stored_unchanged(self, case: ConditionalStoreCase) -> None:
-        """A quarter of a megabyte of all bytes."""
+        """The large value has a quarter of a megabyte, with every byte."""
         store = case.open()
         await store.put_if_absent("large", large := bytes(range(256)) * 1000)
         await store.put_if_absent("empty", b"")
@@ -149,7 +149,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_long_listing_is_complete(self, case: ConditionalStoreCase) -> None:
-        """A megabyte and a half in forty values, which can be deleted."""
+        """A megabyte and a half in forty values is listed, and can be deleted."""
         store = case.open()
         for number in range(40):
             await store.put_if_absent(f"many/{number:02d}", b"%02d" % number * 20_000)
@@ -160,7 +160,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_closed_store_opens_again(self, case: ConditionalStoreCase) -> None:
-        """What was stored is there."""
+        """The stored values are still there."""
         store = case.open()
         version = await store.put_if_absent("a/1", b"1")
         await store.close()
@@ -169,7 +169,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
 
 async def _conflict(write: Awaitable[str]) -> VersionedValue | None:
-    """What is stored instead of the write's value. Raises: AssertionError when it was written."""
+    """Return the value that is stored instead of the write's value. Raises: AssertionError if the write succeeded."""
     try:
         await write
     except ConflictError as error:

@@ -1,4 +1,4 @@
-"""What the contracts have in common: a case for each test, a loop of its own, a deadline."""
+"""The common parts of the contracts: a case for each test, an event loop of its own, a deadline."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Contract(ABC, Generic[Case]):
     """Tests of one port. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
 
     deadline = 60.0
-    """Seconds of the loop's time that one test may take."""
+    """The most seconds of the loop's time that one test may take."""
 
     @abstractmethod
     def open_case(self) -> AbstractAsyncContextManager[Case]:
-        """A fresh case for one test; leaving it closes what it opened."""
+        """Return a fresh case for one test. Leaving it closes what it opened."""
 
     def execute(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a test's coroutine on a loop of its own."""
@@ -30,11 +30,11 @@ class Contract(ABC, Generic[Case]):
 
 
 EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
-"""The years 2000 and 2100: seconds that are read as ms, or ms as seconds, are outside."""
+"""The years 2000 and 2100. Seconds that are read as ms, or ms as seconds, are outside of them."""
 
 
 def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
-    """Raises: AssertionError for a record without a plausible time of arrival."""
+    """Check the times of arrival. Raises: AssertionError if a record has no plausible one."""
     for record in (each for batch in batches for each in batch.records):
         arrival = record.arrival
         is_time = isinstance(arrival, (int, float)) and EARLIEST_MS <= arrival * 1000 <= LATEST_MS
@@ -45,7 +45,7 @@ Test = Callable[[Any, Case], Coroutine[Any, Any, None]]
 
 
 def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
-    """A test that is a coroutine function of a case, as a method for pytest, which needs no plugin for it."""
+    """Turn a test that is a coroutine function of a case into a method that pytest runs without a plugin."""
 
     def run(self: Contract[Case]) -> None:
         async def run_in_time() -> None:
@@ -62,5 +62,5 @@ def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
 
         self.execute(run_in_time())
 
-    vars(update_wrapper(run, test)).pop("__wrapped__")  # else pytest takes the case for a fixture
+    vars(update_wrapper(run, test)).pop("__wrapped__")  # otherwise pytest takes the case for a fixture
     return run

@@ -42,7 +42,7 @@ TIMED_RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class PublisherCase:
-    """A shard that has ended and needs several batches, and its payloads in order."""
+    """A shard that has ended and needs several batches, with its payloads in order."""
 
     factory: RecordPublisherFactory
     shard: Shard
@@ -51,7 +51,7 @@ class PublisherCase:
     async def publisher(
         self, start: StartingPosition | None = None, metrics: ShardMetrics | None = None
     ) -> RecordPublisher:
-        """A publisher of the shard, from its beginning or from `start`."""
+        """Return a publisher of the shard, from its beginning or from `start`."""
         return await self.factory.create(
             self.shard, start or StartingPosition.trim_horizon(), metrics or ShardMetrics()
         )
@@ -61,12 +61,12 @@ class PublisherContract(Contract[PublisherCase]):
     """The tests. Implement `open_case`, which also closes the factory; override `execute` to run them on virtual time (`run_virtual`)."""
 
     def is_of_source(self, task: asyncio.Task[Any]) -> bool:
-        """Whether a task belongs to a server that `open_case` runs, and not to the publisher."""
+        """Return whether a task belongs to a server that `open_case` runs, and not to the publisher."""
         return False
 
     @on_case
     async def test_the_case_needs_several_batches(self, case: PublisherCase) -> None:
-        """With one batch the other tests prove little."""
+        """The other tests prove little if there is only one batch."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         count = len(consumer.payloads)
@@ -77,7 +77,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_batches_come_in_shard_order_and_end_in_complete(self, case: PublisherCase) -> None:
-        """Every record once, in order, of this shard, each batch with the position after it."""
+        """Every record of this shard is delivered once, in order. Each batch has the position after it."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         assert consumer.payloads == list(case.payloads)
@@ -95,7 +95,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_records_have_their_time_of_arrival(self, case: PublisherCase) -> None:
-        """`arrival` in seconds, `arrival_millis` in ms: what is neither before 2000 nor after 2100 is no mistake for the other."""
+        """`arrival` is in seconds, `arrival_millis` in ms. A time from 2000 to 2100 cannot be in the wrong unit."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         check_arrival_times(consumer.batches)
@@ -118,7 +118,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_refused_batch_comes_again(self, case: PublisherCase) -> None:
-        """None leaves the position unchanged."""
+        """A consumer that returns None leaves the position unchanged."""
         await _check_everything_is_delivered(case, RefusingConsumer())
 
     @on_case
@@ -133,7 +133,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
-        """A job starts at LATEST by default, and pins it to a time (P3): a publisher that ignores it reads all that is stored."""
+        """A job starts at LATEST by default, and pins it to a time (P3).
+
+        A publisher that ignores the time would read all stored records.
+        """
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
         arrivals = [round(1000 * record.arrival, 2) for batch in whole.batches for record in batch.records]
@@ -144,9 +147,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
-        """LATEST is after the last record: of a shard that has ended nothing is read."""
+        """LATEST is after the last record, so nothing is read of a shard that has ended."""
         if await _read_from(case, StartingPosition.latest()):
-            await asyncio.sleep(1.1)  # the time of a service, to which LATEST may be pinned, has whole seconds
+            await asyncio.sleep(1.1)  # LATEST may be pinned to the service's time, which has whole seconds
             assert not await _read_from(case, StartingPosition.latest()), "LATEST must read nothing of what is stored"
 
     @on_case
@@ -166,7 +169,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_loop_is_not_blocked(self, case: PublisherCase) -> None:
-        """Shards share one event loop: what waits or computes for long belongs into a thread."""
+        """Shards share one event loop, so code that waits or computes for long goes into a thread."""
         longest = []
         for _ in range(TIMED_RUNS):
             steps = _Steps()
@@ -195,7 +198,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_an_error_of_the_consumer_is_raised(self, case: PublisherCase) -> None:
-        """The job decides what to do about it."""
+        """The job decides what to do about the error."""
         publisher = await case.publisher()
         try:
             await _run_to_end(publisher, BrokenConsumer())
@@ -205,7 +208,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_observers_see_every_batch_and_the_end(self, case: PublisherCase) -> None:
-        """The FLIP's `subscribe`: observers are attached by `run_observed`, which the fetcher calls."""
+        """Observers of the FLIP's `subscribe` are attached by `run_observed`, which the fetcher calls."""
         from reactivex import Observer
 
         publisher, consumer, seen = await case.publisher(), RecordingConsumer(), list[RecordBatch | str]()
@@ -270,7 +273,7 @@ async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: SlowCo
 
 
 class _Steps:
-    """How long a coroutine keeps the event loop, from one await to the next."""
+    """Measures how long a coroutine keeps the event loop, from one await to the next."""
 
     longest = 0.0
 
@@ -294,7 +297,7 @@ class _Steps:
 
 
 class RecordingConsumer:
-    """Takes every batch whole; owns the batches and the payloads taken."""
+    """Takes every batch whole. Owns the batches and the payloads that it took."""
 
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
@@ -306,7 +309,10 @@ class RecordingConsumer:
         return self.take(batch, len(batch))
 
     def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:
-        """Take the first `count` records; returns the position after them. Raises: AssertionError for one that would come for ever."""
+        """Take the first `count` records. Return the position after them.
+
+        Raises: AssertionError if there is no such position, or it was returned before.
+        """
         self.batches.append(batch)
         self.payloads += batch.data[:count]
         position = batch.position_after(count)
@@ -321,7 +327,7 @@ class RecordingConsumer:
         return position
 
     def positions(self) -> list[SequenceNumber]:
-        """The position after each record."""
+        """Return the position after each record."""
         places = [batch.position_after(count) for batch in self.batches for count in range(1, len(batch) + 1)]
         return [place for place in places if place is not None]
 
@@ -335,7 +341,7 @@ class HalfConsumer(RecordingConsumer):
 
 
 class RefusingConsumer(RecordingConsumer):
-    """Returns None for the first batch with records: nothing was taken."""
+    """Returns None for the first batch with records, as if it had taken nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -350,14 +356,14 @@ class RefusingConsumer(RecordingConsumer):
 
 
 class SlowConsumer(RecordingConsumer):
-    """Is slow, and fails when it is called again before it has returned."""
+    """Is slow, and fails if it is called again before it has returned."""
 
     def __init__(self) -> None:
         super().__init__()
         self._is_busy = False
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Take the batch slowly. Raises: AssertionError for a call that overlaps another."""
+        """Take the batch slowly. Raises: AssertionError if the call overlaps another one."""
         assert not self._is_busy, "the consumer was called again before it had returned"
         self._is_busy = True
         await asyncio.sleep(0.01)
@@ -373,8 +379,8 @@ class BrokenConsumer:
     """Fails on every batch."""
 
     class Error(Exception):
-        """What it raises."""
+        """The error of a BrokenConsumer."""
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Raise."""
+        """Raise Error."""
         raise self.Error

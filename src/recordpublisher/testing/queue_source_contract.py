@@ -24,14 +24,15 @@ from recordpublisher.publishers.shards import Shard
 from .contract import Contract, Test, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (1, 3, 8, 21)
-"""With these a record is received five times at most, which makes it no dead letter anywhere by default."""
+"""Numbers of steps. With these a record is received five times at most, so no queue makes it a dead letter by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSourceCase:
-    """`start` makes a source, as each process has one, with a `visibility_seconds` of more than four times what an empty receive takes.
+    """A queue with just these payloads, all different, enough for several receives. No process has received them.
 
-    The queue has just these payloads, all different, for several receives. Nobody has received them.
+    `start` makes a source, as each process has one. Its `visibility_seconds` must exceed four times the duration of an
+    empty receive.
     """
 
     start: Callable[[], QueueSource]
@@ -46,7 +47,7 @@ class _Process:
         self.receives: list[Sequence[UserRecord]] = []
 
     async def take(self, steps: int | None = None) -> list[UserRecord]:
-        """Receive until a receive is empty, or for so many steps of the loop. Returns the records, as the job keeps them."""
+        """Receive until a receive is empty, or for `steps` steps of the loop. Return the records, as the job keeps them."""
         taken = list[UserRecord]()
 
         async def receive() -> None:
@@ -77,7 +78,7 @@ class _Queue:
 
 
 def on_queue(test: Test[_Queue]) -> Callable[[Contract[QueueSourceCase]], None]:
-    """A test that is a coroutine function of two processes."""
+    """Turn a test that is a coroutine function of two processes into a method for pytest."""
 
     @wraps(test)
     async def with_processes(contract: QueueSourceContract, case: QueueSourceCase) -> None:
@@ -99,7 +100,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_every_record_is_delivered(self, queue: _Queue) -> None:
-        """Each with a number of its own, and with the time when it arrived. An empty receive says that nothing is left."""
+        """Each record has a number of its own, and its time of arrival. An empty receive says that nothing is left."""
         assert queue.visibility > 0, "the source must set `visibility_seconds`"
         records = await queue.first.take()
         receives = queue.first.receives
@@ -111,7 +112,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
-        """That a record is gone is no error: it is acknowledged twice here."""
+        """The records are acknowledged twice here, because it must not be an error that a record is gone."""
         records = await queue.first.take()
         for _ in range(2):
             await queue.first.source.acknowledge(records)
@@ -120,7 +121,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_not_acknowledged_comes_again_after_its_time(self, queue: _Queue) -> None:
-        """Its process was killed."""
+        """The process that received the records was killed."""
         records = await queue.first.take()
         await queue.first.source.acknowledge(records[:1])
         assert await queue.second.take() == [], "what one process holds came to another"
@@ -129,7 +130,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_released_comes_again_at_once(self, queue: _Queue) -> None:
-        """And nothing else; the newest delivery acknowledges it."""
+        """Only released records come again, and their newest delivery acknowledges them."""
         records = await queue.first.take()
         await queue.first.source.release(records[:3])
         again = await queue.second.take()
@@ -141,7 +142,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_prolonged_stays_hidden(self, queue: _Queue) -> None:
-        """For `visibility_seconds` from the call on."""
+        """The records stay hidden for `visibility_seconds` from the call on."""
         records = await queue.first.take()
         await asyncio.sleep(queue.visibility / 2)
         await queue.first.source.prolong(records[:2])
@@ -150,7 +151,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_a_cancelled_receive_hides_nothing(self, queue: _Queue) -> None:
-        """What a receive brings that is under way comes again at once, and not after its time."""
+        """The records of a receive in progress are delivered again at once, and not only after their time."""
         began = asyncio.get_running_loop().time()
         for steps in CANCEL_AFTER_STEPS:
             await queue.first.source.release(await queue.first.take(steps))

@@ -1,4 +1,4 @@
-"""record and batch_of: records and batches as handlers and sinks get them, in one line of a test."""
+"""record and batch_of make records and batches as handlers and sinks get them, in one line of a test."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ def record(
     """Return a record as a handler gets it.
 
     Args:
-        data: the payload, text as UTF-8; None: `value` as JSON, empty without a value.
-        value: what the deserialiser would make of it; None: the payload itself.
+        data: the payload, text as UTF-8. If it is None, the payload is `value` as JSON, or empty without a value.
+        value: the value that the deserialiser would return. If it is None, the value is the payload itself.
         key: the partition key.
         stream: the stream's name.
         shard_id: the shard's id.
         sequence_number: a whole number, or its digits.
-        sub_sequence_number: the index within a KPL aggregate; -1: the record is not of an aggregate.
+        sub_sequence_number: the index within a KPL aggregate, or -1 outside an aggregate.
         hash_key: the explicit hash key.
         arrival: when the service accepted the record, as epoch ms or as a datetime with a zone.
-        event_time: the same of the event time; None: `arrival`.
+        event_time: the event time in the same form. If it is None, it is `arrival`.
 
-    Raises: TypeError if there is no `data` and `value` cannot be written as JSON; ConfigurationError for a datetime without a zone.
+    Raises: TypeError if there is no `data` and `value` cannot be written as JSON; ConfigurationError if a datetime has
+    no zone.
     """
     if data is None:
         data = b"" if value is None else msgspec.json.encode(value)
@@ -71,11 +72,11 @@ def batch_of(
     """Return a batch of one shard as a sink gets it.
 
     Args:
-        items: records (of `record`), payloads (bytes, text), or values. Those that are not records get the sequence numbers 1, 2, 3 and so
-            on by their places.
-        stream: the stream's name, also for the records that are given.
-        shard_id: the shard's id, likewise.
-        behind_ms: by how much the read was behind the shard's tip (ms); None: it is not known.
+        items: records (made by `record`), payloads (bytes, text), or values. Payloads and values get their place (1, 2, 3 and so on) as
+            sequence number.
+        stream: the stream's name, even for the records that are given.
+        shard_id: the shard's id, even for the records that are given.
+        behind_ms: how far the read was behind the shard's tip (ms), or None if that is not known.
 
     Raises: TypeError if a value cannot be written as JSON.
     """

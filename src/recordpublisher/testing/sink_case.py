@@ -1,4 +1,4 @@
-"""SinkCase: a target for the contracts of sinks, and what they write."""
+"""SinkCase: a target for the contracts of sinks, and the batches that they write."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ ARRIVAL = 1_700_000_000.5
 
 @dataclass(frozen=True, slots=True)
 class SinkCase:
-    """A target that is empty. `start` makes a sink that writes to it, as each start of a job does.
+    """An empty target, with functions to write to it and to read it.
 
-    `written` reads the payloads that are in the target, those of one shard in their order. The contract writes payloads such as `b"7"`.
-    `state_store`: for a sink that commits and has no entries with its rows.
+    - `start`: makes a sink that writes to the target, as each start of a job does.
+    - `written`: reads the payloads that are in the target, the payloads of one shard in their order. The contract
+      writes payloads such as `b"7"`.
+    - `state_store`: needed for a sink that commits and has no entries with its rows.
     """
 
     start: Callable[[], Sink]
@@ -28,17 +30,17 @@ class SinkCase:
 
 
 def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
-    """The records of one partition key, with the number as payload and as sequence number."""
+    """Return records of one partition key, with the number as payload and as sequence number."""
     records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
     position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
     return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
 
 
 def checkpoint_at(position: int, generation: int = 1) -> Checkpoint:
-    """A checkpoint with one position."""
+    """Return a checkpoint with one position."""
     return Checkpoint({"version": 2, "generation": generation, "shards": {"orders/a": {"position": str(position)}}})
 
 
 def states_of(stored: State | Sequence[State] | None) -> list[State]:
-    """What `Sink.open` returned, as a list."""
+    """Return the result of `Sink.open` as a list."""
     return [stored] if isinstance(stored, Mapping) else list(stored or [])

@@ -31,7 +31,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_what_was_flushed_is_in_the_target(self, case: SinkCase) -> None:
-        """Each record once, in the order of its shard; watermarks and idleness between the writes change nothing."""
+        """Each record is written once, in the order of its shard. Watermarks and idleness between the writes change nothing."""
         sink = await _opened(case)
         await sink.write(batch_of("a", 1, 2))
         await sink.watermark(1_700_000_000_000)
@@ -46,7 +46,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_what_doctor_asks_changes_nothing(self, case: SinkCase) -> None:
-        """`checks` and `check_values` of a sink that is made beside the one of a running job, and not opened."""
+        """The test calls `checks` and `check_values` of a second sink, which is not opened, while the sink of a job is running."""
         sink = await _opened(case)
         await sink.write(batch_of("a", 1))
         asked = case.start()
@@ -69,14 +69,14 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_sink_that_wrote_nothing_can_be_closed(self, case: SinkCase) -> None:
-        """A job that fails at its start closes the sink, too."""
+        """A job that fails at its start also closes the sink."""
         sink = case.start()
         await sink.open(SinkContext())
         await sink.close()
 
     @on_case
     async def test_a_restart_loses_nothing(self, case: SinkCase) -> None:
-        """What was flushed is still there. If `open` returns state, it is the checkpoint's, and nothing later is in the target (S6)."""
+        """Flushed records are still there. If `open` returns state, it is the checkpoint's, and no later record is in the target (S6)."""
         sink = await _opened(case)
         await sink.write(batch_of("a", 1, 2))
         await sink.flush(checkpoint_at(2))
@@ -109,7 +109,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_shards_may_come_and_go(self, case: SinkCase) -> None:
-        """With ELASTIC assignment: nothing that was flushed is lost with a shard, and other shards are written on."""
+        """ELASTIC assignment moves shards: no flushed record is lost with a shard, and other shards are still written."""
         sink = await _opened(case)
         sink.assigned(["orders/a", "orders/b"])
         await sink.write(batch_of("a", 1))
@@ -123,7 +123,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_revoked_shard_may_come_back(self, case: SinkCase) -> None:
-        """What was written and not flushed is written again, and must not be missing."""
+        """Records that were written and not flushed are written again, and must not be missing."""
         sink = await _opened(case)
         sink.assigned(["orders/a"])
         await sink.write(batch_of("a", 1, 2))
@@ -136,7 +136,10 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self, case: SinkCase) -> None:
-        """Of a shard that came back it returns none from before, and in the end the newest one, or `has_given_up`."""
+        """The sink confirms none of the entries from before a shard came back.
+
+        In the end it confirms the newest one, or `has_given_up`.
+        """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
         await sink.write(batch_of("a", 1, 2))
@@ -160,7 +163,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_stored_positions_can_be_read_beside_the_job(self, case: SinkCase) -> None:
-        """`recordpublisher lag` reads them and disturbs nobody."""
+        """`recordpublisher lag` reads them without disturbing the job."""
         sink = await _opened(case)
         await sink.flush(checkpoint_at(0))
         reader = case.start()
@@ -180,7 +183,7 @@ async def _opened(case: SinkCase) -> Sink:
 
 
 def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] | None:
-    """What a flush has confirmed of the shard; a sink that returns nothing confirms what it was given."""
+    """Return the entry of the shard that a flush has confirmed. A sink that returns nothing confirms the checkpoint that it was given."""
     entry: Mapping[str, Any] | None = (given.state if confirmed is None else confirmed)["shards"].get("orders/a")
     return entry
 

@@ -24,13 +24,13 @@ REPORT_INTERVAL = 0.02
 
 @dataclass(frozen=True, slots=True)
 class TrackerCase:
-    """`start` makes the tracker of one subtask of a job. Trackers of subtasks in one process may be one object."""
+    """A job of several subtasks. `start` makes the tracker of one subtask. Trackers of subtasks in one process may be one object."""
 
     start: Callable[[], WatermarkTracker]
 
 
 class _Pair:
-    """Two subtasks of one job. Each reports again and again, as a running one does."""
+    """Two subtasks of one job. Each reports again and again, as a running subtask does."""
 
     def __init__(self, trackers: list[WatermarkTracker]) -> None:
         self.trackers = trackers
@@ -66,7 +66,7 @@ async def _opened(case: TrackerCase) -> AsyncIterator[_Pair]:
 
 
 def on_pair(test: Test[_Pair]) -> Callable[[Contract[TrackerCase]], None]:
-    """A test that is a coroutine function of two subtasks."""
+    """Turn a test that is a coroutine function of two subtasks into a method for pytest."""
 
     @wraps(test)
     async def with_pair(contract: TrackerContract, case: TrackerCase) -> None:
@@ -81,7 +81,7 @@ class TrackerContract(Contract[TrackerCase]):
 
     @on_pair
     async def test_the_global_watermark_is_the_lowest_of_the_active_subtasks(self, pair: _Pair) -> None:
-        """Each subtask gets it, and it rises with the lowest one."""
+        """Each subtask gets the global watermark, which rises with the lowest one."""
         pair.report(0, 5)
         pair.report(1, 9)
         await pair.until(lambda: pair.values() == [5, 5])
@@ -90,7 +90,7 @@ class TrackerContract(Contract[TrackerCase]):
 
     @on_pair
     async def test_an_idle_subtask_does_not_count(self, pair: _Pair) -> None:
-        """It still gets the global watermark (FLINK-29099)."""
+        """The idle subtask still gets the global watermark (FLINK-29099)."""
         pair.report(0, 5)
         pair.report(1, 50)
         await pair.until(lambda: pair.values() == [5, 5])
@@ -99,7 +99,7 @@ class TrackerContract(Contract[TrackerCase]):
 
     @on_pair
     async def test_a_subtask_that_left_does_not_count(self, pair: _Pair) -> None:
-        """Nobody waits for it."""
+        """No subtask waits for it."""
         pair.report(0, 5)
         pair.report(1, 50)
         await pair.until(lambda: pair.values() == [5, 5])
@@ -109,7 +109,7 @@ class TrackerContract(Contract[TrackerCase]):
 
     @on_pair
     async def test_the_global_watermark_never_falls(self, pair: _Pair) -> None:
-        """A subtask that reports less, as after it took over a shard, does not move it back (W6)."""
+        """A subtask that reports a lower watermark, as after it took over a shard, does not move it back (W6)."""
         pair.report(0, 20)
         pair.report(1, 30)
         await pair.until(lambda: pair.values() == [20, 20])
@@ -125,7 +125,7 @@ class TrackerContract(Contract[TrackerCase]):
 
     @on_pair
     async def test_a_generation_starts_at_the_restored_watermark(self, pair: _Pair) -> None:
-        """It is never lower, whatever the first reports say (W6)."""
+        """The global watermark is never lower than the restored one, whatever the first reports say (W6)."""
         for tracker in pair.trackers:
             tracker.start_at(100)
         pair.report(0, 90)
@@ -136,7 +136,7 @@ class TrackerContract(Contract[TrackerCase]):
 
     @on_pair
     async def test_a_finished_shard_is_known_to_every_subtask(self, pair: _Pair) -> None:
-        """Its children elsewhere wait for that (S2); a shard that nobody announced is not finished."""
+        """The shard's children elsewhere wait for that (S2). A shard that no subtask has announced is not finished."""
         pair.report(0, 5)
         pair.report(1, 5)
         pair.trackers[0].announce_finished({"orders/a": 4})

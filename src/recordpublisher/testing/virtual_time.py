@@ -1,4 +1,4 @@
-"""An asyncio loop whose time jumps to the next timer when nothing else is ready, and a clock on it."""
+"""Provides an asyncio loop whose time jumps to the next timer when nothing else is ready, and a clock on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class _VirtualTimeSelector(selectors.SelectSelector):
-    """Never waits: a timeout advances the loop's time instead."""
+    """Never waits. A timeout advances the loop's time instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._time_selector)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was made."""
         return self._time_selector.time
 
     def suspend(self, seconds: float) -> None:
@@ -60,25 +60,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The Clock port on the running virtual loop; the wall clock starts at EPOCH_MS."""
+    """Implements the Clock port on the running virtual loop. The wall clock starts at EPOCH_MS."""
 
     def now_ms(self) -> int:
-        """Wall-clock time, epoch ms."""
+        """Return the wall-clock time, epoch ms."""
         return EPOCH_MS + round(self.monotonic() * 1000)
 
     def monotonic(self) -> float:
-        """The loop's seconds."""
+        """Return the loop's seconds, or 0 outside a loop."""
         try:
             return asyncio.get_running_loop().time()
         except RuntimeError:
             return 0.0
 
     def boottime(self) -> float:
-        """The loop's seconds: a virtual machine does not sleep."""
+        """Return the loop's seconds, because a virtual machine does not sleep."""
         return self.monotonic()
 
     def cpu_seconds(self) -> float:
-        """The seconds of the loop's `work`."""
+        """Return the seconds of the loop's `work`."""
         return getattr(asyncio.get_running_loop(), "cpu_seconds", 0.0)
 
 
