@@ -88,9 +88,9 @@ class RecordPublisher(AsyncPort, ABC):
         return result
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Set how many bytes, as held in memory, the next batch may bring (P6).
+        """Set how many bytes, as held in memory, the next batch may bring (P6). Default: do nothing.
 
-        This is a hint, given before each read. The default implementation ignores it.
+        This is a hint, given before each read.
         """
 
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:

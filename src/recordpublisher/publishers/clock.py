@@ -119,7 +119,7 @@ class ObservedTimeouts:
         busy = min(late, self._clock.cpu_seconds() - self._busy_before)
         if late - busy <= min(self._part, MAX_LATENESS_SECONDS):
             self._observed += self._wait + max(busy, 0.0)
-        else:  # no wait has lasted longer than the observed time
+        else:  # a wait that began in this part counts from the time observed so far
             self._began = {timeout: min(began, self._observed) for timeout, began in self._began.items()}
         self._timer = None
         for timeout, began in list(self._began.items()):  # the oldest one first

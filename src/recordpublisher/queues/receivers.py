@@ -40,7 +40,7 @@ class Receiver(msgspec.Struct, eq=False):
     decorator: BatchDecorator
     metrics: ShardMetrics
     records: int = 0
-    """Number of written records, with `payload_bytes`."""
+    """Number of written records. `payload_bytes` is their size."""
     payload_bytes: int = 0
     queued: RecordBatch | None = None
     """The batch that the sink gets next from this receiver."""

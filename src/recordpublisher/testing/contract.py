@@ -22,7 +22,7 @@ class Contract(ABC, Generic[Case]):
 
     @abstractmethod
     def open_case(self) -> AbstractAsyncContextManager[Case]:
-        """Return a fresh case for one test. Leaving it closes what it opened."""
+        """Return a fresh case for one test; leaving it closes everything that it opened."""
 
     def execute(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a test's coroutine on a loop of its own."""

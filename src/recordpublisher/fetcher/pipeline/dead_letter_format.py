@@ -42,7 +42,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return self.shard.key, self.record.sequence_number, self.record.sub_sequence_number
 
     def value(self) -> dict[str, Any]:
-        """Return what is stored next to the columns of the record: the error, and the payload as text or else as base64."""
+        """Return the fields that are stored next to the columns of the record: the error, and the payload as text or else as base64."""
         data = self.record.data
         try:
             value = _Value(self.reason, data.decode())

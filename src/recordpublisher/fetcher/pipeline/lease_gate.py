@@ -10,13 +10,13 @@ from .suspension import SuspensionDetector
 
 
 class CurrentWorker:
-    """Owns the current worker. Each run of a worker has a new one (E1), which WorkerLives sets. Others only read it."""
+    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
     def become(self, worker: Worker) -> None:
-        """Set the worker of a new run."""
+        """Set the new worker."""
         self._worker = worker
 
     @property
@@ -45,7 +45,7 @@ class CurrentWorker:
         return None if self._worker is None else self._worker.permission
 
     def on_suspension(self) -> None:
-        """Withdraw the permission, because other workers may have replaced this one while the process was suspended."""
+        """Withdraw the permission until a heartbeat is confirmed: during the suspension others may have replaced the worker."""
         if self._worker is not None:
             self._worker.permission.on_suspension()
 

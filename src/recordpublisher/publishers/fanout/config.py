@@ -87,7 +87,7 @@ class FanOutConfig:
 
     @classmethod
     def of(cls, properties: Properties) -> FanOutConfig:
-        """Parse the properties. Raises: ConfigurationError with key, value and what is valid, if a property is invalid."""
+        """Parse the properties. Raises: ConfigurationError with key, value and valid values, if a property is invalid."""
         registration = RegistrationType(properties.value(REGISTRATION))
         return cls(
             registration=registration,

@@ -32,6 +32,6 @@ class PollingConfig:
 
     @classmethod
     def of(cls, properties: Properties) -> PollingConfig:
-        """Return the typed values. Raises: ConfigurationError with key, value and what is valid, if a property is invalid."""
+        """Return the typed values. Raises: ConfigurationError with key, value and valid values, if a property is invalid."""
         tip_interval_ms = max(properties.value(GETRECORDS_INTERVAL), properties.value(TIP_INTERVAL) or 0)
         return cls(tip_interval_seconds=tip_interval_ms / 1000, **values_of(cls, properties))

@@ -53,7 +53,7 @@ def of_retries(declared: RetryProperties) -> RetryPolicy:
 def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
     """Return the values of these fields of a dataclass, by name.
 
-    Raises: ConfigurationError with key, value and what is valid, if a value is invalid or the base of retries is above
+    Raises: ConfigurationError with key, value and valid values, if a value is invalid or the base of retries is above
     their maximum.
     """
     return {each.name: each.metadata["read"](properties) for each in fields(config) if "read" in each.metadata}

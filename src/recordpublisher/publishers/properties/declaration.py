@@ -61,7 +61,7 @@ class PropertyValues(Protocol):
     """Typed values of properties. `Properties` implements it."""
 
     def value(self, declared: Property[T]) -> T:
-        """Return the typed value, or the default. Raises: ConfigurationError with key, value and what is valid, if the value is invalid."""
+        """Return the typed value, or the default. Raises: ConfigurationError with key, value and valid values, if the value is invalid."""
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Return whether the property was given."""

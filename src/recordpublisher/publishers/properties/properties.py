@@ -25,8 +25,8 @@ class Properties(Mapping[str, str]):
     """An immutable mapping of property keys to text, with typed and checked values.
 
     Keys compare without case, because Spark lower-cases them (C2). Values other than text are converted to text (`True`
-    to `true`). Keyword arguments are also properties, by a key without prefix: `Properties(region="eu-west-1",
-    start="LATEST")`; see `Settings`.
+    to `true`). Keyword arguments are also properties, by a key without prefix. An example is
+    `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
 
     A keyword argument takes precedence over the same property of the mapping.
 
@@ -72,7 +72,7 @@ class Properties(Mapping[str, str]):
     def value(self, declared: Property[T]) -> T:
         """Return the typed value of a declared property, or its default.
 
-        Raises: ConfigurationError with key, value and what is valid, if the value is invalid or two spellings of the
+        Raises: ConfigurationError with key, value and valid values, if the value is invalid or two spellings of the
         property have different values.
         """
         given = self._spellings(declared)
@@ -130,7 +130,7 @@ class Properties(Mapping[str, str]):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Properties:
-        r"""Read a Java properties file: `key=value`, `key: value`, `#` and `!` comments, `\\` continuations and escapes.
+        """Read a Java properties file: `key=value`, `key: value`, `#` and `!` comments, `\\` continuations and escapes.
 
         Raises: ConfigurationError if the file cannot be read.
         """

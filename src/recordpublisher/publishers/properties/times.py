@@ -38,7 +38,7 @@ def is_sequence_number(given: str) -> bool:
 
 
 def epoch_ms(given: str) -> int:
-    """Return a time as epoch ms. Raises: ValueError or OverflowError if it is not a time with a zone, from 1970 to 9999."""
+    """Return a time as epoch ms. Raises: ValueError or OverflowError if it is not a number or a time with a zone, from 1970 to 9999."""
     if _NUMBER.fullmatch(given):
         number = float(given)
         return checked_ms(number if number >= _MILLIS_FROM else number * 1000)

@@ -63,7 +63,7 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:
-        """When the service accepted the record (aware, UTC, ms). The service does not guarantee its accuracy."""
+        """When the service accepted the record (aware, UTC, ms), without a guarantee of accuracy."""
         try:
             return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
         except (ValueError, OverflowError, OSError):  # outside the range: the last or first possible time
@@ -167,7 +167,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def explicit_hash_keys(self) -> Sequence[str | None]:
-        """Column: explicit hash keys. Only sub-records of aggregates have them."""
+        """Column: explicit hash keys, which only sub-records of aggregates have."""
         return self.columns.explicit_hash_keys
 
     @property

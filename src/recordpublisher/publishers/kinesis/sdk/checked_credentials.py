@@ -68,7 +68,7 @@ def sdk_errors() -> Iterator[None]:
     """Raise errors that the SDK does not catch as CredentialRetrievalError. Our own errors pass unchanged.
 
     Such an error means that a `credential_process` or a server sent something that is not as documented. RuntimeError
-    means that the response is nested too deeply, or has expired already.
+    means that a response is nested too deeply, or that the credentials have expired already.
     """
     try:
         yield
