@@ -144,7 +144,7 @@ class UserFunction:
 
 
 async def _settled(result: Any) -> Any:
-    """Return a function's result, awaited if it is awaitable. Raises: TypeError if it is a coroutine or generator that never ran."""
+    """Return a function's result, awaited if it is awaitable. Raises: TypeError if it is a generator, whose code never ran."""
     if inspect.isawaitable(result):
         return await result
     if isinstance(result, Future):  # it comes from a pool of the user's own
@@ -195,7 +195,9 @@ def was_logged(error: BaseException) -> bool:
 
 
 def for_log(error: BaseException) -> BaseException | None:
-    """Return the error as `exc_info` of a log line, or None if only code of this library is in its traceback: its message says all.
+    """Return the error as `exc_info` of a log line, or None if its traceback has only this library's and Python's own code.
+
+    Then its message says everything.
 
     An error whose message is too long, or that cannot be shown, is replaced by another error with its traceback.
     """

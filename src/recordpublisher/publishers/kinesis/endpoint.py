@@ -36,7 +36,7 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
     """Return the region of streams that are given by name, and of other services.
 
     It is the region that is set, else the region that all ARNs share, else that of the environment or the profile, else
-    the first ARN's. With `aws.endpoint` any region works.
+    the first of the ARNs' regions. With `aws.endpoint` any region works.
 
     Raises: ConfigurationError if there is none, or it is not a valid region.
     """

@@ -131,7 +131,7 @@ class Http1ConnectionPool:
             self._drop(self._idle.popleft()[1])
 
     def _take_idle(self) -> Http1Connection | None:
-        """Return the idle connection that was used last, if the server has not closed it. So the other ones may grow old."""
+        """Return the idle connection that was used last, if the server has not closed it. So unneeded ones grow old, and are closed."""
         oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS
         while self._idle:
             since, connection = self._idle.pop()
