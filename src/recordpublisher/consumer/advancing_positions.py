@@ -10,14 +10,13 @@ from recordpublisher.publishers.records import RecordBatch
 
 
 class AdvancingPositions:
-    """Owns the last position of a publisher. It checks a batch's first record and the batch's position, but no other record."""
+    """Owns the last position of a publisher. It checks a batch's first record and the batch's position, but no other record.
+
+    - `order_of`: the factory's sort key. Sequence numbers that it cannot order must at least change.
+    - `begins_after`: the position after which the publisher resumed, or None.
+    """
 
     def __init__(self, publisher: str, order_of: Callable[[str], Any], begins_after: SequenceNumber | None) -> None:
-        """Begin at the position where the publisher resumed.
-
-        - `order_of`: the factory's sort key. Sequence numbers that it cannot order must at least change.
-        - `begins_after`: the position after which the publisher resumed, or None.
-        """
         self._publisher = publisher
         self._order_of = order_of
         self._last = begins_after

@@ -89,10 +89,12 @@ class JsonDeserializer:
 
 
 class CallableDeserializer:
-    """Calls a user's function from a record to a value. It must be a plain function, because it is called on the event loop."""
+    """Calls a user's function from a record to a value. It must be a plain function, because it is called on the event loop.
+
+    Raises: ConfigurationError if the function is async or a generator.
+    """
 
     def __init__(self, function: Callable[[Record], Any]) -> None:
-        """Check the function. Raises: ConfigurationError if it is async or a generator."""
         check_user_function("deserializer", function, VALID_DESERIALIZER, is_plain=True)
         self._function = function
 

@@ -52,12 +52,14 @@ class ArrivalTimestamps:
 
 
 class FunctionTimestamps:
-    """Calls a user's function from a record to epoch ms."""
+    """Calls a user's function from a record to epoch ms.
+
+    Raises: ConfigurationError if the function is async or a generator.
+    """
 
     times_in = None
 
     def __init__(self, assigner: Callable[[Record], int]) -> None:
-        """Check the function. Raises: ConfigurationError if it is async or a generator."""
         check_user_function("timestamp_assigner", assigner, "a plain function of a Record", is_plain=True)
         self._assigner = assigner
 
@@ -70,10 +72,11 @@ class JsonFieldTimestamps:
     """Reads a top-level field of JSON records. A number, or a text of digits, is epoch ms.
 
     Other text is ISO-8601, in UTC if it has no time zone, rounded down to ms.
+
+    Raises: ConfigurationError if the field's name is invalid.
     """
 
     def __init__(self, field: str) -> None:
-        """Prepare to decode the field. Raises: ConfigurationError if its name is invalid."""
         self._field = field
         self._decode = json_field(TIMESTAMP_FIELD.key, field, int | float | str)
 

@@ -22,12 +22,13 @@ class PoisonPolicy:
 
     The action has no effect on position and watermark: the batch keeps its read position, and a record without a time
     moves no watermark.
+
+    All shards of a job share `skipped_log`.
     """
 
     def __init__(
         self, action: OnBadRecord, metrics: ShardMetrics, skipped_log: SkippedRecordsLog | None = None
     ) -> None:
-        """Set the action. All shards of a job share `skipped_log`."""
         self._action = action
         self._metrics = metrics
         self._skipped_log = skipped_log or SkippedRecordsLog(log)

@@ -150,6 +150,9 @@ class ShardConsumer:
     """Reads one shard to its end.
 
     It owns only the run: positions and queues belong to the fetcher, behind the ShardOutput port.
+
+    - `order_of`: a sort key for sequence numbers.
+    - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
     """
 
     def __init__(
@@ -160,11 +163,6 @@ class ShardConsumer:
         order_of: Callable[[str], Any] = int,
         begins_after: SequenceNumber | None = None,
     ) -> None:
-        """Make a consumer that has not read yet.
-
-        - `order_of`: a sort key for sequence numbers.
-        - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
-        """
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
         self._publisher = publisher
         self._decorator = decorator

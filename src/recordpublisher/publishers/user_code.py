@@ -89,6 +89,10 @@ class UserFunction:
     """A function of the user. An async function is awaited; a plain one runs in a thread.
 
     If a plain function returns an awaitable, or a future of threads or processes, that is awaited as well.
+
+    `threads` runs plain functions; if it is None, the threads of the event loop do.
+
+    Raises: ConfigurationError if `check_user_function` refuses the function.
     """
 
     def __init__(
@@ -100,12 +104,6 @@ class UserFunction:
         *,
         arguments: int | None = None,
     ) -> None:
-        """Check the function.
-
-        `threads` runs plain functions; if it is None, the threads of the event loop do.
-
-        Raises: ConfigurationError if `check_user_function` refuses the function.
-        """
         check_user_function(name, function, valid, arguments=arguments)
         self.is_async = is_coroutine_function(function)
         self._function = function

@@ -62,10 +62,11 @@ class InFlight:
 
     A record is open until all of its parts are finished. If it is received again while it is open, it only gets a new receipt. If it
     was handled, and its acknowledgement has not succeeded, it is acknowledged when it is received again, and never passed on.
+
+    Raises: PluginError if the source's visibility is not a valid number of seconds.
     """
 
     def __init__(self, source: QueueSource, clock: Clock, *, drops_duplicates: bool) -> None:
-        """Check the source. Raises: PluginError if its visibility is not a valid number of seconds."""
         seconds = source.visibility_seconds
         if not isinstance(seconds, int | float) or not 0 < seconds < inf:
             raise PluginError(

@@ -99,13 +99,15 @@ class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
 class QueueJob:
     """Owns the runs, and the tasks of each run:
 
-    1. Each receiver receives, makes values and queues them (`receivers.py`). 2. One writer passes them to the sink. 3. One scheduler
-    flushes the sink, after which the written records are finished. A sink with `tells_done` reports finished records itself. 4.
-    Finished records are acknowledged, and open ones are prolonged (`in_flight.py`).
+    1. Each receiver receives, makes values and queues them (`receivers.py`).
+    2. One writer passes them to the sink.
+    3. One scheduler flushes the sink, after which the written records are finished. A sink with `tells_done` reports them itself.
+    4. Finished records are acknowledged, and open ones are prolonged (`in_flight.py`).
+
+    Raises: PluginError if the source's visibility is not a valid number of seconds.
     """
 
     def __init__(self, parts: QueueJobParts) -> None:
-        """Build the job. Raises: PluginError if the source's visibility is not a valid number of seconds."""
         self._parts = parts
         self._sink, self._clock, self._settings = parts.sink, parts.clock, parts.settings
         self._completion = RunCompletion()

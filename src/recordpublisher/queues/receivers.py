@@ -64,6 +64,9 @@ class Receivers:
 
     One receiver calls at first. After ten full receives in a row that the sink took, one more calls, so that a slow sink does not get
     more than it can handle. After an empty receive one less calls.
+
+    - `most_open`: the number of unacknowledged records at which a receiver waits.
+    - `most_bytes`: the bytes of all receivers together, received and not written, at which they wait.
     """
 
     def __init__(
@@ -80,11 +83,6 @@ class Receivers:
         most_bytes: int,
         request_flush: Callable[[], None],
     ) -> None:
-        """Begin with one receiver.
-
-        - `most_open`: the number of unacknowledged records at which a receiver waits.
-        - `most_bytes`: the bytes of all receivers together, received and not written, at which they wait.
-        """
         self._source = source
         self._receivers = receivers
         self._in_flight = in_flight

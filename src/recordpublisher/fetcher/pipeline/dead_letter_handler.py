@@ -27,12 +27,13 @@ class DeadLetterHandler:
 
     Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be
     written again.
+
+    `count(key, counter)` counts a record of a shard (`Shard.key`) in one of its metrics.
     """
 
     def __init__(
         self, count: Callable[[str, str], None], on_poison: OnBadRecord, dead_letter_sink: Sink | None
     ) -> None:
-        """Set the action. `count(key, counter)` counts a record of a shard (`Shard.key`) in one of its metrics."""
         self._count = count
         self._skips = on_poison is OnBadRecord.SKIP
         self._sink = dead_letter_sink

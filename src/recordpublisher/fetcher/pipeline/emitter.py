@@ -32,6 +32,8 @@ class Emitter:
     """The only caller of the sink, apart from checkpoints. Both take turns, so that calls never overlap.
 
     It is stopped and never cancelled, so that a write is never cut off.
+
+    `may_write_now` is asked before each write, because a worker that others may replace needs a permission (E4).
     """
 
     def __init__(
@@ -46,10 +48,6 @@ class Emitter:
         may_write_now: Callable[[], bool] = always,
         traced: Traced = untraced,
     ) -> None:
-        """Begin without a run.
-
-        `may_write_now` is asked before each write, because a worker that others may replace needs a permission (E4).
-        """
         self._sink = sink
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
@@ -176,8 +174,9 @@ class Emitter:
     async def _emit(self, entry: ShardEntry, count: int) -> bool:
         """Write the next `count` records of a shard's first batch. Return whether the shard's position has moved. There are three cases:
 
-        1. The batch has no records: only the position moves. 2. The batch was written: the position moves in the same step (S1),
-        still under the lock. 3. The shard was removed while the batch waited or was written: the batch only frees its memory (P6).
+        1. The batch has no records: only the position moves.
+        2. The batch was written: the position moves in the same step (S1), still under the lock.
+        3. The shard was removed while the batch waited or was written: the batch only frees its memory (P6).
         """
         batch, freed = entry.take(count)
         if len(batch) or batch.poisoned:

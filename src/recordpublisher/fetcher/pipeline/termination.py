@@ -12,14 +12,13 @@ from .bounds import Bounds, EndReason
 
 
 class TerminationCondition:
-    """Owns how much a run has emitted, and which of its shards have reached their bounds."""
+    """Owns how much a run has emitted, and which of its shards have reached their bounds.
+
+    `has_leases` says that shards come with leases: there are none at first, and children follow their parent only later
+    (E7).
+    """
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
-        """Begin a run.
-
-        `has_leases` says that shards come with leases: there are none at first, and children follow their parent only
-        later (E7).
-        """
         self._bounds = bounds
         self._has_leases = has_leases
         self._started: set[str] = set()

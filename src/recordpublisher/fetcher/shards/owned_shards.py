@@ -16,6 +16,8 @@ class OwnedShards:
     """Owns what is known of shards that this subtask does not read now.
 
     These are shards that a listing lacks, and shards of streams that left the list of streams.
+
+    `forget_stream` notifies other subtasks that a stream was deleted, and which of its shards were read here.
     """
 
     def __init__(
@@ -27,10 +29,6 @@ class OwnedShards:
         clock: Clock,
         forget_stream: Callable[[str, Sequence[str]], None] = lambda stream, own: None,
     ) -> None:
-        """Begin without shards.
-
-        `forget_stream` notifies other subtasks that a stream was deleted, and which of its shards were read here.
-        """
         self._table = table
         self._discovery = discovery
         self._missing = missing

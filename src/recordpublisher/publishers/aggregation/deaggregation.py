@@ -159,6 +159,8 @@ class ResponseBatches:
 
     A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Then each further batch is made
     when the reader asks for it. Only the last batch may be at the tip, and only it carries the child shards.
+
+    `done` is the sub-record up to which its record was done before (P2), or None outside an aggregate.
     """
 
     def __init__(
@@ -168,10 +170,6 @@ class ResponseBatches:
         read_position: SequenceNumber | None,
         done: SequenceNumber | None,
     ) -> None:
-        """Take the raw records of the response.
-
-        `done` is the sub-record up to which its record was done before (P2), or None outside an aggregate.
-        """
         raw = columns_of(response.records)
         has_aggregates = raw.has_aggregates
         if has_aggregates:

@@ -29,12 +29,15 @@ class DynamoDbStreams:
 
     A shard iterator carries two numbers that the service does not keep. The first is the time before which changes are
     skipped, because DynamoDB Streams has no AT_TIMESTAMP. The second is the number of empty responses in a row.
+
+    Making one calls nothing.
+
+    Raises: ConfigurationError if a property is invalid.
     """
 
     def __init__(
         self, properties: Properties, clock: Clock | None = None, open_client: OpenClient | None = None
     ) -> None:
-        """Read the properties; nothing is called yet. Raises: ConfigurationError if a property is invalid."""
         self._clock = clock or SystemClock()
         self._service = AwsService("dynamodbstreams", properties, endpoint_of(properties), open_client=open_client)
         self._empty_reads = properties.value(DYNAMODB_EMPTY_READS)

@@ -52,15 +52,15 @@ class KinesisClient:
     Owns its transports, which are opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is
     sent with every call, as the service recommends, and decides the region. No call is retried here. Errors are classes of
     `errors.py`.
+
+    Making a client checks the properties without a call. `streams` (names or ARNs) may give the region; tests pass a `transport`.
+
+    Raises: ConfigurationError if a property is invalid.
     """
 
     def __init__(
         self, properties: Properties, streams: Iterable[str] = (), *, transport: Transport | None = None
     ) -> None:
-        """Check the properties without a call. `streams` (names or ARNs) may give the region; tests pass a `transport`.
-
-        Raises: ConfigurationError if a property is invalid.
-        """
         streams = tuple(streams)
         self._arns = {stream_name(stream): arn for stream in streams if (arn := arn_of(stream))}
         make = TRANSPORTS.get()

@@ -19,14 +19,12 @@ class EventSubscription:
 
     The HTTP client alone would read 512 KiB ahead, which is half a gigabyte for a thousand paused shards. A cancelled
     `__anext__` loses nothing: the bytes stay buffered and the next call continues. It is not for concurrent callers.
+
+    `read_buffer` receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is read
+    at once.
     """
 
     def __init__(self, response: Any, shard: Shard, read_buffer: bytearray) -> None:
-        """Limit reading ahead, and pause.
-
-        `read_buffer` receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is
-        read at once.
-        """
         self._response = response
         self._shard = shard
         self._frames = FrameReader(response.content)

@@ -26,10 +26,13 @@ class StreamTransports:
 
     A stream given by name belongs to the job's region. A stream given by ARN belongs to the region of its ARN, unless
     all calls go to `aws.endpoint`.
+
+    Making one checks the properties without a call.
+
+    Raises: ConfigurationError if a property is invalid.
     """
 
     def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
-        """Check the properties without a call. Raises: ConfigurationError if a property is invalid."""
         streams = tuple(streams)
         self._properties = properties
         self._home = Destination(region_of(properties, streams), None)

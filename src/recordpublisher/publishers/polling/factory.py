@@ -25,12 +25,13 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
 
     A given `service` is used instead of a client, and is not closed. The factory keeps each shard's reader state from
     one publisher to the next, because a Spark worker makes new publishers for every batch.
+
+    Raises: ConfigurationError if a property is invalid.
     """
 
     def __init__(
         self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None
     ) -> None:
-        """Read the properties. Raises: ConfigurationError if a property is invalid."""
         self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
         self._config = PollingConfig.of(properties)
         self._clock = clock or SystemClock()

@@ -35,6 +35,9 @@ class PollingRecordPublisher(RecordPublisher):
 
     `run` reads to the shard's end and returns COMPLETE, and returns it again if it is called again. It never returns
     INCOMPLETE. Cancel its task to stop it. A later `run` resumes from the last position that the consumer returned.
+
+    `carried_states` has the states of earlier publishers in this process, by `Shard.key`. The publisher resumes from
+    its shard's entry.
     """
 
     def __init__(
@@ -48,7 +51,6 @@ class PollingRecordPublisher(RecordPublisher):
         deaggregator: Deaggregator | None = None,
         carried_states: MutableMapping[str, CarriedReaderState] | None = None,
     ) -> None:
-        """Resume from the shard's entry in `carried_states`, the states of earlier publishers in this process by `Shard.key`."""
         self._service = service
         self._shard = shard
         self._position = position

@@ -63,7 +63,10 @@ class QueuedRecord(UserRecord):
 
 
 class KinesisQueue(QueueSource):
-    """Receives from a job's queue, and owns the client."""
+    """Receives from a job's queue, and owns the client.
+
+    Raises: ConfigurationError if a property is invalid.
+    """
 
     full_receive = MOST_ENTRIES
     full_bytes = 5 * 2**20
@@ -72,7 +75,6 @@ class KinesisQueue(QueueSource):
     def __init__(
         self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
     ) -> None:
-        """Read the properties. Raises: ConfigurationError if a property is invalid."""
         self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
         self._visibility = properties.value(VISIBILITY_TIMEOUT)
         self.visibility_seconds = float(self._visibility)

@@ -24,12 +24,13 @@ class DirectTransport:
 
     It passes every other call to the SDK's transport, which it owns as well, and makes at the first such call. Calls
     have the same deadline and limit of starts as in `SdkTransport`.
+
+    Raises: ConfigurationError if the trusted CAs cannot be used.
     """
 
     def __init__(
         self, access: KnownAccess, properties: Properties, with_sdk: Callable[[], Transport], clock: Clock | None = None
     ) -> None:
-        """Read the trusted CAs. Raises: ConfigurationError if they cannot be used."""
         self._access, self._properties = access, properties
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
         self._clock = clock or SystemClock()

@@ -43,7 +43,11 @@ class SSLError(EndpointConnectionError):
 
 
 class Http1ConnectionPool:
-    """Owns its connections. A request never waits for another one (F1): if none is idle, a new connection is opened."""
+    """Owns its connections. A request never waits for another one (F1): if none is idle, a new connection is opened.
+
+    - `tls`: the context that checks the server's certificate, or None for plain http.
+    - `read_buffer`: the buffer that all connections share, see `Http1Connection`.
+    """
 
     def __init__(
         self,
@@ -53,11 +57,6 @@ class Http1ConnectionPool:
         read_buffer: bytearray,
         scheduler: BodyReadScheduler,
     ) -> None:
-        """Make a pool without connections.
-
-        - `tls`: the context that checks the server's certificate, or None for plain http.
-        - `read_buffer`: the buffer that all connections share, see `Http1Connection`.
-        """
         self._url = url
         self._tls = tls
         self._connect_seconds = connect_seconds
@@ -224,15 +223,13 @@ READ_BUFFER_BYTES = 256 * 1024
 class Http1Pools:
     """Owns a connection pool for each server.
 
-    It makes direct connections only. For other connections, such as those through a proxy, `pool` returns None and the
-    SDK makes the call.
+    It makes direct connections only. For other connections, such as those through a proxy, `pool` returns None and the SDK makes the
+    call.
+
+    `tls_for` returns the context that checks the certificate of a URL, or None if there is no direct connection.
     """
 
     def __init__(self, tls_for: Callable[[str], ssl.SSLContext | None], connect_seconds: float) -> None:
-        """Make an owner without pools.
-
-        `tls_for` returns the context that checks the certificate of a URL, or None if there is no direct connection.
-        """
         self._tls_for = tls_for
         self._connect_seconds = connect_seconds
         self._read_buffer = bytearray(READ_BUFFER_BYTES)

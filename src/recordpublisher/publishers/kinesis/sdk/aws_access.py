@@ -32,6 +32,11 @@ class AwsAccess:
 
     It keeps the settings that it found last, because obstore asks for them in threads of its own, where no event loop
     runs.
+
+    - `endpoint`, `region`: the ones set for this service, if any.
+    - `needs_keys`: whether to find keys; otherwise the client has keys already.
+
+    Raises: ConfigurationError if the credentials are invalid or there is no region.
     """
 
     def __init__(
@@ -43,13 +48,6 @@ class AwsAccess:
         *,
         needs_keys: bool = True,
     ) -> None:
-        """Make the session.
-
-        - `endpoint`, `region`: the ones set for this service, if any.
-        - `needs_keys`: whether to find keys; otherwise the client has keys already.
-
-        Raises: ConfigurationError if the credentials are invalid or there is no region.
-        """
         self.service, self._given, self._needs_keys = service, endpoint, needs_keys
         self._region = region or region_of(properties)
         self._session = session_with_credentials(properties, self._region)

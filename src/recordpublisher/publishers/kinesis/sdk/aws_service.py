@@ -33,6 +33,13 @@ class AwsService:
 
     Every call raises the same KinesisErrors as a call to Kinesis, or ConfigurationError if there are no credentials. A
     response that is not as documented is a TransientError, because a proxy wrote or truncated it.
+
+    - `service`: the SDK's name of the service.
+    - `endpoint`: the URL to call, or None for the service's own.
+    - `attempts`: how often the SDK sends a call that fails with a transient error, with jitter.
+    - `open_client`: opens a client instead of the SDK.
+
+    Raises: ConfigurationError if the credentials are invalid or there is no region.
     """
 
     def __init__(
@@ -44,15 +51,6 @@ class AwsService:
         attempts: int = 1,
         open_client: OpenClient | None = None,
     ) -> None:
-        """Prepare the client without a call.
-
-        - `service`: the SDK's name of the service.
-        - `endpoint`: the URL to call, or None for the service's own.
-        - `attempts`: how often the SDK sends a call that fails with a transient error, with jitter.
-        - `open_client`: opens a client instead of the SDK.
-
-        Raises: ConfigurationError if the credentials are invalid or there is no region.
-        """
         self._session: Any = None
         if open_client is None:
             self._session = session_with_credentials(properties, region_of(properties))

@@ -47,6 +47,11 @@ class SdkTransport:
     because it can tell silence from back-pressure (F5). Neither connection pool has a limit: with one, calls could wait
     behind subscriptions for ever (F1), and a shard needs at most one connection of each. With
     `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe requests, and `http2` sends them.
+
+    - `region`: the region to call, instead of the region of properties and streams.
+    - `role`: the ARN of a role that the provider's credentials assume.
+
+    Raises: ConfigurationError if endpoint, region, credential properties or the CA bundle are missing or invalid.
     """
 
     def __init__(
@@ -58,13 +63,6 @@ class SdkTransport:
         region: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Check endpoint, region, credential properties and the CA bundle.
-
-        - `region`: the region to call, instead of the region of properties and streams.
-        - `role`: the ARN of a role that the provider's credentials assume.
-
-        Raises: ConfigurationError if one of them is missing or invalid.
-        """
         self._region = region or region_of(properties, streams)
         self._endpoint = endpoint_of(properties, self._region)
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
