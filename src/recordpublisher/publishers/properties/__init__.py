@@ -1,6 +1,6 @@
 """Properties, which are declared once, parsed and checked (C1).
 
-Start at `properties.py`; `groups/` has the declarations, `keywords.py` a list.
+Start at `properties.py`. The declarations are in `groups/`, and `keywords.py` lists the groups.
 
 Public: the functions that declare a property, for plugins with settings of their own.
 """
