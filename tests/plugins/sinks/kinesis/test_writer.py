@@ -31,6 +31,21 @@ def test_k3_flush_returns_when_everything_is_acknowledged():
     run_virtual(job())
 
 
+def test_the_end_of_the_loop_cancels_the_sender_and_ends_a_flush():
+    """`asyncio.run` cancels all tasks at its end. The sink's own tasks end first, and no close may wait for them."""
+
+    async def job():
+        fake = FakeKinesis()
+        with pytest.raises(SinkError, match="kinesis-sink-sender was cancelled"):
+            async with asyncio.timeout(60), a_sink(fake) as sink:
+                await put_numbers(sink, range(3))
+                for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                    task.cancel()
+        assert fake.calls == []
+
+    run_virtual(job())
+
+
 def test_a_record_waits_for_a_full_call_no_longer_than_the_linger():
     async def job():
         fake = FakeKinesis()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FatalKinesisError
+from recordpublisher.publishers.errors import FatalKinesisError, SinkError
 from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
@@ -106,6 +106,7 @@ class SendingPipeline:
         self._on_change = on_change
         self._queued_since_wake = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_closed = False
         self.permission = SendPermission(aggregator)
         self.limit = RecordLimit(port, stream, retries, clock)
         self._order = KeyOrder(aggregator) if settings.keeps_key_order else None
@@ -159,6 +160,7 @@ class SendingPipeline:
 
     async def close(self) -> None:
         """Cancel the tasks and the open calls."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -234,7 +236,8 @@ class SendingPipeline:
         return task
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
+        # The end of an event loop cancels all its tasks. Without an error a flush would then wait for records that no task sends.
+        error = SinkError(f"the task {task.get_name()} was cancelled") if task.cancelled() else task.exception()
+        if error is not None and not self._is_closed:
             self._failures.fail(error)
             self._on_progress()
