@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
@@ -33,6 +34,7 @@ from ..options import (
     with_properties,
 )
 from .reload import run_reloading
+from .run_bounds import MaxRecords, RunBounds, StopAtTip, Until
 
 log = logging.getLogger("recordpublisher.run")
 MAX_PARALLELISM = 32_768
@@ -73,6 +75,9 @@ def run(
             metavar="PORT", min=0, max=65_535, help="The same, on this port. --dashboard alone takes a free one."
         ),
     ] = None,
+    stop_at_tip: StopAtTip = False,
+    until: Until = None,
+    max_records: MaxRecords = None,
     reload: Annotated[
         bool,
         typer.Option(
@@ -101,6 +106,8 @@ def run(
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
 
     Example: recordpublisher run job.properties
+
+    Example: recordpublisher run job.properties --stop-at-tip
     """
     if reload:
         raise typer.Exit(run_reloading([word for word in sys.argv[1:] if word != "--reload"]))
@@ -115,6 +122,7 @@ def run(
             _run_as_subtask(subtask, parallelism, supervised, metrics_folder)
         else:
             is_program = is_python_job(job)
+            bounds = RunBounds(stop_at_tip, until, max_records, parallelism)
             properties = options.read(None if is_program else Path(job))
             if is_program:
                 _refuse_subtasks(job, parallelism, subtask)
@@ -122,14 +130,17 @@ def run(
             def changed(given: Properties) -> Properties:
                 if default_state is not None and not given.is_set(STATE_URI):
                     given = given.merged({STATE_URI.key: default_state})
-                return _with_assignment(given, elastic, parallelism)
+                return bounds.applied(_with_assignment(given, elastic, parallelism))
 
             log_options = given_log_options(context)
             exporters = _exporters(properties, dashboard_port or 0) if dashboard or dashboard_port is not None else []
             if is_program:
-                asyncio.run(_run_program(job, properties, changed, console, exporters))
+                asyncio.run(_run_program(job, properties, changed, bounds.bounds, console, exporters))
             else:
-                asyncio.run(_run(changed(properties), Path(job), parallelism, subtask, log_options, console, exporters))
+                given = changed(properties)
+                asyncio.run(
+                    _run(given, Path(job), parallelism, subtask, bounds.bounds, log_options, console, exporters)
+                )
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
@@ -149,6 +160,7 @@ async def _run_program(
     job: str,
     given: Properties,
     change: Callable[[Properties], Properties],
+    bounds: Bounds,
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
@@ -156,7 +168,7 @@ async def _run_program(
 
     meter = JobProgressMeter(time.monotonic())
     with progress_shown(meter, console):
-        await run_python_job(job, given, change, meter.update, exporters)
+        await run_python_job(job, given, change, meter.update, exporters, bounds)
 
 
 def log_traceback(error: Exception) -> None:
@@ -197,6 +209,7 @@ async def _run(
     job: Path,
     parallelism: int,
     subtask: int | None,
+    bounds: Bounds,
     options: list[str],
     console: object,
     exporters: list[MetricsExporter],
@@ -208,7 +221,9 @@ async def _run(
     meter = JobProgressMeter(time.monotonic())
     with progress_shown(meter, console), arguments_as_options("subtask", port="--dashboard-port"):
         if parallelism == 1 or subtask is not None:
-            await run_subtask(properties, subtask or 0, parallelism, meter.update, more_exporters=exporters)
+            await run_subtask(
+                properties, subtask or 0, parallelism, meter.update, more_exporters=exporters, bounds=bounds
+            )
         else:
             await _supervise(properties, job, parallelism, options, meter, exporters)
 

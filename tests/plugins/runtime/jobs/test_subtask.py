@@ -24,7 +24,7 @@ class Replaced:
     async def __aexit__(self, *error):
         pass
 
-    async def run_bounded(self):
+    async def run_bounded(self, **bounds):
         raise rp.FencedError("generation 2 of subtask 0 owns the state; generation 1 must stop")
 
 
@@ -49,7 +49,7 @@ async def test_what_a_job_has_imported_is_excluded_from_garbage_collection(monke
         def progress(self):
             return None
 
-        async def run_bounded(self):
+        async def run_bounded(self, **bounds):
             await reported.wait()
             return SimpleNamespace(reason=SimpleNamespace(name="STOPPED"), records=0)
 

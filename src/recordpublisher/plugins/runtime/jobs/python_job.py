@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
@@ -17,7 +18,7 @@ from recordpublisher.publishers.user_code import ForeignExitError, exits_as_erro
 
 from ..arguments import OF_COMMAND, CommandOptions
 from ..data_fetcher import DataFetcher
-from .subtask import run_fetcher
+from .subtask import UNBOUNDED, run_fetcher
 
 VALID = "module:name of a DataFetcher, or of a function, plain or async, that returns one or, as an asynccontextmanager, yields one"
 
@@ -28,6 +29,7 @@ async def run_python_job(
     change: Callable[[Properties], Properties],
     report: Callable[[SubtaskProgress], None],
     exporters: Sequence[MetricsExporter],
+    bounds: Bounds = UNBOUNDED,
 ) -> None:
     """Run the job as `run_subtask` does.
 
@@ -39,7 +41,7 @@ async def run_python_job(
     OF_COMMAND.set(CommandOptions(given, change))
     async with made_fetcher(job) as fetcher:
         own = build_metrics_exporters(load_registry(), fetcher.properties)
-        await run_fetcher(fetcher, report, [*own, *exporters])
+        await run_fetcher(fetcher, report, [*own, *exporters], bounds=bounds)
 
 
 def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:

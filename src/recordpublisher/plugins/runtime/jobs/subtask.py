@@ -11,6 +11,7 @@ from pathlib import Path
 from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.lag.stored_positions import without_positions
@@ -28,6 +29,7 @@ from .termination import call_on_eof, stop_on_signals, tell_what_drains
 
 log = logging.getLogger("recordpublisher.run")
 _REPORT_SECONDS = 1.0
+UNBOUNDED = Bounds()
 
 
 async def run_subtask(
@@ -38,13 +40,15 @@ async def run_subtask(
     supervisor: int | None = None,
     metrics_folder: Path | None = None,
     more_exporters: Sequence[MetricsExporter] = (),
+    bounds: Bounds = UNBOUNDED,
 ) -> None:
-    """Read, write and checkpoint until a signal, an error, or the end of the streams. After a signal, drain and take a checkpoint.
+    """Read, write and checkpoint until a signal, an error, a bound, or the end of the streams. After a signal, drain and take a checkpoint.
 
     - `report`: called with the progress once a second.
     - `supervisor`: descriptor of a pipe. Its end of file means that the subtask must drain.
     - `metrics_folder`: folder from which the supervisor reads the metrics. Without it they are exported as the properties say.
     - `more_exporters`: export the metrics too.
+    - `bounds`: end the run by itself.
 
     Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
     """
@@ -52,7 +56,7 @@ async def run_subtask(
     if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
         log.warning("%s", words)
     exporters = [*_metrics_exporters(properties, subtask, metrics_folder), *more_exporters]
-    await run_fetcher(fetcher, report, exporters, supervisor)
+    await run_fetcher(fetcher, report, exporters, supervisor, bounds)
 
 
 async def run_fetcher(
@@ -60,6 +64,7 @@ async def run_fetcher(
     report: Callable[[SubtaskProgress], None],
     exporters: Sequence[MetricsExporter],
     supervisor: int | None = None,
+    bounds: Bounds = UNBOUNDED,
 ) -> None:
     """Do the same with a fetcher that was made and not opened."""
     properties, subtask = fetcher.properties, fetcher.subtask
@@ -98,7 +103,12 @@ async def run_fetcher(
         log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
-            result = await fetcher.run_bounded()  # not `run`, which would log the error that the command prints
+            # `run` would log the error that the command prints.
+            result = await fetcher.run_bounded(
+                max_records=bounds.max_records,
+                until_event_time=bounds.until_event_time,
+                stop_at_tip=bounds.stop_at_tip,
+            )
         except FencedError as error:
             error.add_note(
                 f"if that was another job, give it {ANOTHER_PLACE}; --elastic lets processes share the shards"

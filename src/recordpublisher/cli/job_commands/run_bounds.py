@@ -1,0 +1,64 @@
+"""The options of `recordpublisher run` that end a job by itself, as cron and CI need it."""
+
+from typing import Annotated
+
+import typer
+
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.plugins.host.source_kind import reads_a_queue
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.properties import Properties
+
+_ENDS = "then store everything and exit 0"
+
+StopAtTip = Annotated[
+    bool,
+    typer.Option(
+        "--stop-at-tip",
+        help=f"Read what there is now, {_ENDS}; a job without positions begins at the oldest record.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help=f"Read records up to this time (their watermark, by default their arrival) or the tip, {_ENDS}.",
+    ),
+]
+MaxRecords = Annotated[
+    int | None, typer.Option("--max-records", metavar="COUNT", min=1, help=f"Read so many records, {_ENDS}.")
+]
+
+
+class RunBounds:
+    """What ends a run by itself: made from the options, and checked against the properties of the job."""
+
+    def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
+        """Raises: ConfigurationError for a time that cannot be read, and for a bound of several processes."""
+        self._given = {"--stop-at-tip": stop_at_tip or None, "--until": until, "--max-records": max_records}
+        end = None if until is None else time_ms("--until", until)
+        self.bounds = Bounds(
+            max_records=max_records, until_event_time=end, stop_at_tip=stop_at_tip or until is not None
+        )
+        if parallelism > 1:
+            self._refuse("with --parallelism 1", "subtasks do not know how far the others have read")
+
+    def applied(self, properties: Properties) -> Properties:
+        """Return the properties for a run with these bounds. A job that has no start begins at the oldest record, if it ends at the tip.
+
+        Raises: ConfigurationError for a bound that the job cannot have.
+        """
+        if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+            reason = "the workers of a group share the shards, and none knows how far the others have read"
+            self._refuse(f"with {SHARD_ASSIGNMENT.key}=STATIC", reason)
+        if self.bounds.until_event_time is not None and reads_a_queue(properties):
+            self._refuse("--stop-at-tip or --max-records", "a queue keeps no order in time", only="--until")
+        return from_the_oldest(properties) if self.bounds.stop_at_tip else properties
+
+    def _refuse(self, valid: str, reason: str, only: str | None = None) -> None:
+        """Raises: ConfigurationError for the first bound that was given, or for this one."""
+        for option, value in self._given.items():
+            if value is not None and only in (None, option):
+                raise ConfigurationError(option, value, valid, reason=reason)
