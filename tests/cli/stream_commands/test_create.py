@@ -23,6 +23,8 @@ def done():
         "create more",
         "create more --on-demand --shards 2",
         "create wrong --shards 3",
+        "create large --shards 1 --max-record-size 3072",
+        "create larger --shards 1 --max-record-size 10241",
         "delete wrong",
         "delete events --yes",
         "delete absent --yes",
@@ -92,6 +94,21 @@ def test_create_needs_a_number_of_shards_or_on_demand(done, words):
 
     assert wrong.returncode == 2
     assert "valid: a number of shards, or --on-demand in its place" in wrong.stderr
+
+
+def test_create_takes_the_size_of_the_largest_record(done):
+    created = result(done, "create large")
+
+    assert created.returncode == 0, created.stderr
+    assert done[0].endpoint.stream("large").max_record_bytes == 3 * 2**20
+
+
+def test_a_size_that_no_stream_can_have_is_refused_before_any_call(done):
+    wrong = result(done, "create larger")
+
+    assert wrong.returncode == 2
+    assert "less than or equal to 10240" in wrong.stderr
+    assert "larger" not in done[0].endpoint.account.streams()
 
 
 def test_split_halves_a_shard_and_prints_its_children(done):

@@ -9,6 +9,7 @@ import typer
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
+from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES, LARGEST_RECORD_BYTES
 
 from ..execution import call_service
 from ..options import StreamProperties, Wait, with_properties
@@ -26,6 +27,15 @@ def create(
     on_demand: Annotated[
         bool, typer.Option("--on-demand", help="On-demand mode: the service decides how many shards.")
     ] = False,
+    max_record_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="KIB",
+            min=DEFAULT_RECORD_BYTES // 1024,
+            max=LARGEST_RECORD_BYTES // 1024,
+            help="The largest record that the stream takes, in KiB, its key counted; default: 1024 (1 MiB).",
+        ),
+    ] = None,
     wait: Wait = True,
 ) -> None:
     """Create a stream, and print its ARN when it is ACTIVE.
@@ -39,7 +49,7 @@ def create(
     retries = DESCRIBE_STREAM_RETRIES.policy(properties)
 
     async def make(service: ManagementClient) -> str:
-        await service.create_stream(name, shards)
+        await service.create_stream(name, shards, max_record_size)
         if wait:
             await service.wait_until_active(name, retries, SystemClock())
         return await service.stream_arn(name)

@@ -120,11 +120,15 @@ class ManagementClient(KinesisClient):
                 return consumers
             token = {"NextToken": page["NextToken"]}
 
-    async def create_stream(self, name: str, shards: int | None) -> None:
-        """Create a stream with this many shards, or in on-demand mode if `shards` is None. It is CREATING for some seconds."""
+    async def create_stream(self, name: str, shards: int | None, max_record_kib: int | None = None) -> None:
+        """Create a stream with this many shards, or in on-demand mode if `shards` is None. It is CREATING for some seconds.
+
+        `max_record_kib`: the largest record that the stream takes (KiB). None leaves the service's default, 1 MiB.
+        """
         mode = {"StreamMode": "ON_DEMAND" if shards is None else "PROVISIONED"}
         count = {} if shards is None else {"ShardCount": shards}
-        await self._call("CreateStream", StreamName=name, StreamModeDetails=mode, **count)
+        largest = {} if max_record_kib is None else {"MaxRecordSizeInKiB": max_record_kib}
+        await self._call("CreateStream", StreamName=name, StreamModeDetails=mode, **count, **largest)
 
     async def delete_stream(self, stream_arn: str) -> None:
         """Delete a stream with all its records. It is DELETING for some seconds.
