@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import RecordPublisherError
 
 
 async def lines_of(*files):
-    return [line async for block in blocks_of_lines(files) for line in block]
+    return [line.data async for block in blocks_of_lines(files) for line in block]
 
 
 async def test_lines_come_without_ends_and_without_empty_ones(tmp_path):
@@ -19,6 +19,17 @@ async def test_lines_come_without_ends_and_without_empty_ones(tmp_path):
     second.write_bytes(b"d\ne")
 
     assert await lines_of(first, second) == [b"a", b"b c", b"d", b"e"]
+
+
+async def test_lines_are_numbered_in_each_file_empty_ones_too(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"a\n\nb\n")
+    second.write_bytes(b"x" * 200_000 + b"\ny\nz")
+    blocks = blocks_of_lines([first, second])
+
+    assert [(line.file, line.number, line.data[:1]) async for block in blocks for line in block] == [
+        (first, 1, b"a"), (first, 3, b"b"), (second, 1, b"x"), (second, 2, b"y"), (second, 3, b"z"),
+    ]  # fmt: skip
 
 
 async def test_a_line_may_be_longer_than_a_block(tmp_path):
@@ -31,7 +42,7 @@ async def test_a_file_without_line_ends_is_an_error_before_it_fills_the_memory(t
     with (tmp_path / "endless").open("wb") as file:
         file.truncate(MAX_LINE_BYTES * 4)
 
-    with pytest.raises(RecordPublisherError, match="endless: a line has more than 16,777,216 bytes"):
+    with pytest.raises(RecordPublisherError, match="endless: line 1 has more than 16,777,216 bytes"):
         await lines_of(tmp_path / "endless")
 
 
@@ -43,9 +54,9 @@ async def test_a_pipe_passes_each_line_on_at_once(tmp_path):
     pipe = await writer
 
     os.write(pipe, b"one\ntw")
-    assert await first == [b"one"]
+    assert [line.data for line in await first] == [b"one"]
     os.write(pipe, b"o\n")
-    assert await anext(blocks) == [b"two"]
+    assert [(line.place, line.data) for line in await anext(blocks)] == [(f"line 2 of {tmp_path / 'pipe'}", b"two")]
 
     os.close(pipe)
     assert [block async for block in blocks if block] == []

@@ -107,6 +107,8 @@ JobProperties = Annotated[Properties, "job"]
 """A parameter of a command: the properties of a job's file, which is an argument, and of the options."""
 StreamProperties = Annotated[Properties, "stream"]
 """The same for a command without a job: the file is the option `--properties`."""
+ProducerProperties = Annotated[Properties, "producer"]
+"""The same for a command that puts records: what it gives up is lost, so it waits for a service as long as a job does."""
 _OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": Profile}
 
 
@@ -127,14 +129,15 @@ def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) ->
             search_current_folder()  # for functions that the properties name
             work = command(properties=with_short_outages(options.read(given.pop("job"))), **given)
         else:
-            work = command(properties=with_short_outages(options.read(given.pop("file"))), **given)
+            read = options.read(given.pop("file"))
+            work = command(properties=read if kind is ProducerProperties else with_short_outages(read), **given)
         if work is not None:
             run_to_end(work)
 
     others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
     if kind is JobProperties:
         others.insert(0, _parameter("job", Job, inspect.Parameter.empty))
-    added = {**_OPTIONS, "file": PropertiesFile} if kind is StreamProperties else _OPTIONS
+    added = {**_OPTIONS, "file": PropertiesFile} if kind in (StreamProperties, ProducerProperties) else _OPTIONS
     options = [_parameter(option, annotation) for option, annotation in added.items()]
     with_options.__signature__ = inspect.Signature([*others, *options])  # type: ignore[attr-defined]
     return with_options

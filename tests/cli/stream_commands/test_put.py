@@ -44,16 +44,57 @@ def test_each_line_of_the_files_is_a_record_with_the_key_of_its_field(endpoint, 
 
 
 def test_records_that_are_not_put_are_named_and_the_others_are_put(endpoint, tmp_path):
-    (tmp_path / "lines").write_text('{"to":"LAX"}\nno json\n{"to":""}\n{"to":"JFK"}\n')
+    (tmp_path / "lines").write_text('{"to":"LAX"}\nno json\n\n{"to":""}\n{"to":"JFK"}\n')
 
     done = command("put", "flights", str(tmp_path / "lines"), "--key-field", "to", *options(endpoint))
 
     assert done.returncode == 1
     first, second, count = done.stderr.splitlines()
-    assert first.startswith("recordpublisher: not put: 'no json': it is no JSON")
-    assert second.startswith("""recordpublisher: not put: '{"to":""}': ValidationException: its partition key has 0""")
+    file = tmp_path / "lines"
+    assert first.startswith(f"recordpublisher: not put: line 2 of {file}: 'no json': it is no JSON")
+    assert second.startswith(
+        f"""recordpublisher: not put: line 4 of {file}: '{{"to":""}}': ValidationException: its partition key has 0"""
+    )
     assert count.endswith(", 2 not put")
     assert [key for key, _ in stored(endpoint)] == ["JFK", "LAX"]
+
+
+def test_lines_that_an_outage_has_outlasted_are_named_by_number(tmp_path):
+    with serve_in_thread(streams={"flights": 2}, faults="error@PutRecords=1") as served:
+        outage = ("-p", "flink.job.max.outage=300ms")
+        done = command("put", "flights", "--aggregate", *outage, *options(served), stdin="1\n\n2\n")
+
+    *failed, count = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert sorted(line.split(": ")[2:4] for line in failed) == [["line 1", "'1'"], ["line 3", "'2'"]], done.stderr
+    assert count.endswith(", 2 not put")
+
+
+def test_an_outage_is_outlasted_as_by_any_other_producer():
+    put = ("put", "flights", "--endpoint", "http://127.0.0.1:9", "--region", "us-east-1", "-p", "aws.http.client=SDK")
+    keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    with PipedCommand(*put, environment=process_environment(**keys)) as process:
+        told = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(timeout=60) == 0
+    seconds = int(re.search(r"trying again, with pauses of up to (\d+) s in all", told)[1])
+    assert 890 < seconds <= 900, told
+
+
+def test_put_says_that_it_waits_for_the_rate_of_the_shards(tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_text("x\n" * 700)
+    with serve_in_thread(streams={"flights": 2}) as served:
+        done = command("put", "flights", str(lines), "-p", "RateLimit=10", *options(served))
+
+    waits, count = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"recordpublisher: [\d,]+ records wait for the rate limit: 2 open shards get at most 200 records and 0.2 MiB a second "
+        r"\(RateLimit=10; 100 is what Kinesis takes, 1,000 records and 1 MiB a second for each shard\)",
+        waits,
+    )
+    assert count.startswith("recordpublisher: put 700 records in ")
 
 
 def test_aggregates_of_standard_input(endpoint):

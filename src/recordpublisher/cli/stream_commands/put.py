@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -25,7 +25,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..execution import FAILED, print_error, print_note, run_to_end, run_until_signal
-from ..options import StreamName, StreamProperties, with_properties
+from ..options import ProducerProperties, StreamName, with_properties
+from .rate_notice import RateNotice
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.sinks.kinesis.kinesis_sink import KinesisSink
@@ -35,28 +36,45 @@ MAX_LINE_BYTES = 16 * 2**20
 """More than the largest record of any stream (10 MiB, service limit): it bounds the memory of a file without line ends."""
 
 
-async def blocks_of_lines(files: Sequence[Path]) -> AsyncGenerator[list[bytes]]:
-    """The lines of the files, in order, without their ends and without empty ones; `-` is stdin.
+class Line(NamedTuple):
+    """A line without its end, its file, and its number there, from 1."""
+
+    file: Path
+    number: int
+    data: bytes
+
+    @property
+    def place(self) -> str:
+        """For an error."""
+        return f"line {self.number}" if str(self.file) == "-" else f"line {self.number} of {self.file}"
+
+
+async def blocks_of_lines(files: Sequence[Path]) -> AsyncGenerator[list[Line]]:
+    """The lines of the files, in order, without empty ones; `-` is stdin.
 
     A line is passed on as soon as it is complete. Raises: OSError; RecordPublisherError for a line that no stream accepts.
     """
     for file in files:
+        number = 1
         with FileIO(sys.stdin.fileno(), closefd=False) if str(file) == "-" else FileIO(file) as opened:
             rest = bytearray()  # grows in place: a long line comes in many blocks
             while block := await _read(opened):
                 ended, newline, begun = block.rpartition(b"\n")
                 if newline:
                     rest += ended
-                    yield _non_empty(bytes(rest).split(b"\n"))
+                    lines = bytes(rest).split(b"\n")
                     rest.clear()
+                    yield _non_empty(file, number, lines)
+                    number += len(lines)
                 rest += begun
                 if len(rest) > MAX_LINE_BYTES:
-                    raise RecordPublisherError(f"{file}: a line has more than {MAX_LINE_BYTES:,} bytes")
-            yield _non_empty([bytes(rest)])
+                    raise RecordPublisherError(f"{file}: line {number} has more than {MAX_LINE_BYTES:,} bytes")
+            yield _non_empty(file, number, [bytes(rest)])
 
 
-def _non_empty(lines: list[bytes]) -> list[bytes]:
-    return [line for line in (line.removesuffix(b"\r") for line in lines) if line]
+def _non_empty(file: Path, first: int, lines: list[bytes]) -> list[Line]:
+    numbered = (Line(file, number, line.removesuffix(b"\r")) for number, line in enumerate(lines, first))
+    return [line for line in numbered if line.data]
 
 
 async def _read(opened: FileIO) -> bytes:
@@ -99,13 +117,14 @@ def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
 
 
 PROGRESS_SECONDS = 10.0
+RATE_CHECK_SECONDS = 1.0
 SHOWN_BYTES = 80
 
 
 @with_properties
 def put(
     stream: StreamName,
-    properties: StreamProperties,
+    properties: ProducerProperties,
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE", help="Files; `-` or none: standard input.")
     ] = None,
@@ -120,8 +139,9 @@ def put(
 ) -> None:
     """Put each line of files or of standard input into a stream; empty lines are left out.
 
-    Waits while the stream does not take more, and repeats refused records. The count goes to stderr, and each record that
-    could not be put is named there; then the exit code is 1. Ctrl-C ends the reading; what was read is put. The exit
+    Waits while the stream does not take more (1,000 records and 1 MiB a second for each shard), and repeats refused records
+    for 15 minutes (flink.job.max.outage). The count goes to stderr, and each line that could not be put is named there with
+    its number; then the exit code is 1. Ctrl-C ends the reading; what was read is put. The exit
     code is then 0 for standard input, and 130 for files.
 
     Example: recordpublisher put orders orders.jsonl --key-field customer --rate 500
@@ -157,32 +177,33 @@ class Putting:
             stream,
             properties,
             fail_on_error=False,
-            on_failure=lambda failed: self._report(failed.data, f"{failed.error_code}: {failed.error_message}"),
+            on_failure=lambda failed: self._report(failed.context, f"{failed.error_code}: {failed.error_message}"),
             clock=self._clock,
         )
-        async with sink, self._counted(sink), aclosing(blocks_of_lines(files)) as blocks:
+        async with sink, self._counted(sink, RateNotice(properties)), aclosing(blocks_of_lines(files)) as blocks:
             async for lines in blocks:
                 for line in lines:
                     await self._put(sink, line)
 
-    async def _put(self, sink: KinesisSink, line: bytes) -> None:
+    async def _put(self, sink: KinesisSink, line: Line) -> None:
         try:
-            key = self._key_of(line)
+            key = self._key_of(line.data)
         except ValueError as error:
             self._report(line, str(error))
             return
         if self._pace is not None:
             await self._pace.wait_for_turn()
-        await sink.put(line, key)
+        await sink.put(line.data, key, context=line)
 
-    def _report(self, line: bytes, reason: str) -> None:
+    def _report(self, line: Line, reason: str) -> None:
         self.failed += 1
-        shown = line[:SHOWN_BYTES].decode(errors="replace") + "..." * (len(line) > SHOWN_BYTES)
-        print_error(f"not put: {shown!r}: {reason}")
+        shown = line.data[:SHOWN_BYTES].decode(errors="replace") + "..." * (len(line.data) > SHOWN_BYTES)
+        print_error(f"not put: {line.place}: {shown!r}: {reason}")
 
     @asynccontextmanager
-    async def _counted(self, sink: KinesisSink) -> AsyncIterator[None]:
-        """Print count and rate on stderr, now and then, and at the end when every record is acknowledged."""
+    async def _counted(self, sink: KinesisSink, notice: RateNotice) -> AsyncIterator[None]:
+        """Print count and rate on stderr, now and then, and at the end when every record is acknowledged; once, that records wait for the
+        rate limit."""
         start = self._clock.monotonic()
 
         def print_count() -> None:
@@ -197,7 +218,12 @@ class Putting:
                 await asyncio.sleep(PROGRESS_SECONDS)
                 print_count()
 
-        printing = asyncio.ensure_future(keep_printing())
+        async def say_limit() -> None:
+            while (words := notice.words(sink.metrics())) is None:  # noqa: ASYNC110 - no event for it
+                await asyncio.sleep(RATE_CHECK_SECONDS)
+            print_note(words)
+
+        printing, saying = asyncio.ensure_future(keep_printing()), asyncio.ensure_future(say_limit())
         try:
             yield
         finally:
@@ -205,6 +231,7 @@ class Putting:
             try:
                 await sink.flush()
             finally:
+                saying.cancel()
                 print_count()
 
 

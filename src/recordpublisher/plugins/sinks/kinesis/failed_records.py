@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.user_code import check_user_function, for_log, refuse_never_run
@@ -18,13 +19,17 @@ VALIDATION_EXCEPTION = "ValidationException"
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """A user record that was not put, with the error code and message of the service or of the sink."""
+    """A user record that was not put, with the error code and message of the service or of the sink.
+
+    `context`: the `context` that `KinesisSink.put` got with the record.
+    """
 
     data: bytes = field(repr=False)
     partition_key: str
     explicit_hash_key: str | None
     error_code: str
     error_message: str
+    context: Any = field(default=None, repr=False)
 
 
 class FailedRecords:
@@ -108,4 +113,4 @@ class FailedRecords:
 
 
 def _failed_record(record: PendingRecord, code: str, message: str) -> FailedRecord:
-    return FailedRecord(record.data, record.partition_key, record.explicit_hash_key, code, message)
+    return FailedRecord(record.data, record.partition_key, record.explicit_hash_key, code, message, record.context)

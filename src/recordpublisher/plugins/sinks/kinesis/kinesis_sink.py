@@ -85,11 +85,14 @@ class KinesisSink(Sink):
     ) -> None:
         await self.close()
 
-    async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None = None) -> None:
+    async def put(
+        self, data: bytes, partition_key: str, explicit_hash_key: str | None = None, *, context: object = None
+    ) -> None:
         """Accept one record, and wait while the limit is reached. If a `put` is cancelled, its record was not accepted.
 
         - `partition_key`: 1 to 256 characters.
         - `explicit_hash_key`: a decimal number below 2^128, which decides the shard instead of the partition key.
+        - `context`: anything, such as the number of a line. The `FailedRecord` of a record that cannot be put returns it.
 
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
@@ -101,7 +104,7 @@ class KinesisSink(Sink):
                 _as_text(partition_key),
                 explicit_hash_key and _as_text(explicit_hash_key),
             )
-        await self._writer.put(self._payload(data), partition_key, explicit_hash_key)
+        await self._writer.put(self._payload(data), partition_key, explicit_hash_key, context)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when every record accepted before this call is acknowledged.

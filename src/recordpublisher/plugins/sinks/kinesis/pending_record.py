@@ -23,6 +23,7 @@ class PendingRecord(msgspec.Struct, gc=False):
     - `failing_for`: seconds that count as the outage of this record.
     - `source`: the shard that a job has read the record from; None if no job has read it.
     - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.
+    - `context`: given to `put`, for the `FailedRecord` of a record that cannot be put.
     """
 
     data: bytes
@@ -36,6 +37,7 @@ class PendingRecord(msgspec.Struct, gc=False):
     parts: tuple[PendingRecord, ...] = ()
     source: SourceShard | None = None
     origin: tuple[Shard, UserRecord] | None = None
+    context: object = None
 
     @property
     def user_records(self) -> tuple[PendingRecord, ...]:

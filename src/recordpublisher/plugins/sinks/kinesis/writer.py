@@ -95,13 +95,13 @@ class KinesisWriter:
         await self._pipeline.open()
         self._closed_reason = None
 
-    async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
+    async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None, context: object = None) -> None:
         """Accept one record, or wait for capacity. If a `put` is cancelled, its record was not accepted.
 
         Raises: SinkError if the record is invalid, if the sink is closed, or if records have failed since the last call.
         """
         size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
-        record = PendingRecord(data, partition_key, explicit_hash_key, size)
+        record = PendingRecord(data, partition_key, explicit_hash_key, size, context=context)
         if self._failures.error is not None or self._closed_reason is not None:
             self._raise_if_unusable()
         is_valid = is_obviously_valid(record, self._limit.max_bytes)
