@@ -39,6 +39,23 @@ def properties(endpoint):
     return [part for pair in endpoint.endpoint.properties().items() for part in ("-p", "=".join(pair))]
 
 
+@pytest.mark.parametrize("words", [["lag", "orders"], ["lag", "orders", "--watch"], ["dashboard", "JOB"]])
+def test_a_publisher_that_lists_its_streams_itself_is_not_looked_for_in_kinesis(words, tmp_path):
+    job = tmp_path / "job.properties"
+    job.write_text(f"flink.streams=orders\nflink.sink=memory\nflink.state.uri={tmp_path}\n")
+    given = [str(job) if word == "JOB" else word for word in words]
+    done = command(*given, "-p", "flink.stream.recordpublisher=DYNAMODB_STREAMS")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'flink.stream.recordpublisher' has the value 'DYNAMODB_STREAMS'" in done.stderr
+    assert (
+        "this publisher lists its streams itself, and only streams of Kinesis can be asked for their newest records"
+        in done.stderr
+    )
+    assert "lag --live URL" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.fixture
 def state(endpoint, tmp_path):
     """A job that has read shard 0 to its end and one record of shard 1."""

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.committing_sink import stores_positions
+from recordpublisher.plugins.host.source_kind import lists_its_streams
 from recordpublisher.plugins.lag.stored_positions import (
     PositionsReader,
     SinkPositions,
@@ -15,6 +16,7 @@ from recordpublisher.plugins.lag.stored_positions import (
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:
@@ -25,13 +27,23 @@ if TYPE_CHECKING:
 async def probes_opened(
     properties: Properties, streams: Sequence[str], positions: PositionsReader | None
 ) -> AsyncIterator[list[LagProbe]]:
-    """A probe of each stream while the block runs. Closes `positions`."""
+    """A probe of each stream while the block runs. Closes `positions`.
+
+    Raises: ConfigurationError for a publisher that lists its streams itself.
+    """
     from recordpublisher.plugins.lag.probe import LagProbe  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
 
     async with AsyncExitStack() as opened:
         if positions is not None:
             opened.push_async_callback(positions.close)
+        if lists_its_streams(properties):
+            raise ConfigurationError(
+                RECORD_PUBLISHER.key,
+                properties.as_given(RECORD_PUBLISHER),
+                "lag --live URL, which asks the running job (run --dashboard), or positions show",
+                reason="this publisher lists its streams itself, and only streams of Kinesis can be asked for their newest records",
+            )
         services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
         yield [LagProbe.of(properties, service, stream, positions) for stream, service in services.items()]
 

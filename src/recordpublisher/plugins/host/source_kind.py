@@ -1,5 +1,6 @@
-"""Finds out whether a job reads a queue, for commands that describe jobs."""
+"""Finds out what kind of source a job reads, for commands that describe jobs."""
 
+from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.queue.queue_source import QueueSource
@@ -7,11 +8,27 @@ from recordpublisher.publishers.queue.queue_source import QueueSource
 
 def reads_a_queue(properties: Properties) -> bool:
     """Return whether the job reads a queue. False if its publisher is not installed, which other code reports."""
+    made = _source_class(properties)
+    return made is not None and issubclass(made, QueueSource)
+
+
+def lists_its_streams(properties: Properties) -> bool:
+    """Return whether the publisher of the job lists the shards of its streams itself, instead of asking Kinesis.
+
+    False for a queue, and if the publisher is not installed.
+    """
+    made = _source_class(properties)
+    if made is None or not issubclass(made, RecordPublisherFactory):
+        return False
+    return made.discover is not RecordPublisherFactory.discover
+
+
+def _source_class(properties: Properties) -> type[RecordSource] | None:
     from .build_from_properties import source_class
     from .manager import load_registry  # imported here because it loads pluggy, which most commands do not need
 
     registry = load_registry()
     try:
-        return issubclass(source_class(registry, properties), QueueSource)
+        return source_class(registry, properties)
     except RecordPublisherError:
-        return False
+        return None
