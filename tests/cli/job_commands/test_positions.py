@@ -55,6 +55,8 @@ def results(tmp_path_factory):
             "bad source": ["import", str(job), "--from", "redis:app"],
             "file target": ["export", str(job), "--to", "file:app"],
             "bad target": ["export", str(job), "--to", "kcl:"],
+            "import that waits": ["import", str(job), "--from", "kcl:app", "--watch", "0.1", "--force"],
+            "export that waits": ["export", str(job), "--to", "kcl:app", "--watch", "0.1"],
             "no streams": ["export", str(job), "--to", "kcl:app", "-p", "flink.streams="],
         }
         done = several_commands(endpoint, *(["positions", *command] for command in commands.values()))
@@ -87,6 +89,16 @@ def test_an_import_without_apply_shows_what_it_would_write_and_writes_nothing(re
     assert second.split() == [SHARDS[1], "TRIM_HORIZON", "from", "TRIM_HORIZON"]
     assert re.fullmatch(rf"{DRY_RUN[:-3]}/.*/state\.", last)
     assert results["still nothing"].returncode == 1
+
+
+@pytest.mark.parametrize("command", ["import that waits", "export that waits"])
+def test_who_waits_is_told_for_what_and_how_long(results, command):
+    done = results[command]
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        "recordpublisher: watching the table app and the stored positions for 0.1 s: whatever changes there is a worker that still runs "
+        "(--watch)\n"
+    )
 
 
 async def test_who_writes_beside_a_job_is_told_when_it_last_stored_its_positions():

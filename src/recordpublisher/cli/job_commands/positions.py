@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import iso_time
 
-from ..execution import arguments_as_options, run_to_end, subcommands
+from ..execution import arguments_as_options, print_note, run_to_end, subcommands
 from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
@@ -243,7 +245,15 @@ async def kcl_transfer(
         opened.push_async_callback(job.close)
         opened.push_async_callback(table.close)
         service = await opened.enter_async_context(KinesisClient(properties, streams))
-        yield KclTransfer(job, table, service, streams, properties, watch_seconds, is_forced)
+        pause = partial(_tell_and_pause, table_name)
+        yield KclTransfer(job, table, service, streams, properties, watch_seconds, is_forced, pause)
+
+
+async def _tell_and_pause(table_name: str, seconds: float) -> None:
+    if seconds:
+        words = "whatever changes there is a worker that still runs (--watch)"
+        print_note(f"watching the table {table_name} and the stored positions for {seconds:g} s: {words}")
+    await asyncio.sleep(seconds)
 
 
 @asynccontextmanager
