@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BUILD = ROOT / "build"
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
-PUBLISHED = (".md", ".svg", ".png")
+PUBLISHED = (".md", ".svg", ".png", ".css")
 
 
 def stage(build: Path = BUILD) -> None:

@@ -60,6 +60,18 @@ def test_the_generators_of_pages_are_not_published(folder):
     assert published & {file.name for file in (ROOT / "docs").glob("*.py")} == set()
 
 
+def test_the_blocks_of_the_readme_are_pasted_whole():
+    assert re.findall(r"^ *[$>] .*", (ROOT / "README.md").read_text(), re.MULTILINE) == []
+
+
+def test_the_copy_button_leaves_prompts_and_output_out(folder):
+    """The button sets this attribute while it takes the text that is displayed."""
+    style = (folder / "build/pages/site.css").read_text()
+
+    assert "code[data-md-copying] .gp,\ncode[data-md-copying] .go {\n  display: none;\n}" in style
+    assert tomllib.loads((folder / "build/zensical.toml").read_text())["project"]["extra_css"] == ["site.css"]
+
+
 @pytest.mark.slow
 def test_the_strictly_built_site_loads_nothing_from_elsewhere(folder):
     command = [Path(sys.executable).parent / "zensical", "build", "--strict", "--config-file", "build/zensical.toml"]

@@ -26,6 +26,8 @@ SKIPPED = ("pip ", "make ", "recordpublisher local ")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00")
 """Of a log line."""
 INTERRUPT = "^C"
+OF_SHELL = re.compile(r"^(?:[^#\n]+ \| )?recordpublisher (?!local\b).*", re.MULTILINE)
+"""Commands in a block of shell code, which has no prompts and can be pasted whole; other tests cover the rest of it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ def run_page(page: Path, folder: Path, replacing: Mapping[str, str], site: Path 
         elif block.language == "python" and "SparkSession" not in block.text:
             shown = run([*RUNNERS["python"], "-c", block.text], folder, site)
             count += 1
+        elif block.language == "sh":
+            for line in OF_SHELL.findall(block.text):
+                shown = output_of(line, folder, site)
+                count += 1
         elif block.language == "text":
             assert matches(block.text, shown), f"expected:\n{block.text}\nshown:\n{shown}"
         elif block.language == "console":
@@ -92,13 +98,20 @@ def steps(text: str) -> Iterator[tuple[str, str]]:
 def check(line: str, expected: str, folder: Path, site: Path | None) -> None:
     """Run a command and compare; `...` stands for anything, `^C` in the output is sent after the lines before it. What stands before
     ` | ` is run by a shell, and its output given to the command."""
+    before, interrupt, after = expected.partition(f"{INTERRUPT}\n")
+    shown = output_of(line, folder, site, before if interrupt else None)
+    assert matches(before + after, shown), f"$ {line}\nexpected:\n{expected}\nshown:\n{shown}"
+
+
+def output_of(line: str, folder: Path, site: Path | None, interrupt_after: str | None = None) -> str:
+    """What a command writes; with `interrupt_after` it is interrupted when it has written that."""
     source, _, last = line.rpartition(" | ")
     program, *arguments = shlex.split(last, comments=True)
-    before, interrupt, after = expected.partition(f"{INTERRUPT}\n")
     words = [*RUNNERS[program], *arguments]
+    if interrupt_after is not None:
+        return run_and_interrupt(words, folder, interrupt_after, site)
     given = subprocess.run(source, shell=True, capture_output=True, text=True, check=True).stdout if source else ""
-    shown = run_and_interrupt(words, folder, before, site) if interrupt else run(words, folder, site, given)
-    assert matches(before + after, shown), f"$ {line}\nexpected:\n{expected}\nshown:\n{shown}"
+    return run(words, folder, site, given)
 
 
 def matches(expected: str, shown: str) -> bool:
