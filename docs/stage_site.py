@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BUILD = ROOT / "build"
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+KEY_OF_A_ROW = re.compile(r"^\| `([\w.<>-]+\.[\w.<>-]+)` \|", re.MULTILINE)
 PUBLISHED = (".md", ".svg", ".png", ".css")
 
 
@@ -58,7 +60,12 @@ def with_links_of_the_site(page: Path, target: Path) -> str:
             shutil.copy(source, target / place)
         return f"]({os.path.relpath(place, place_of(page).parent)}{found[2] or ''})"
 
-    return LINK.sub(link, page.read_text(encoding="utf-8"))
+    return KEY_OF_A_ROW.sub(_with_breaks, LINK.sub(link, page.read_text(encoding="utf-8")))
+
+
+def _with_breaks(found: re.Match[str]) -> str:
+    """A key that a narrow column may break after its dots; `site.css` forbids it inside words."""
+    return f"| <code>{escape(found[1]).replace('.', '.<wbr>')}</code> |"
 
 
 if __name__ == "__main__":

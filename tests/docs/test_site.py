@@ -72,6 +72,16 @@ def test_the_copy_button_leaves_prompts_and_output_out(folder):
     assert tomllib.loads((folder / "build/zensical.toml").read_text())["project"]["extra_css"] == ["site.css"]
 
 
+def test_keys_in_the_first_column_of_a_table_break_after_their_dots_only(folder):
+    page = (folder / "build/pages/reference/properties.md").read_text()
+    style = (folder / "build/pages/site.css").read_text()
+
+    assert "| <code>aws.<wbr>credentials.<wbr>provider.<wbr>basic.<wbr>accesskeyid</code> |" in page
+    assert "| <code>aws.<wbr>endpoint.<wbr>&lt;name&gt;</code> |" in page
+    assert ".md-typeset td code {\n  overflow-wrap: normal;\n  word-break: normal;\n}" in style
+    assert "<wbr>" not in (ROOT / "docs/reference/properties.md").read_text()
+
+
 @pytest.mark.slow
 def test_the_strictly_built_site_loads_nothing_from_elsewhere(folder):
     command = [Path(sys.executable).parent / "zensical", "build", "--strict", "--config-file", "build/zensical.toml"]
