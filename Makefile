@@ -209,12 +209,22 @@ demo-picture: $(STAMP)  ## runs the demo and draws docs/images/demo.svg (two min
 coverage: $(STAMP)
 	$(BIN)/pytest -m "not ($(LONG) or spark)" --cov --cov-report=term
 
-docs: $(STAMP)  ## the reference pages and the data-flow diagram, made from the code
-	$(BIN)/python docs/generate_settings.py
-	$(BIN)/python docs/generate_reference.py
-	$(BIN)/python docs/draw_data_flow.py
-	$(BIN)/python docs/stage_site.py
-	$(BIN)/zensical build --strict --clean --config-file build/zensical.toml
+# A job may run in .venv: what `make test` has made there is used as it is; an environment that a user has made is left alone.
+DOCS_BIN := $(if $(wildcard $(STAMP)),$(BIN),.venvs/docs/bin)
+
+docs: $(if $(wildcard $(STAMP)),,.venvs/docs/.installed)  ## the reference pages and the data-flow diagram, made from the code, and the site
+	$(DOCS_BIN)/python docs/generate_settings.py
+	$(DOCS_BIN)/python docs/generate_reference.py
+	$(DOCS_BIN)/python docs/draw_data_flow.py
+	$(DOCS_BIN)/python docs/stage_site.py
+	$(DOCS_BIN)/zensical build --strict --clean --config-file build/zensical.toml
+	@echo "The site is in build/site: open build/site/index.html"
+
+.venvs/docs/.installed: pyproject.toml constraints.txt
+	test -x .venvs/docs/bin/python || $(PYTHON) -m venv .venvs/docs
+	.venvs/docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
+	.venvs/docs/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[dev]"
+	touch $@
 
 distributions: $(STAMP)  ## the sdist and the wheel in dist/, checked as the package index does
 	rm -rf build dist
