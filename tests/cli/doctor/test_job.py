@@ -51,6 +51,34 @@ async def test_a_job_before_its_first_start(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "sql"])
+async def test_a_sink_that_keeps_the_positions_needs_no_store(tmp_path, kind):
+    place = {"jsonl": tmp_path / "rows", "sql": f"sqlite:///{tmp_path}/rows.db"}[kind]
+    key = {"jsonl": "path", "sql": "uri"}[kind]
+    sink = {"flink.sink": kind, f"flink.sink.{kind}.{key}": str(place), "flink.job.name": "orders"}
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        before = await found(endpoint, **sink)
+        endpoint.stream("orders").put(b"{}", "key")
+        async with rp.DataFetcher("orders", {**endpoint.properties(), **sink}, start="earliest") as job:
+            await job.run_bounded(stop_at_tip=True)
+        after = await found(endpoint, **sink)
+
+    assert before["store"] == ("ok", f"not needed: {kind} keeps the positions with its rows, 0 stored snapshots")
+    assert after["store"] == ("ok", f"not needed: {kind} keeps the positions with its rows, 1 stored snapshot")
+
+
+async def test_a_sink_that_cannot_be_made_or_read_is_told_by_its_own_checks(tmp_path):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        unknown = await found(endpoint, **{"flink.sink": "jsnl"})
+        away = await found(endpoint, **{"flink.sink": "sql", "flink.sink.sql.uri": f"sqlite:///{tmp_path}/no/rows.db"})
+
+    assert (
+        unknown["store"] == away["store"] == ("not checked", "flink.state.uri is not set, and the sink cannot be asked")
+    )
+    assert unknown["sink"][0] == "PROBLEM"
+    assert "PROBLEM" in {verdict for name, (verdict, _) in away.items() if name.startswith("sink")}
+
+
 async def test_a_job_that_stores_no_positions_is_told_what_a_restart_does():
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         checked = await found(endpoint, **{"flink.sink": "memory"})

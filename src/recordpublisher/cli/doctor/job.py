@@ -110,7 +110,7 @@ class JobChecks:
     async def _store(self) -> str:
         store = build_store(self._registry, self._properties)
         if store is None:
-            raise NotCheckedError(f"{STATE_URI.key} is not set")
+            return await self._store_in_sink()
         self._made.push_async_callback(store.close)
         if await GroupStore(store).read_table() is not None:
             refuse_assignment(store.place, "ELASTIC", "STATIC")
@@ -119,6 +119,25 @@ class JobChecks:
             return f"{place} will be created"
         count = sum(each.snapshot is not None for each in snapshots.values())
         return f"reachable, {counted(count, 'stored snapshot')}"
+
+    async def _store_in_sink(self) -> str:
+        """What a sink that keeps the positions has. Raises: NotCheckedError if it keeps none, or cannot be asked."""
+        stored = None
+        try:
+            if (sink := self._keeping_sink()) is not None:
+                stored = await SinkPositions(sink).load()
+        except Exception as error:  # whatever a plugin raises
+            raise NotCheckedError(f"{STATE_URI.key} is not set, and the sink cannot be asked") from error
+        if stored is None:
+            raise NotCheckedError(f"{STATE_URI.key} is not set")
+        count = counted(len(stored), "stored snapshot")
+        return f"not needed: {self._properties.value(SINK)} keeps the positions with its rows, {count}"
+
+    def _keeping_sink(self) -> Sink | None:
+        """The sink, made, if it keeps the positions."""
+        name = self._properties.value(SINK)
+        keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
+        return self._made_sink() if keeps else None
 
     async def _elastic_store(self) -> str:
         return await check_assignment(self._group())
@@ -165,9 +184,7 @@ class JobChecks:
 
     async def _check_entries(self) -> None:
         """Raises: StateError where the positions that lie with the sink's rows are of a job with another name."""
-        name = self._properties.value(SINK)
-        keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
-        if keeps and (entries := entries_of(self._made_sink())) is not None:
+        if (sink := self._keeping_sink()) is not None and (entries := entries_of(sink)) is not None:
             await SnapshotStore(entries, self._properties.value(JOB_NAME)).own_entries()
 
     async def _lag(self, stream: str, client: KinesisClient) -> str:
@@ -185,9 +202,7 @@ class JobChecks:
 
     def _positions(self) -> PositionsReader:
         """Where the job's positions are. Raises: NotCheckedError when there are none."""
-        name = self._properties.value(SINK)
-        keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
-        sink = self._made_sink() if keeps else None
+        sink = self._keeping_sink()
         store = build_store(self._registry, self._properties) if self._has_store else None
         if store is not None:
             self._made.push_async_callback(store.close)
