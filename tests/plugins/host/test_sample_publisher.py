@@ -76,6 +76,18 @@ def test_consume_reads_through_it(site, folder):
     assert ast.literal_eval(done.stdout) == lines
 
 
+def test_a_job_that_reads_files_is_told_nothing_of_a_service_that_may_be_away(site, folder):
+    job = folder / "job.properties"
+    job.write_text(
+        f"flink.streams=orders\nflink.stream.recordpublisher=LINES\nflink.lines.folder={folder}\nflink.sink=memory\n"
+    )
+    done = command("run", str(job), "--stop-at-tip", "--max-records", "4", path=site, folder=folder)
+
+    assert done.returncode == 0, done.stderr
+    assert "subtask 0 ended: MAX_RECORDS, 4 records" in done.stderr
+    assert "service" not in done.stderr
+
+
 READ_SLOWLY = """
 import time, sample_publisher.lines as lines
 read = lines.LinesPublisher._read

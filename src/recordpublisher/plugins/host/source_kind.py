@@ -2,6 +2,7 @@
 
 from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.queue.queue_source import QueueSource
 
@@ -21,6 +22,19 @@ def lists_its_streams(properties: Properties) -> bool:
     if made is None or not issubclass(made, RecordPublisherFactory):
         return False
     return made.discover is not RecordPublisherFactory.discover
+
+
+def calls_a_service(properties: Properties) -> bool:
+    """Whether the job calls a service that may be away: one that its publisher reads from, or that has its state or output. False for a
+    publisher that lists its streams itself and does not tell where it calls, as one of files, with everything else on this machine."""
+    from ..stores.by_location import back_end_of
+
+    made = _source_class(properties)
+    if not lists_its_streams(properties) or (made is not None and made.endpoint_url is not RecordSource.endpoint_url):
+        return True
+    if (properties.value(SINK) or "").lower() == "kinesis":
+        return True
+    return any(back_end_of(value) != "FILE" and not value.startswith("sqlite") for value in properties.values())
 
 
 def _source_class(properties: Properties) -> type[RecordSource] | None:

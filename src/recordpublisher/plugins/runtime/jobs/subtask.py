@@ -14,6 +14,7 @@ from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.source_kind import calls_a_service
 from recordpublisher.plugins.lag.stored_positions import without_positions
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.publishers.errors import FencedError
@@ -100,7 +101,8 @@ async def run_fetcher(
         if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
             log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
         max_outage = duration_words(properties.value(MAX_OUTAGE) / 1000)
-        log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
+        if calls_a_service(properties):
+            log.info("calls are retried for %s while a service is away (%s)", max_outage, MAX_OUTAGE.key)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             # `run` would log the error that the command prints.
