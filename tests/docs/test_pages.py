@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from recordpublisher.cli.job_commands import lag, watch_lines
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
 from recordpublisher.plugins.spark.options import spark_options  # noqa: F401 - declares properties
@@ -133,3 +134,12 @@ SETTINGS_OF_THE_KCL = (
 def test_the_page_of_the_kcl_says_what_becomes_of_a_setting(setting):
     rows = [line for line in (ROOT / "docs/migrate/from-kcl.md").read_text().splitlines() if line.startswith("| ")]
     assert any(re.search(rf"`{setting}\b", row.split(" | ")[0]) for row in rows)
+
+
+def test_each_column_of_lag_is_explained_on_the_page_about_it():
+    page = (ROOT / "docs/operate/watch-a-job.md").read_text()
+    explained = page[page.index("| LAG | ") : page.index("For cron or CI")]
+    columns = {*lag.HEAD, *lag.TIP_HEAD, *lag.GROUP_HEAD, *watch_lines.HEAD} - {"", "SHARD"}
+
+    assert [column for column in sorted(columns) if column not in explained] == []
+    assert "With `--live` the job itself says it" in explained
