@@ -36,11 +36,13 @@ def test_the_end_of_the_loop_cancels_the_sender_and_ends_a_flush():
 
     async def job():
         fake = FakeKinesis()
+        sink = a_sink(fake)
+        await sink.__aenter__()
+        await put_numbers(sink, range(3))
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
         with pytest.raises(SinkError, match="kinesis-sink-sender was cancelled"):
-            async with asyncio.timeout(60), a_sink(fake) as sink:
-                await put_numbers(sink, range(3))
-                for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                    task.cancel()
+            await sink.close()
         assert fake.calls == []
 
     run_virtual(job())
