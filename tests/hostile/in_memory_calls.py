@@ -12,7 +12,7 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.error_mapping import translate_errors
+from recordpublisher.publishers.kinesis.error_translation import translate_errors
 from recordpublisher.publishers.kinesis.event_subscription import EventSubscription
 from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import BodyReadScheduler
 from recordpublisher.publishers.kinesis.fast_path.call import FastPathCalls

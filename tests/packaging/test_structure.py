@@ -4,9 +4,11 @@ import ast
 import importlib
 import re
 from collections import Counter
+from graphlib import TopologicalSorter
 from importlib.util import find_spec
 from pathlib import Path
 
+import grimp
 import pytest
 
 from processes.command_line import ROOT
@@ -48,6 +50,15 @@ def test_research_and_examples_import_names_that_exist():
         for file, module, name in imports
         if not is_importable(module, name)
     ] == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Imports inside functions count: they run later, and depend on the same modules."""
+    graph = grimp.build_graph("recordpublisher", exclude_type_checking_imports=True, cache_dir=None)
+    imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+    assert len(imported) > 500
+    TopologicalSorter(imported).prepare()  # raises CycleError, which names a circle
 
 
 def is_importable(module: str, name: str) -> bool:

@@ -13,7 +13,8 @@ import msgspec
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
 from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENTS, RESPONSE_DECODERS
-from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, error_for_code, translate_errors
+from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, error_for_code
+from recordpublisher.publishers.kinesis.error_translation import translate_errors
 
 from .api_errors import ApiError
 from .clock import Clock, ManualClock

@@ -16,7 +16,8 @@ from .run_sync import run_sync
 if TYPE_CHECKING:
     from .client import KinesisClient
     from .endpoint import endpoint_of, region_of
-    from .error_mapping import is_host_unknown, is_refused, is_unanswered, speaks_no_tls, translate_errors
+    from .error_mapping import is_host_unknown, is_refused, is_unanswered, speaks_no_tls
+    from .error_translation import translate_errors
     from .sdk.credentials import session_with_credentials
 
 _LAZY = {
@@ -28,7 +29,7 @@ _LAZY = {
     "region_of": ".endpoint",
     "speaks_no_tls": ".error_mapping",
     "session_with_credentials": ".sdk.credentials",
-    "translate_errors": ".error_mapping",
+    "translate_errors": ".error_translation",
 }
 
 __all__ = [

@@ -3,7 +3,6 @@
 import errno
 import socket
 import ssl
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -72,20 +71,6 @@ NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 
 
 @contextmanager
-def translate_errors(api: str) -> Iterator[None]:
-    """Raise errors of the block as classes of `errors.py`, with their cause. Programming errors (such as TypeError) pass unchanged."""
-    try:
-        yield
-    except RecordPublisherError:
-        raise
-    except Exception as error:
-        ours = translate(api, error)
-        if ours is None:
-            raise
-        raise ours from error
-
-
-@contextmanager
 def reject_malformed(api: str) -> Iterator[None]:
     """Raise TransientError if a field that the block reads is missing or has a wrong type: a proxy wrote or truncated the response."""
     try:
@@ -95,17 +80,6 @@ def reject_malformed(api: str) -> Iterator[None]:
     # The SDK's parser raises RuntimeError if a time is outside the range of a date.
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
-
-
-def translate(api: str, error: Exception) -> RecordPublisherError | None:
-    """Return the error of `errors.py` for a foreign error, or None for a programming error."""
-    if isinstance(error, (*NETWORK, *BROKEN)):
-        return error_of_transport(api, error)
-    if "botocore" not in sys.modules:  # without the SDK there is no error of it
-        return None
-    from .sdk.errors import translate_sdk_error
-
-    return translate_sdk_error(api, error)
 
 
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:

@@ -7,7 +7,8 @@ from typing import Any
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader
 from .codec.response_decoders import decode_error, decode_read, to_read_response
-from .error_mapping import HINTS, check_response_size, error_for_code, reject_malformed, translate_errors
+from .error_mapping import HINTS, check_response_size, error_for_code, reject_malformed
+from .error_translation import translate_errors
 from .ports import ReadResponse
 from .read_buffers import limit_read_ahead
 

@@ -10,7 +10,8 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..ca_bundle import client_tls, environment_ca_bundle
 from ..call_starts import CallStartLimiter
-from ..error_mapping import translate_errors, with_new_token
+from ..error_mapping import with_new_token
+from ..error_translation import translate_errors
 from ..known_access import CALLS, Keys, KnownAccess, known_access
 from ..ports import Transport
 from ..queue_calls import QUEUE_CALLS, queue_url

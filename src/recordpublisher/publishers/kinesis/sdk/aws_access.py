@@ -7,7 +7,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..ca_bundle import ca_bundle_path
 from ..endpoint import region_of
-from ..error_mapping import translate_errors
+from ..error_translation import translate_errors
 from .credentials import credentials_of, session_with_credentials
 
 

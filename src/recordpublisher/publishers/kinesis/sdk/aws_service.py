@@ -16,7 +16,8 @@ from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..endpoint import region_of
-from ..error_mapping import reject_malformed, translate_errors, with_new_token
+from ..error_mapping import reject_malformed, with_new_token
+from ..error_translation import translate_errors
 from .credentials import renewal_of, session_with_credentials
 from .internals import read_body
 

@@ -27,7 +27,7 @@ from recordpublisher.publishers.properties.groups.access import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..error_mapping import translate_errors
+from ..error_translation import translate_errors
 from ..known_access import provider_name
 from ..plain_profile import is_header_text
 from .session import profile_session

@@ -23,7 +23,8 @@ from ..call_starts import CallStartLimiter
 from ..codec.put_records import preset_body, replace_body
 from ..codec.response_decoders import decode_object
 from ..endpoint import endpoint_of, region_of
-from ..error_mapping import translate_errors, with_new_token
+from ..error_mapping import with_new_token
+from ..error_translation import translate_errors
 from ..fast_path.call import FastPathCalls, error_in_response
 from ..fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
 from ..fast_path.sigv4 import SignedPost, json_headers
