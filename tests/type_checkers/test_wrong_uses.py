@@ -1,4 +1,4 @@
-"""mypy refuses each wrong use of `wrong_uses.py`, and nothing else there."""
+"""mypy and pyright refuse each wrong use of `wrong_uses.py`, and nothing else there."""
 
 import re
 import subprocess
@@ -12,8 +12,14 @@ from recordpublisher.plugins.sinks.map.unhandled_records import Ordering, Orderi
 from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord, OnFailureName
 
 from processes.command_line import ROOT
+from processes.pyright import run_pyright
 
 WRONG = Path(__file__).with_name("wrong_uses.py")
+
+
+def wrong_uses() -> set[int]:
+    """The numbers of their lines."""
+    return {number for number, text in enumerate(WRONG.read_text().splitlines(), 1) if text.startswith("rp.")}
 
 
 @pytest.mark.slow
@@ -21,10 +27,17 @@ def test_mypy_refuses_every_wrong_use():
     line = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(WRONG)]
     ended = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
 
-    uses = {number for number, text in enumerate(WRONG.read_text().splitlines(), 1) if text.startswith("rp.")}
     refused = set(map(int, re.findall(r"wrong_uses\.py:(\d+): error", ended.stdout)))
-    assert refused == uses, ended.stdout
-    assert len(uses) >= 30
+    assert refused == wrong_uses(), ended.stdout
+    assert len(refused) >= 30
+
+
+@pytest.mark.servers  # `make servers` installs it
+def test_pyright_refuses_every_wrong_use():
+    ended = run_pyright("pyright_wrong_uses.json")
+
+    refused = set(map(int, re.findall(r"wrong_uses\.py:(\d+):\d+ - error", ended.stdout)))
+    assert refused == wrong_uses(), ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize(("names", "of"), [(OrderingName, Ordering), (OnFailureName, OnBadRecord)])

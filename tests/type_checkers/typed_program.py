@@ -1,7 +1,8 @@
 """What type checkers infer of typed records: checked by mypy in `make check`, by pyright in `test_pyright.py`; it is never run."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, assert_type
 
 import msgspec
@@ -47,6 +48,35 @@ async def handle_any(record: rp.Record) -> None: ...
 async def handle_value(order: Order) -> None: ...
 
 
+async def handle_values(orders: list[Order]) -> None: ...
+
+
+async def handle_sequence(orders: Sequence[Order]) -> None: ...
+
+
+async def handle_records(records: list[rp.Record[Order]]) -> list[rp.Record[Order]]:
+    return records
+
+
+async def handle_either(value: Order | Refund) -> None: ...
+
+
+def handle_in_a_thread(order: Order) -> str:
+    return str(order.price)
+
+
+async def handle_document(value: dict[str, Any]) -> None: ...
+
+
+def handle_anything(value: Any) -> None: ...
+
+
+class Handling:
+    async def __call__(self, record: rp.Record[Order]) -> None: ...
+
+    async def on_order(self, order: Order) -> None: ...
+
+
 def iterations() -> None:
     assert_type(rp.consume("orders", deserializer=Order), rp.Records[Order])
     assert_type(rp.consume("orders", deserializer=list[Order]), rp.Records[list[Order]])
@@ -78,6 +108,41 @@ def jobs() -> None:
     rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_any))
     rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_value))
     rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(lambda record: print(record.value), concurrency=2))
+
+
+def handlers(size: int) -> None:
+    assert_type(rp.MapSink(handle_value), rp.MapSink[Order])
+    assert_type(rp.MapSink(handle_values, batch_size=10), rp.MapSink[Order])
+    assert_type(rp.MapSink(handle_records, batch_size=10, clock=None), rp.MapSink[Order])
+    assert_type(rp.MapSink({"orders": handle_value, "refunds": handle_refund}), rp.MapSink[Any])
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_values, batch_size=size, concurrency=1))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_sequence, batch_size=10))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_records, batch_size=10, ordering="NONE"))
+    rp.DataFetcher("orders", deserializer=list[Order], sink=rp.MapSink(handle_values))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_either))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_in_a_thread, retries=5))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_anything))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(Handling()))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(Handling().on_order))
+    rp.DataFetcher("orders", deserializer=rp.Json(Order), sink=rp.MapSink(partial(handle_value)))
+    rp.DataFetcher("orders", deserializer=order_of, sink=rp.MapSink(handle_value))
+    rp.DataFetcher("orders", deserializer="json", sink=rp.MapSink(handle_document))
+    rp.DataFetcher("orders", sink=rp.MapSink(lambda record: print(record.data)))
+    rp.DataFetcher("orders", sink=rp.MapSink(lambda records: print(len(records)), batch_size=10))
+    by_stream = {"orders": Order, "refunds": Refund}
+    rp.DataFetcher(["orders", "refunds"], deserializer=by_stream, sink=rp.MapSink(handle_either))
+
+
+def lambda_handlers() -> None:
+    rp.lambda_handler(handle)
+    rp.lambda_handler(handle, deserializer=Order, retries=3)
+    rp.lambda_handler(handle_any, deserializer=Order)
+    rp.lambda_handler(handle_value, deserializer=Order)
+    rp.lambda_handler(handle_values, deserializer=Order, batch_size=10)
+    rp.lambda_handler(handle_records, deserializer=Order, batch_size=10)
+    rp.lambda_handler(handle_either, deserializer=Order)
+    rp.lambda_handler(handle_document, deserializer="json")
+    rp.lambda_handler(handle_anything, {"flink.deserializer": "json"}, ordering="NONE")
 
 
 def refused() -> None:

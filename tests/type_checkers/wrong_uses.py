@@ -15,6 +15,15 @@ async def handle(record: rp.Record) -> None: ...
 async def count(number: int, other: int) -> None: ...
 
 
+async def handle_number(number: int) -> None: ...
+
+
+async def handle_numbers(numbers: list[int]) -> None: ...
+
+
+async def handle_records(records: list[rp.Record[int]]) -> None: ...
+
+
 class Rows(rp.Sink[Order]):
     async def write(self, batch: rp.RecordBatch[Order]) -> None: ...
 
@@ -49,6 +58,14 @@ rp.DataFetcher("orders", sink=handle)
 rp.DataFetcher("orders", sink=Rows)
 rp.DataFetcher("orders", sink=rp.MemorySink(), paralelism=2)
 rp.DataFetcher("orders", sink=rp.MemorySink(), publisher=5)
+rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_number))
+rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_numbers, batch_size=10))
+rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_records, batch_size=10))
+rp.DataFetcher("orders", deserializer=rp.Json(Order), sink=rp.MapSink(handle_number))
+rp.lambda_handler(handle_number, deserializer=Order)
+rp.lambda_handler(handle_numbers, deserializer=Order, batch_size=10)
+rp.lambda_handler(handle_records, deserializer=Order, batch_size=10)
+rp.lambda_handler("handle")
 rp.Properties(region=5)
 rp.Properties({"aws.region": "eu-west-1"}, http_client="BOTO")
 rp.local.serve_in_thread(stream={"orders": 1})

@@ -24,7 +24,7 @@ from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
-from recordpublisher.publishers.records import RecordBatch, UserRecord, V
+from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
@@ -35,12 +35,19 @@ from ..short_errors import SHORT_ERRORS
 from .events import records_by_shard
 
 log = logging.getLogger("recordpublisher.lambda")
+HandlerArgument = (
+    Callable[[Record[V]], object]
+    | Callable[[list[Record[V]]], object]
+    | Callable[[list[V]], object]
+    | Callable[[V], object]
+)
+"""A function of a record, of its value, or with a `batch_size` above 1 of a list of them."""
 SPARE_SECONDS = 1.0
 """How long before the end of its time the function answers (seconds)."""
 
 
 def lambda_handler(
-    handler: Callable[..., Any],
+    handler: HandlerArgument[V],
     properties: Mapping[str, object] | None = None,
     *,
     deserializer: DeserializerArgument[V] | None = None,

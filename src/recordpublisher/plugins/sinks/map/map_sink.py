@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
-from typing import Any, TypedDict, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
@@ -33,12 +33,11 @@ MAX_BYTES = 64 * 1024 * 1024
 _WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
 
 
-class MapOptions(TypedDict, total=False):
-    """The settings of `MapSink` that `lambda_handler` takes."""
+class ListOptions(TypedDict, total=False):
+    """The settings of `MapSink` beside `batch_size`, which a handler of lists needs."""
 
     concurrency: int
     ordering: OrderingName
-    batch_size: int
     batch_wait: float
     retries: int
     retry_for: float
@@ -46,6 +45,20 @@ class MapOptions(TypedDict, total=False):
     max_age: float | None
     on_failure: OnFailureName
     max_bytes: int
+
+
+class MapOptions(ListOptions, total=False):
+    """The settings of `MapSink` that `lambda_handler` takes."""
+
+    batch_size: int
+
+
+class _ListOptions(ListOptions, total=False):
+    clock: Clock | None
+
+
+class _MapOptions(MapOptions, total=False):
+    clock: Clock | None
 
 
 class MapSink(Sink[V]):
@@ -83,40 +96,26 @@ class MapSink(Sink[V]):
     traces_writes = False
     tells_done = True
 
+    # What a handler takes is V, so that type checkers compare it with the deserialiser of the job: a record, a list, or a value.
     @overload
     def __init__(
-        self,
-        handler: Callable[[Record[V]], object],
-        *,
-        concurrency: int = ...,
-        ordering: OrderingName = ...,
-        batch_size: int = ...,
-        batch_wait: float = ...,
-        retries: int = ...,
-        retry_for: float = ...,
-        timeout: float | None = ...,
-        max_age: float | None = ...,
-        on_failure: OnFailureName = ...,
-        max_bytes: int = ...,
-        clock: Clock | None = ...,
+        self, handler: Callable[[list[Record[V]]], object], *, batch_size: int, **options: Unpack[_ListOptions]
     ) -> None: ...
 
     @overload
     def __init__(
-        self: MapSink[Any],
-        handler: Callable[[Any], object] | Mapping[str, Callable[[Any], object]],
-        *,
-        concurrency: int = ...,
-        ordering: OrderingName = ...,
-        batch_size: int = ...,
-        batch_wait: float = ...,
-        retries: int = ...,
-        retry_for: float = ...,
-        timeout: float | None = ...,
-        max_age: float | None = ...,
-        on_failure: OnFailureName = ...,
-        max_bytes: int = ...,
-        clock: Clock | None = ...,
+        self, handler: Callable[[list[V]], object], *, batch_size: int, **options: Unpack[_ListOptions]
+    ) -> None: ...
+
+    @overload
+    def __init__(self, handler: Callable[[Record[V]], object], **options: Unpack[_MapOptions]) -> None: ...
+
+    @overload
+    def __init__(self, handler: Callable[[V], object], **options: Unpack[_MapOptions]) -> None: ...
+
+    @overload
+    def __init__(
+        self: MapSink[Any], handler: Mapping[str, Callable[[Any], object]], **options: Unpack[_MapOptions]
     ) -> None: ...
 
     def __init__(

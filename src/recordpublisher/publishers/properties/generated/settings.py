@@ -53,7 +53,8 @@ class ReadSettings(TypedDict, total=False):
     what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
     after another one has failed. In ms."""
     publisher: str
-    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name."""
+    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or that of a plugin,
+    so type checkers accept any text."""
     stream_recordpublisher: str
     """The same as `publisher`."""
     shard_getrecords_maxrecordcount: int

@@ -7,7 +7,7 @@ from ..times import epoch_ms
 PUBLISHER = PropertyGroup("Publisher")
 RECORD_PUBLISHER = PUBLISHER.plugin_name(
     "flink.stream.recordpublisher",
-    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name.",
+    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or that of a plugin, so type checkers accept any text.",
     "POLLING",
     argument="publisher",
 )
