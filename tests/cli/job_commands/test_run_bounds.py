@@ -126,3 +126,26 @@ def test_a_queue_has_no_order_in_time_so_until_is_refused(tmp_path):
     assert done.returncode == 2
     assert "--until" in done.stderr
     assert "a queue keeps no order in time" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_queue_is_read_until_it_is_empty_or_for_so_many_records(orders, job, tmp_path):
+    access = sdk_environment(orders)
+    assert command("create", "work", "--on-demand", **access).returncode == 0
+    assert command("put", "work", stdin="1\n2\n3\n", **access).returncode == 0
+    queue = {
+        "flink.streams": "work",
+        "flink.stream.recordpublisher": "QUEUE",
+        "flink.queue.name": "all-work",
+        "flink.queue.start": "TRIM_HORIZON",
+        "flink.sink": "map",
+        "flink.sink.map.function": "shop:handle",
+        "flink.sink.map.ordering": "NONE",
+    }
+    of_queue = job_file(tmp_path, queue, "queue.properties")
+    first, one = run(orders, tmp_path, str(of_queue), "--max-records", "1")
+    second, rest = run(orders, tmp_path, str(of_queue), "--stop-at-tip")
+    third, none = run(orders, tmp_path, str(of_queue), "--stop-at-tip")
+
+    assert [each.returncode for each in (first, second, third)] == [0, 0, 0], first.stderr + second.stderr
+    assert (len(one), sorted(one + rest), none) == (1, ["1", "2", "3"], [])
