@@ -5,8 +5,10 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
+from recordpublisher.consumer.typed_values import Json
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
@@ -21,6 +23,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.function_property import imported_object
 from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.metrics import METRICS_EXPORTERS
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -35,6 +38,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
 
+from ..deserializers.schemas.chosen_schema import ConvertedValues, schema_type
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -109,8 +113,15 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
 
 
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
-    """The deserialiser of `flink.deserializer`: a name, or `module:name` of a type or a function. Raises: ConfigurationError."""
+    """Return the deserialiser of `flink.deserializer`: a name, or `module:name` of a type or a function.
+
+    With `flink.deserializer.schema` its values are rows of that schema, from JSON unless another format is named.
+
+    Raises: ConfigurationError.
+    """
     name = properties.value(DESERIALIZER) or ""
+    if (rows := schema_type(properties)) is not None:
+        return _with_schema(registry, properties, rows)
     if ":" in name or ("." in name and name not in registry.deserializers.names()):
         valid = f"module:name, of {VALID_DESERIALIZER}"
         try:
@@ -121,6 +132,16 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
             raise ConfigurationError(DESERIALIZER.key, name, valid, reason=error.reason) from error
     deserializer_class = registry.deserializers.get(name, DESERIALIZER.key)
     return deserializer_class(properties)  # type: ignore[call-arg]
+
+
+def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:
+    name = (properties.value(DESERIALIZER) or "").lower() if properties.is_set(DESERIALIZER) else "json"
+    if name == "json":
+        return Json(rows)
+    if name in ("bytes", "text") or ":" in name:
+        reason = f"{DESERIALIZER.key}={name} makes values of its own type; leave one of the two out"
+        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+    return ConvertedValues(registry.deserializers.get(name, DESERIALIZER.key)(properties), rows)  # type: ignore[call-arg]
 
 
 def watermark_strategy_factory(registry: Registry, properties: Properties) -> Callable[[], WatermarkStrategy]:

@@ -19,6 +19,7 @@ from recordpublisher.publishers.initial_position import check_end, initial_posit
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
@@ -94,7 +95,7 @@ def read_arrow(
     begin, until_ms = _event_times_ms(event_times)
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
-        given,
+        given.merged({SCHEMA.key: None}),  # `chosen` has it
         deserializer=chosen if given.value(ON_BAD_RECORD) == OnBadRecord.FAIL.name else _CheckedValues(chosen, made),
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
@@ -193,8 +194,9 @@ def _read_table(
     **arguments: Any,
 ) -> pa.Table:
     """The whole read; the fields of objects in JSON are columns, in the place of `data` and `value`."""
-    kind = arguments["deserializer"] or checked_properties(properties, {}, read_arrow).value(DESERIALIZER)
-    if str(kind).lower() != "json":
+    given = checked_properties(properties, {}, read_arrow)
+    kind = arguments["deserializer"] or given.value(DESERIALIZER)
+    if str(kind).lower() != "json" or given.is_set(SCHEMA) or "deserializer_schema" in arguments:
         with read_arrow(streams, properties, columns=columns, metadata=metadata, **arguments) as reader:
             return reader.read_all()
     with read_arrow(streams, properties, **arguments) as reader:

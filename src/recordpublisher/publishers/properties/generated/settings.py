@@ -175,6 +175,10 @@ class ReadSettings(TypedDict, total=False):
     watermark_group: str
     """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do. Not set: over TCP the
     names of the streams; in one process, subtasks with the same streams, parallelism and properties."""
+    deserializer_schema: str
+    """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
+    STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema). They are checked, and are columns as those of
+    a type."""
     deserializer_avro_schema: str
     """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
     deserializer_avro_schema_file: str

@@ -1,0 +1,224 @@
+"""Jobs with `flink.deserializer.schema`: the same columns in every sink and in frames, as those of a class."""
+
+import datetime as dt
+import io
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+from decimal import Decimal
+
+import duckdb
+import fastavro
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+import recordpublisher as rp
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import schema_type
+
+from fakes.memory_streams import PROPERTIES, install
+from processes.command_line import ROOT
+
+SCHEMA = "id BIGINT, amount DECIMAL(12, 2), at TIMESTAMP, address STRUCT<country: STRING>, tags ARRAY<STRING>"
+GIVEN = {**PROPERTIES, "flink.job.name": "job", "flink.deserializer.schema": SCHEMA}
+ORDER = {"id": 1, "amount": 9.50, "at": "2026-11-26T06:00:00Z", "address": {"country": "NO"}, "tags": ["a", "b"]}
+AT = dt.datetime(2026, 11, 26, 6, tzinfo=dt.UTC)
+ROW = {"id": 1, "amount": Decimal("9.50"), "at": AT, "address": {"country": "NO"}, "tags": ["a", "b"]}
+FIELDS = list(ROW)
+BAD = {**ORDER, "address": {"country": 7}}
+
+
+@dataclass
+class Address:
+    country: str | None
+
+
+@dataclass
+class Order:
+    id: int
+    amount: Decimal
+    at: dt.datetime
+    address: Address
+    tags: list[str]
+
+
+async def job(monkeypatch, *orders, **more):
+    payloads = [order if isinstance(order, bytes) else json.dumps(order).encode() for order in orders]
+    install(monkeypatch, {"a": payloads}, closed=True)
+    given = {**GIVEN, **{key.replace("_", "."): value for key, value in more.items()}}
+    async with rp.DataFetcher(["orders"], {key: value for key, value in given.items() if value}) as fetcher:
+        await fetcher.run()
+
+
+async def parquet(monkeypatch, folder, *orders, **more):
+    state = {"flink.state.uri": str(folder / "state")}
+    await job(monkeypatch, *orders, flink_sink="parquet", flink_sink_parquet_path=str(folder / "lake"), **state, **more)
+    names = ", ".join(f'"{name}"' for name in FIELDS)
+    return duckdb.sql(f"SELECT {names} FROM '{folder}/lake/**/*.parquet' ORDER BY id").to_arrow_table().to_pylist()
+
+
+async def delta(monkeypatch, folder, *orders, **more):
+    await job(monkeypatch, *orders, flink_sink="delta", flink_sink_delta_uri=str(folder / "table"), **more)
+    return DeltaTable(str(folder / "table")).to_pyarrow_table(columns=FIELDS).to_pylist()
+
+
+async def iceberg(monkeypatch, folder, *orders, **more):
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    given = {f"flink.sink.iceberg.catalog.{name}": value for name, value in catalog.items()}
+    given |= {"flink.sink": "iceberg", "flink.sink.iceberg.table": "lake.orders", "flink.state.uri": f"{folder}/state"}
+    await job(monkeypatch, *orders, **given, **more)
+    table = load_catalog("default", **catalog).load_table("lake.orders")
+    return table.scan(selected_fields=tuple(FIELDS)).to_arrow().select(FIELDS).to_pylist()
+
+
+async def jsonl(monkeypatch, folder, *orders, **more):
+    state = {"flink.state.uri": str(folder / "state")}
+    await job(monkeypatch, *orders, flink_sink="jsonl", flink_sink_jsonl_path=str(folder / "lines"), **state, **more)
+    lines = [line for path in (folder / "lines").rglob("*.jsonl") for line in path.read_text().splitlines()]
+    values = [json.loads(line)["value"] for line in lines]
+    return [
+        {**value, "amount": Decimal(value["amount"]), "at": dt.datetime.fromisoformat(value["at"])} for value in values
+    ]
+
+
+async def sqlite(monkeypatch, folder, *orders, **more):
+    given = {"flink.sink": "sql", "flink.sink.sql.uri": f"sqlite:///{folder}/a.db", "flink.sink.sql.table": "orders"}
+    await job(monkeypatch, *orders, **given, **more)
+    with sqlite3.connect(folder / "a.db") as connection:
+        rows = connection.execute(f"SELECT {', '.join(FIELDS)} FROM orders").fetchall()
+    connection.close()
+    return [
+        {
+            "id": number,
+            "amount": Decimal(amount),
+            "at": dt.datetime.fromisoformat(at).replace(tzinfo=dt.UTC),
+            "address": json.loads(address),
+            "tags": json.loads(tags),
+        }
+        for number, amount, at, address, tags in rows
+    ]
+
+
+@pytest.fixture(params=[parquet, delta, iceberg, jsonl, sqlite])
+def rows(request, monkeypatch, tmp_path):
+    async def written(*orders, **more):
+        return await request.param(monkeypatch, tmp_path, *orders, **more)
+
+    return written
+
+
+async def test_every_sink_has_the_fields_of_the_schema_with_their_types(rows):
+    assert await rows(ORDER) == [ROW]
+
+
+async def test_every_sink_refuses_what_does_not_fit_with_the_field_and_both_types(rows):
+    with pytest.raises(rp.DeserializationError, match=r"\$.address.country: expected str \| null, got int"):
+        await rows(ORDER, BAD)
+
+
+async def test_every_sink_refuses_digits_that_the_column_does_not_have(rows):
+    with pytest.raises(rp.DeserializationError, match=r"the field 'amount' is DECIMAL\(12, 2\), and 9.505 has more"):
+        await rows({**ORDER, "amount": 9.505})
+
+
+async def test_every_sink_goes_on_without_bad_records_if_that_is_wanted(rows):
+    assert await rows(BAD, b"no JSON", ORDER, **{"flink.deserializer.error": "SKIP"}) == [ROW]
+
+
+def test_a_frame_has_the_columns_of_the_schema(monkeypatch):
+    install(monkeypatch, {"a": [json.dumps(ORDER).encode()]}, closed=True)
+
+    frame = rp.read_arrow("orders", PROPERTIES, deserializer_schema=SCHEMA, metadata=False).read_all()
+
+    assert frame.to_pylist() == [ROW]
+    assert frame.schema.field("amount").type == pa.decimal128(12, 2)
+
+
+@pytest.mark.parametrize("more", [{}, {"deserializer": "json"}])
+@pytest.mark.parametrize("read", [rp.read_polars, rp.read_pandas])
+def test_a_frame_in_memory_has_them_too_and_guesses_nothing(monkeypatch, read, more):
+    install(monkeypatch, {"a": [json.dumps(ORDER).encode()]}, closed=True)
+
+    frame = read("orders", PROPERTIES, deserializer_schema=SCHEMA, metadata=False, **more)
+
+    assert list(frame.columns) == FIELDS
+    assert list(frame["amount"]) == [Decimal("9.50")]
+
+
+def test_a_schema_and_a_class_are_the_same_columns():
+    of = schema_type(rp.Properties({"flink.deserializer.schema": SCHEMA.replace("DECIMAL(12, 2)", "DECIMAL(38, 18)")}))
+
+    assert TypedColumns(of).fields == TypedColumns(Order).fields
+
+
+async def test_a_file_is_a_schema(monkeypatch, tmp_path):
+    fields = [{"name": "id", "type": "long"}, {"name": "item", "type": ["null", "string"]}]
+    (tmp_path / "order.avsc").write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+    (tmp_path / "order.json").write_text(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}}))
+
+    for name, names in (("order.avsc", ["id", "item"]), ("order.json", ["id"])):
+        install(monkeypatch, {"a": [b'{"id": 1}']}, closed=True)
+        given = {**PROPERTIES, "flink.deserializer.schema": str(tmp_path / name)}
+        assert rp.read_arrow("orders", given, metadata=False).read_all().column_names == names
+
+
+async def test_values_of_avro_become_rows_of_the_schema(monkeypatch):
+    written = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    payload = io.BytesIO()
+    fastavro.schemaless_writer(payload, written, {"id": 7})
+    install(monkeypatch, {"a": [payload.getvalue()]}, closed=True)
+    given = {**PROPERTIES, "flink.deserializer": "avro", "flink.deserializer.avro.schema": json.dumps(written)}
+
+    frame = rp.read_arrow("orders", given, deserializer_schema="id SMALLINT, item STRING", metadata=False).read_all()
+
+    assert frame.to_pylist() == [{"id": 7, "item": None}]
+    assert frame.schema.field("id").type == pa.int16()
+
+
+@pytest.mark.parametrize("format_", ["bytes", "text", "json:loads"])
+def test_a_schema_beside_values_of_another_type_is_refused(monkeypatch, format_):
+    install(monkeypatch, {"a": []})
+    with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.schema.*leave one of the two out"):
+        rp.DataFetcher("orders", GIVEN, deserializer=format_, sink=rp.MemorySink())
+
+
+def test_a_schema_beside_a_class_is_refused(monkeypatch):
+    install(monkeypatch, {"a": []})
+    with pytest.raises(rp.ConfigurationError, match="the argument deserializer says the type of the values"):
+        rp.DataFetcher("orders", GIVEN, deserializer=Order, sink=rp.MemorySink())
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [("id BIGINTT", "'BIGINTT' found"), ("missing.avsc", "No such file"), ("missing.json", "No such file")],
+)
+def test_a_schema_that_cannot_be_read_is_refused_when_the_job_is_made(monkeypatch, schema, reason):
+    install(monkeypatch, {"a": []})
+    with pytest.raises(rp.ConfigurationError, match=reason):
+        rp.DataFetcher("orders", {**PROPERTIES, "flink.deserializer.schema": schema}, sink=rp.MemorySink())
+
+
+async def test_a_handler_gets_rows_with_attributes(monkeypatch):
+    install(monkeypatch, {"a": [json.dumps(ORDER).encode()]}, closed=True)
+    sink = rp.MemorySink()
+
+    async with rp.DataFetcher(["orders"], GIVEN, sink=sink) as fetcher:
+        await fetcher.run()
+
+    assert sink.records[0].value.address.country == "NO"
+
+
+async def test_the_properties_of_the_page_are_all_that_a_job_needs(monkeypatch, tmp_path):
+    page = (ROOT / "docs/how-to/decode-records.md").read_text()
+    (block,) = re.findall(r"```properties\n(flink.deserializer.schema.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    install(monkeypatch, {"a": [json.dumps(ORDER).encode()]}, closed=True)
+
+    given = dict(line.split(" = ") for line in block.splitlines())
+    async with rp.DataFetcher(["orders"], {**PROPERTIES, **given}) as fetcher:
+        await fetcher.run()
+
+    assert duckdb.sql("SELECT amount, address.country FROM 'lake/**/*.parquet'").fetchall() == [(Decimal("9.50"), "NO")]
