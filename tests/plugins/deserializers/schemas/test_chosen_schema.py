@@ -7,6 +7,7 @@ import re
 import sqlite3
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import itemgetter
 
 import duckdb
 import fastavro
@@ -222,3 +223,33 @@ async def test_the_properties_of_the_page_are_all_that_a_job_needs(monkeypatch, 
         await fetcher.run()
 
     assert duckdb.sql("SELECT amount, address.country FROM 'lake/**/*.parquet'").fetchall() == [(Decimal("9.50"), "NO")]
+
+
+PARTITIONED = {"flink.sink.partitions": "country={address.country}/dt={at:%Y-%m-%d}"}
+
+
+@pytest.mark.parametrize("sink", [parquet, delta])
+async def test_files_and_tables_are_partitioned_by_a_field_inside_an_object(monkeypatch, tmp_path, sink):
+    orders = [{**ORDER, "id": number, "address": {"country": country}} for number, country in enumerate(["NO", "SE"])]
+
+    found = await sink(monkeypatch, tmp_path, *orders, {**ORDER, "id": 2, "address": None}, **PARTITIONED)
+
+    assert [(row["id"], row["address"]) for row in sorted(found, key=itemgetter("id"))] == [
+        (0, {"country": "NO"}),
+        (1, {"country": "SE"}),
+        (2, None),
+    ]
+    assert len(list(tmp_path.rglob("*.parquet"))) == 3
+
+
+async def test_delta_has_the_field_as_a_partition_column_of_its_type(monkeypatch, tmp_path):
+    await delta(monkeypatch, tmp_path, ORDER, **PARTITIONED)
+
+    table = DeltaTable(str(tmp_path / "table"))
+    assert table.metadata().partition_columns == ["country", "dt"]
+    assert table.to_pyarrow_table(columns=["country", "dt"]).to_pylist() == [{"country": "NO", "dt": "2026-11-26"}]
+
+
+async def test_iceberg_refuses_a_field_inside_an_object_whose_partition_it_would_not_note(monkeypatch, tmp_path):
+    with pytest.raises(rp.ConfigurationError, match=r"pyiceberg keeps no limits of address.country"):
+        await iceberg(monkeypatch, tmp_path, ORDER, **PARTITIONED)

@@ -147,8 +147,7 @@ class DeltaLakeTable(LakeTable):
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
         """Create the table, or add columns."""
-        of_time = [pa.field(part.name, pa.string()) for part in partitions.parts if part.form is not None]
-        wanted = pa.schema([*schema, *of_time])
+        wanted = pa.schema([*schema, *partitions.derived_columns(schema)])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
         types = {field.name: str(field.type) for field in wanted.fields}
         try:

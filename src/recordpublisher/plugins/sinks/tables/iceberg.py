@@ -99,6 +99,11 @@ class IcebergSink(TableSink):
         if given.value(PARTITIONS) and not given.value(PARQUET_STATISTICS):
             reason = f"pyiceberg finds the partition of a file in its statistics ({PARTITIONS.key})"
             raise ConfigurationError(PARQUET_STATISTICS.key, "false", "true", reason=reason)
+        if inside := [part.column for part in Partitions(given.value(PARTITIONS)).parts if "." in part.column]:
+            reason = f"pyiceberg keeps no limits of {inside[0]}, a field inside an object, and would note no partition for it"
+            raise ConfigurationError(
+                PARTITIONS.key, given.value(PARTITIONS), "fields of rows, and times", reason=reason
+            )
         if foreign := sorted(NOT_TAKEN & {*given.with_prefix(ICEBERG_CATALOG)}):
             valid = "not set: aws.credentials.* and AWS's configuration files say who signs, and flink.state.endpoint where S3 is"
             raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", MASK, valid)

@@ -332,8 +332,9 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
     set. Not set: each minute in an object store, else at each checkpoint. In ms."""
     sink_partitions: str
-    """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC or by field:
-    dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}. These are folders, or the partition columns of a table."""
+    """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects:
+    dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. These are folders, or the partition columns of
+    a table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
     """`flink.sink.parquet.compression`: Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of
     SNAPPY."""
