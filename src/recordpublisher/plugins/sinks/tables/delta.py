@@ -46,7 +46,7 @@ from .folder import TableFolder
 from .sink import TableSink
 from .staged_data_files import staged_data_files
 from .storage import FORMS, TableStorage
-from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing
+from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing, is_in, types_by_path
 
 _ENTRIES = "_recordpublisher/positions"
 _KNOWN = {
@@ -149,7 +149,7 @@ class DeltaLakeTable(LakeTable):
         """Create the table, or add columns."""
         wanted = pa.schema([*schema, *partitions.derived_columns(schema)])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
-        types = {field.name: str(field.type) for field in wanted.fields}
+        types = types_by_path(wanted.fields)
         try:
             table = self.load()
         except NoTableError:
@@ -190,7 +190,7 @@ class DeltaLakeTable(LakeTable):
 
     def misfit(self, loaded: DeltaTable, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
         """Delta itself compares nothing: rows would lose values."""
-        there = {field.name: str(field.type) for field in loaded.schema().fields}
+        there = types_by_path(loaded.schema().fields)
         if list(partitions) != (names := loaded.metadata().partition_columns):
             return f"the table is partitioned by {', '.join(names) or 'nothing'} now"
         return _refusal(loaded) or differing(columns, there)
@@ -208,10 +208,10 @@ class DeltaLakeTable(LakeTable):
         return self.load()
 
     def _new_columns(self, wanted: Schema, table: DeltaTable) -> list[Any]:
-        there = {field.name: field.type for field in table.schema().fields}
-        kinds = {field.name: field.type for field in wanted.fields}
+        """deltalake merges the fields of an object into a column that is there."""
+        kinds, there = types_by_path(wanted.fields), types_by_path(table.schema().fields)
         missing = check_columns(kinds, there, self._storage.uri, DELTA_COLUMNS, self._columns)
-        return [field for field in wanted.fields if field.name in missing]
+        return [field for field in wanted.fields if any(is_in(field.name, path) for path in missing)]
 
     def describe(self, footer: Any) -> str | None:
         """Delta's statistics: readers leave out files by them."""

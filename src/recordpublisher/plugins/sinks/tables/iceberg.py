@@ -59,7 +59,7 @@ from .folder import TableFolder
 from .iceberg_files import ACCESS, NOT_TAKEN, ObjectFileIO
 from .sink import TableSink
 from .staged_data_files import staged_data_files
-from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing
+from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing, is_in, types_by_path
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
@@ -224,7 +224,7 @@ class IcebergTable(LakeTable):
         table = self._called(lambda catalog: self._with_columns(catalog, schema, may_change))
         self._checked = _shape(table)
         types = _types(table.schema())
-        return {name: types[name] for name in schema.names if name in types}
+        return {path: kind for path, kind in types.items() if any(is_in(name, path) for name in schema.names)}
 
     def last_number(self, loaded: Table, writer: str) -> int:
         """As the table's property has it: that outlives the expiry of snapshots."""
@@ -277,7 +277,8 @@ class IcebergTable(LakeTable):
         with change.update_schema() as update:
             update.union_by_name(schema)
         wanted = _types(change.table_metadata.schema())
-        if check_columns(wanted, _types(table.schema()), self._name, ICEBERG_COLUMNS, self._columns) and may_change:
+        there = _types(table.schema())
+        if check_columns(wanted, there, self._name, ICEBERG_COLUMNS, self._columns, may_widen=True) and may_change:
             try:
                 change.commit_transaction()
             except CommitFailedException:  # another subtask may have added them
@@ -330,4 +331,4 @@ def _shape(table: Table) -> tuple[Any, ...]:
 
 
 def _types(schema: Schema) -> dict[str, str]:
-    return {field.name: str(field.field_type) for field in schema.fields}
+    return types_by_path(schema.fields)
