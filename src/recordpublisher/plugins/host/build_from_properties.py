@@ -39,6 +39,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
 
 from ..deserializers.schemas.chosen_schema import ConvertedValues, schema_type
+from ..deserializers.schemas.inference import InferredJson, InferredRow
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -137,7 +138,10 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
 def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:
     name = (properties.value(DESERIALIZER) or "").lower() if properties.is_set(DESERIALIZER) else "json"
     if name == "json":
-        return Json(rows)
+        return InferredJson(properties) if rows is InferredRow else Json(rows)
+    if rows is InferredRow:
+        reason = f"columns are inferred from JSON, and {DESERIALIZER.key} is {name}; name the columns"
+        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
     if name in ("bytes", "text") or ":" in name:
         reason = f"{DESERIALIZER.key}={name} makes values of its own type; leave one of the two out"
         raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)

@@ -253,3 +253,53 @@ async def test_delta_has_the_field_as_a_partition_column_of_its_type(monkeypatch
 async def test_iceberg_refuses_a_field_inside_an_object_whose_partition_it_would_not_note(monkeypatch, tmp_path):
     with pytest.raises(rp.ConfigurationError, match=r"pyiceberg keeps no limits of address.country"):
         await iceberg(monkeypatch, tmp_path, ORDER, **PARTITIONED)
+
+
+INFER = {"flink.deserializer.schema": "INFER"}
+GUESSED = {"id": 1, "price": 1.5, "address": {"country": "NO"}, "tags": ["a"]}
+
+
+async def test_infer_needs_a_sink_and_one_property(monkeypatch, tmp_path):
+    more = {"flink.sink": "delta", "flink.sink.delta.uri": str(tmp_path / "table")}
+    await job(monkeypatch, GUESSED, {"id": 2, "item": "tea"}, **INFER, **more)
+
+    rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
+    assert {row["id"]: (row["price"], row["address"], row["tags"], row["item"]) for row in rows} == {
+        1: (1.5, {"country": "NO"}, ["a"], None),
+        2: (None, None, None, "tea"),
+    }
+
+
+async def test_infer_adds_columns_to_a_database(monkeypatch, tmp_path):
+    given = {"flink.sink": "sql", "flink.sink.sql.uri": f"sqlite:///{tmp_path}/a.db", "flink.sink.sql.table": "orders"}
+    await job(monkeypatch, GUESSED, {"id": 2, "item": "tea"}, **INFER, **given)
+
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        rows = connection.execute("SELECT id, price, address, tags, item FROM orders ORDER BY id").fetchall()
+    connection.close()
+    assert rows == [(1, 1.5, '{"country": "NO"}', '["a"]', None), (2, None, None, None, "tea")]
+
+
+async def test_infer_refuses_what_is_no_object_as_a_bad_record(monkeypatch, tmp_path):
+    with pytest.raises(rp.DeserializationError, match="it is no object, whose fields could be columns, but a list"):
+        await job(monkeypatch, [1], **INFER, **{"flink.sink": "memory"})
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"flink.sink": "parquet", "flink.sink.parquet.path": "lake"}, "take delta, iceberg or sql"),
+        ({"flink.deserializer": "avro", "flink.sink": "memory"}, "columns are inferred from JSON"),
+        ({"flink.deserializer": "text", "flink.sink": "memory"}, "columns are inferred from JSON"),
+    ],
+)
+async def test_infer_is_refused_where_no_column_could_follow(monkeypatch, tmp_path, more, reason):
+    with pytest.raises(rp.ConfigurationError, match=reason):
+        await job(monkeypatch, **INFER, **more, **{"flink.state.uri": str(tmp_path)})
+
+
+def test_a_reader_of_arrow_refuses_infer(monkeypatch):
+    install(monkeypatch, {"a": []}, closed=True)
+
+    with pytest.raises(rp.ConfigurationError, match="read_polars and read_pandas take deserializer='json'"):
+        rp.read_arrow("orders", PROPERTIES, deserializer_schema="infer")

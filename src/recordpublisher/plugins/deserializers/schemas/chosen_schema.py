@@ -12,13 +12,22 @@ from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
+from .inference import InferredRow
+
 VALID = (
     "columns such as id BIGINT, at TIMESTAMP, tags ARRAY<STRING>; or the path of a file .avsc, or .json (JSON Schema)"
 )
 
 
+def is_inferred(properties: Properties) -> bool:
+    """Return whether columns follow from the data."""
+    return (properties.value(SCHEMA) or "").strip().upper() == "INFER"
+
+
 def schema_type(properties: Properties) -> Any:
     """Return the type that the schema stands for; None without one. Raises: ConfigurationError that says what is wrong in it."""
+    if is_inferred(properties):
+        return InferredRow
     if (given := properties.value(SCHEMA)) is None:
         return None
     try:

@@ -12,6 +12,7 @@ from recordpublisher.consumer.deserialization import Deserializer, DeserializerA
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -89,6 +90,11 @@ def read_arrow(
     """
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
     given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
+    if is_inferred(given):
+        reason = (
+            "a reader has its columns before the first record; read_polars and read_pandas take deserializer='json'"
+        )
+        raise ConfigurationError(SCHEMA.key, given.value(SCHEMA), reason=reason)
     chosen = chosen_deserializer(load_registry(), given, deserializer)
     made = _columns_of(chosen)
     names = _chosen_names(made.schema.names, columns, () if metadata else made.metadata.names)

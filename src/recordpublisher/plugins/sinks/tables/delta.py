@@ -46,7 +46,16 @@ from .folder import TableFolder
 from .sink import TableSink
 from .staged_data_files import staged_data_files
 from .storage import FORMS, TableStorage
-from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing, is_in, types_by_path
+from .table import (
+    ConflictingCommitError,
+    LakeTable,
+    NoTableError,
+    check_columns,
+    chosen_evolution,
+    differing,
+    is_in,
+    types_by_path,
+)
 
 _ENTRIES = "_recordpublisher/positions"
 _KNOWN = {
@@ -77,7 +86,7 @@ class DeltaSink(TableSink):
         if uri is None:
             raise ConfigurationError(DELTA_URI.key, None, FORMS)
         storage = TableStorage(uri, DELTA_URI.key, given, given.with_prefix(DELTA_STORAGE))
-        table = DeltaLakeTable(storage, given.value(DELTA_COLUMNS))
+        table = DeltaLakeTable(storage, chosen_evolution(given, DELTA_COLUMNS))
         self._entries = conditional_store_of(f"{uri.rstrip('/')}/{_ENTRIES}", DELTA_URI.key, given)
         uploads = UnfinishedUploads(storage.uri, given) if storage.uri.startswith("s3:") else None
         super().__init__(given, table, f"Delta table {storage.uri}", given.value(DELTA_BYTES), uploads)
@@ -177,6 +186,13 @@ class DeltaLakeTable(LakeTable):
         with_limits = (field.name for field in there if not _has_no_limits(field.type))
         self._with_limits = frozenset(with_limits) - {*partitions.names}
         return types
+
+    def columns(self) -> pa.Schema:
+        """As the log has them."""
+        try:
+            return pa.schema(self.load().schema().to_arrow())
+        except NoTableError:
+            return pa.schema([])
 
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Compare what the log says of the table itself."""

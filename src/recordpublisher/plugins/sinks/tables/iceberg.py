@@ -59,7 +59,16 @@ from .folder import TableFolder
 from .iceberg_files import ACCESS, NOT_TAKEN, ObjectFileIO
 from .sink import TableSink
 from .staged_data_files import staged_data_files
-from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing, is_in, types_by_path
+from .table import (
+    ConflictingCommitError,
+    LakeTable,
+    NoTableError,
+    check_columns,
+    chosen_evolution,
+    differing,
+    is_in,
+    types_by_path,
+)
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
@@ -117,7 +126,7 @@ class IcebergTable(LakeTable):
     def __init__(self, name: str, given: Properties) -> None:
         """Without properties of a catalogue it is the one of pyiceberg's own configuration."""
         catalog = given.with_prefix(ICEBERG_CATALOG)
-        self._name, self._columns, self._given = name, given.value(ICEBERG_COLUMNS), given
+        self._name, self._columns, self._given = name, chosen_evolution(given, ICEBERG_COLUMNS), given
         file_io = f"{ObjectFileIO.__module__}.{ObjectFileIO.__name__}"
         self._properties: dict[str, Any] = {"py-io-impl": file_io, **catalog, ACCESS: self._files_access}
         self._catalog: Catalog | None = None
@@ -192,6 +201,13 @@ class IcebergTable(LakeTable):
             raise ConfigurationError(
                 ICEBERG_TABLE.key, self._name, "a table for the records", reason=str(error)
             ) from error
+
+    def columns(self) -> pa.Schema:
+        """As the table's current schema has them."""
+        try:
+            return self.load().schema().as_arrow()
+        except NoTableError:
+            return pa.schema([])
 
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Compare the ids of the table, its schema and its partitions."""

@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
+from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
 
@@ -50,6 +53,10 @@ class LakeTable(ABC):
         """
 
     @abstractmethod
+    def columns(self) -> pa.Schema:
+        """Return the columns that the newest version has; none if there is no table."""
+
+    @abstractmethod
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Prepare the table once more if it has another version than the last time; it must be there. Raises: as `prepare`."""
 
@@ -83,6 +90,16 @@ class LakeTable(ABC):
     ) -> None:
         """Add the files, perhaps none, and store the numbers of these writers. Raises: ConflictingCommitError if another process has
         committed a number of one of them after this version. `retired`: writers whose numbers nobody needs."""
+
+
+def chosen_evolution(properties: Properties, declared: Property[str]) -> str:
+    """Return FIXED or EVOLVE. Columns that are inferred need EVOLVE, and imply it. Raises: ConfigurationError."""
+    if is_inferred(properties):
+        if properties.is_set(declared) and properties.value(declared) != "EVOLVE":
+            reason = f"{SCHEMA.key}=INFER adds columns"
+            raise ConfigurationError(declared.key, properties.value(declared), "EVOLVE", reason=reason)
+        return "EVOLVE"
+    return properties.value(declared)
 
 
 def types_by_path(fields: Iterable[Any]) -> dict[str, str]:
