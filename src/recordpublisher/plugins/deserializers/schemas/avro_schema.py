@@ -16,24 +16,14 @@ except ImportError as error:
 
 from .model import PLAIN, SchemaField, decimal_type, list_of, map_of, object_type
 
-_PLAIN = {
-    "boolean": bool,
-    "int": PLAIN["INT"],
-    "long": PLAIN["BIGINT"],
-    "float": PLAIN["FLOAT"],
-    "double": float,
-    "bytes": bytes,
-    "fixed": bytes,
-    "string": str,
-}
+_PLAIN: dict[str, Any] = {
+    "boolean": bool, "int": PLAIN["INT"], "long": PLAIN["BIGINT"], "float": PLAIN["FLOAT"], "double": float,
+    "bytes": bytes, "fixed": bytes, "string": str,
+}  # fmt: skip
 _LOGICAL: dict[str, Any] = {
-    "date": date,
-    "time-millis": time,
-    "time-micros": time,
-    "timestamp-millis": datetime,
-    "timestamp-micros": datetime,
+    "date": date, "time-millis": time, "time-micros": time, "timestamp-millis": datetime, "timestamp-micros": datetime,
     "uuid": UUID,
-}
+}  # fmt: skip
 
 
 def type_of_avro_file(path: str) -> Any:

@@ -12,9 +12,7 @@ import msgspec
 
 from .model import PLAIN, SchemaField, decimal_type, list_of, map_of, object_type
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.)*')|(?P<word>\w+)|(?P<sign>[<>(),:\[\]]))"""
-)
+_TOKEN = re.compile(r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.)*'|\w+|\S""")
 _OTHER_NAMES = {
     "BOOL": "BOOLEAN",
     **dict.fromkeys(("BYTE", "INT1"), "TINYINT"),
@@ -35,30 +33,30 @@ MOST_LEVELS = 64
 
 def parse_columns(text: str) -> Any:
     """Return the type of rows with these columns. Raises: ValueError that says where the text is wrong."""
-    parser = _Parser(text)
-    fields = parser.fields("")
-    return object_type(fields)
+    return object_type(_Parser(text).fields(""))
 
 
 class _Parser:
     """Owns the place in the text."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._place, self._levels = text, 0, 0
+        self._tokens: list[str] = [*_TOKEN.findall(text), ""]
+        self._place, self._levels = 0, 0
 
     def fields(self, end: str) -> list[SchemaField]:
         """Columns with commas between, up to the sign `end`; empty: up to the end of the text."""
         fields = [self._field()]
         while self._takes(","):
             fields.append(self._field())
-        self._expect(end)
+        self._expect(end, "a comma or the end")
         return fields
 
     def _field(self) -> SchemaField:
-        quoted, word, _ = found = self._next()
-        if not (quoted or word) or quoted.startswith("'"):
-            raise self._error("a name is expected", found)
-        name = quoted[1:-1].replace(quoted[0] * 2, quoted[0]) if quoted else word
+        name = self._next()
+        if len(name) > 2 and name[0] in '`"':
+            name = name[1:-1].replace(name[0] * 2, name[0])
+        elif not name[:1].isidentifier() and not name.isalnum():
+            raise self._error("a name is expected")
         self._takes(":")
         of = self._type()
         is_required = self._takes("NOT", "NULL")
@@ -70,17 +68,13 @@ class _Parser:
 
     def _type(self) -> Any:
         self._levels += 1
-        found = self._next()
-        name = found[1].upper()
-        if not name or self._levels > MOST_LEVELS:
-            raise self._error(
-                "a type is expected" if not name else f"types are nested more than {MOST_LEVELS} deep", found
-            )
+        if self._levels > MOST_LEVELS:
+            raise self._error(f"types are nested more than {MOST_LEVELS} deep")
+        name = self._next().upper()
         if name in _WORDS_AFTER and self._takes(*_WORDS_AFTER[name]):
             name = " ".join([name, *_WORDS_AFTER[name]])
-        made = self._nested(name) if name in ("ARRAY", "MAP", "STRUCT") else self._plain(name, found)
-        while self._takes("["):
-            self._expect("]")
+        made = self._nested(name) if name in ("ARRAY", "MAP", "STRUCT") else self._plain(name)
+        while self._takes("[", "]"):
             made = list_of(made)  # TEXT[], as PostgreSQL writes it
         self._levels -= 1
         return made
@@ -98,54 +92,49 @@ class _Parser:
         self._expect(">")
         return made
 
-    def _plain(self, name: str, found: tuple[str, str, str]) -> Any:
-        numbers: list[int] = []
-        if self._takes("("):
-            while not self._takes(")"):
-                numbers.append(self._number())
-                self._takes(",")
+    def _plain(self, name: str) -> Any:
         known = _OTHER_NAMES.get(name, name)
-        if name in _DECIMALS and 1 <= len(numbers) <= 2:
-            return decimal_type(numbers[0], numbers[1] if len(numbers) > 1 else 0)
+        if known not in PLAIN and name not in _DECIMALS:
+            raise self._error(f"the types are {VALID_TYPES}" if name else "a type is expected")
+        numbers: list[int] = []
+        if (name in _DECIMALS or known in ("STRING", "BINARY")) and self._takes("("):
+            numbers.append(self._number())
+            if name in _DECIMALS and self._takes(","):
+                numbers.append(self._number())
+            self._expect(")")
         if name in _DECIMALS:
-            raise self._error("a decimal needs its digits, as in DECIMAL(12, 2)", found)
-        if known not in PLAIN or (numbers and known not in ("STRING", "BINARY")):
-            raise self._error(f"the types are {VALID_TYPES}", found)
+            if not numbers:
+                raise self._error("a decimal needs its digits, as in DECIMAL(12, 2)")
+            return decimal_type(numbers[0], numbers[1] if len(numbers) > 1 else 0)
         if known == "STRING" and numbers:  # VARCHAR(10)
             return Annotated[str, msgspec.Meta(max_length=numbers[0])]
         return PLAIN[known]
 
     def _number(self) -> int:
-        found = self._next()
-        if not found[1].isdecimal():
-            raise self._error("a number is expected", found)
-        return int(found[1])
+        if not (token := self._next()).isdecimal():
+            raise self._error("a number is expected")
+        return int(token)
 
     def _takes(self, *words: str) -> bool:
         """Whether these words or signs are next; then they are taken."""
-        start = self._place
-        for word in words:
-            if word not in [part.upper() for part in self._next()[1:]]:
-                self._place = start
-                return False
-        return True
+        are_next = tuple(map(str.upper, self._tokens[self._place : self._place + len(words)])) == words
+        self._place += len(words) if are_next else 0
+        return are_next
 
-    def _expect(self, sign: str) -> None:
-        found = self._next()
-        if "".join(found) != sign:
-            raise self._error(f"{sign!r} is expected" if sign else "a comma or the end is expected", found)
+    def _expect(self, sign: str, in_words: str = "") -> None:
+        if not self._takes(sign):
+            self._next()
+            raise self._error(f"{in_words or repr(sign)} is expected")
 
-    def _next(self) -> tuple[str, str, str]:
-        """The next token, as what is quoted, a word or a sign; at the end three empty texts."""
-        found = _TOKEN.match(self._text, self._place)
-        if found is None and self._text[self._place :].strip():
-            raise ValueError(f"{self._text[self._place :].strip()[:20]!r} is not a part of columns")
-        self._place = len(self._text) if found is None else found.end()
-        return ("", "", "") if found is None else (found["quoted"] or "", found["word"] or "", found["sign"] or "")
+    def _next(self) -> str:
+        """The next token; empty at the end."""
+        self._place += 1
+        return self._tokens[min(self._place, len(self._tokens)) - 1]
 
-    def _error(self, expected: str, found: tuple[str, str, str]) -> ValueError:
-        before = self._text[: self._place].strip()[-40:]
-        what = "".join(found)
-        return ValueError(
-            f"{expected}, and {what!r} found in '{before}'" if what else f"{expected} at the end of '{before}'"
+    def _error(self, expected: str) -> ValueError:
+        """`expected` instead of the token that was taken last."""
+        before, found = (
+            " ".join(self._tokens[: self._place - 1][-8:]),
+            self._tokens[min(self._place, len(self._tokens)) - 1],
         )
+        return ValueError(f"{expected} after '{before}', and {repr(found) if found else 'the end'} found")
