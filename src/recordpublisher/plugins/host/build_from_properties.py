@@ -142,7 +142,7 @@ def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deser
     if rows is InferredRow:
         reason = f"columns are inferred from JSON, and {DESERIALIZER.key} is {name}; name the columns"
         raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
-    if name in ("bytes", "text") or ":" in name:
+    if name in ("bytes", "text", "protobuf") or ":" in name:
         reason = f"{DESERIALIZER.key}={name} makes values of its own type; leave one of the two out"
         raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
     return ConvertedValues(registry.deserializers.get(name, DESERIALIZER.key)(properties), rows)  # type: ignore[call-arg]

@@ -179,7 +179,7 @@ async def test_values_of_avro_become_rows_of_the_schema(monkeypatch):
     assert frame.schema.field("id").type == pa.int16()
 
 
-@pytest.mark.parametrize("format_", ["bytes", "text", "json:loads"])
+@pytest.mark.parametrize("format_", ["bytes", "text", "protobuf", "json:loads"])
 def test_a_schema_beside_values_of_another_type_is_refused(monkeypatch, format_):
     install(monkeypatch, {"a": []})
     with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.schema.*leave one of the two out"):
