@@ -92,12 +92,13 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
 
 
 def dead_letter_properties(properties: Properties) -> Properties:
-    """What the dead-letter sink is built with."""
+    """Return what the dead-letter sink is built with. The schema is of the job's values, and dead letters are others."""
     job = properties.value(JOB_NAME)
     own = properties.with_prefix(DEAD_LETTER).items()
     settings = {OF_SINK + key: value for key, value in own if key != "sink"}
     others = {key: value for key, value in properties.items() if not key.lower().startswith(OF_SINK)}
-    return Properties({**others, **settings, JOB_NAME.key: None if job is None else f"{job} dead letters"})
+    own_name = None if job is None else f"{job} dead letters"
+    return Properties({**others, **settings, SCHEMA.key: None, JOB_NAME.key: own_name})
 
 
 def build_store(registry: Registry, properties: Properties) -> ConditionalStore | None:

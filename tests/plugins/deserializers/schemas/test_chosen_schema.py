@@ -303,3 +303,15 @@ def test_a_reader_of_arrow_refuses_infer(monkeypatch):
 
     with pytest.raises(rp.ConfigurationError, match="read_polars and read_pandas take deserializer='json'"):
         rp.read_arrow("orders", PROPERTIES, deserializer_schema="infer")
+
+
+async def test_dead_letters_have_no_schema_and_any_sink_takes_them_beside_infer(monkeypatch, tmp_path):
+    letters = {"flink.deserializer.error": "DEAD_LETTER", "flink.deadletter.sink": "parquet"}
+    letters |= {"flink.deadletter.parquet.path": str(tmp_path / "letters"), "flink.state.uri": str(tmp_path / "state")}
+    more = {"flink.sink": "delta", "flink.sink.delta.uri": str(tmp_path / "table")}
+    await job(monkeypatch, GUESSED, {"id": "x"}, [1], **INFER, **letters, **more)
+
+    assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["id"].to_pylist() == [1]
+    found = duckdb.sql(f"SELECT value FROM '{tmp_path}/letters/**/*.parquet'").fetchall()
+    reasons = sorted(json.loads(value)["error"] for (value,) in found)
+    assert ["expected int | null, got str" in reasons[0], "it is no object" in reasons[1]] == [True, True], reasons
