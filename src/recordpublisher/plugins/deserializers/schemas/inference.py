@@ -7,6 +7,7 @@ a pair for a map that a table has, or None where nothing is known yet.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from recordpublisher.consumer.deserialization import JsonDeserializer
@@ -22,7 +23,7 @@ _WIDER = {
     frozenset({"BIGINT", LARGE}): LARGE,
     frozenset({LARGE, "DOUBLE"}): "DOUBLE",
 }
-_KINDS = {bool: "BOOLEAN", float: "DOUBLE", str: "STRING"}
+_KINDS = {NoneType: None, bool: "BOOLEAN", float: "DOUBLE", str: "STRING"}
 _MOST_LEVELS = 32
 
 
@@ -46,13 +47,14 @@ class InferredJson(JsonDeserializer):
 
 def shape_of(value: Any, level: int = 0) -> Shape:
     """Return the shape of a value of JSON. A text is a STRING whatever is in it: what looks like a time once may not the next time."""
-    if isinstance(value, bool) or value is None or not isinstance(value, (int, dict, list)):
-        return _KINDS.get(type(value))
-    if isinstance(value, int):
+    kind = type(value)
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if kind is int:
         return "BIGINT" if -(2**63) <= value < 2**63 else LARGE
     if level > _MOST_LEVELS:
         raise ValueError(f"it is nested more than {_MOST_LEVELS} deep")
-    if isinstance(value, dict):
+    if kind is dict:
         return {name: shape_of(item, level + 1) for name, item in value.items()}
     items: Shape = None
     for item in value:
