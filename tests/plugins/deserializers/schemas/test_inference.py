@@ -46,6 +46,9 @@ def columns_of(*values, there=None):
         (["x", 1], "a STRING"),
         ([True, 1], "a BOOLEAN"),
         ([{"b": 1}, 7], "a STRUCT<b: BIGINT>"),
+        ([[], 1], "a BIGINT"),
+        ([{}, [None], {"b": None}, [1]], "a ARRAY<BIGINT>"),
+        ([[[], 1.5]], "a ARRAY<DOUBLE>"),
     ],
 )
 def test_values_of_one_field_have_one_column(values, columns):

@@ -217,3 +217,42 @@ async def test_delta_finds_rows_by_the_statistics_of_columns_that_came_later(tmp
     table = DeltaTable(str(kind.data))
     assert table.to_pyarrow_table(filters=[("n", "=", 7)])["id"].to_pylist() == [2]
     assert table.to_pyarrow_table(filters=[("id", "=", 1)])["n"].to_pylist() == [None]
+
+
+ODD = [
+    "c d",
+    "a,b",
+    "x=y",
+    "a;b",
+    "{x}",
+    "(x)",
+    "a.b",
+    "a[0]",
+    "ü",
+    "1",
+    "-",
+    "'",
+    '"',
+    "class",
+    "__init__",
+    "self",
+    "element",
+    "\\",
+    "%",
+    "/",
+    "x" * 300,
+]
+
+
+async def test_names_of_any_kind_are_columns_or_bad_records_and_never_end_a_job(kind):
+    made = await job(kind)
+    for name in ODD:
+        await made.commit({"id": 1, name: 2, "in": {name: 3}, "of": [{name: 4}]})
+    await made.sink.close()
+
+    rows = kind.rows()
+    for name in ODD:
+        if not any(repr(name) in reason for reason in made.reasons):
+            assert [row[name] for row in rows if row.get(name) is not None] == [2], name
+            assert [row["in"][name] for row in rows if row["in"].get(name) is not None] == [3], name
+    assert len(rows) + len(made.reasons) == len(ODD)

@@ -24,6 +24,8 @@ _WIDER = {
     frozenset({LARGE, "DOUBLE"}): "DOUBLE",
 }
 _KINDS = {NoneType: None, bool: "BOOLEAN", float: "DOUBLE", str: "STRING"}
+_NOT_IN_NAMES = {"`", '"', "\\"}
+"""The first ends a name in a schema; the others are escaped in JSON, where msgspec finds no field by them."""
 _MOST_LEVELS = 32
 
 
@@ -63,7 +65,7 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merged(first: Shape, second: Shape) -> Shape:
-    """Return a shape for the values of both. Where they have none in common it is the first one."""
+    """Return a shape for the values of both. Where they have none in common it is the first one of which anything is known."""
     if first is None or second is None or first == second:
         return second if first is None else first
     if isinstance(first, dict) and isinstance(second, dict):
@@ -72,7 +74,7 @@ def merged(first: Shape, second: Shape) -> Shape:
         return [merged(first[0], second[0])]
     if isinstance(first, str) and isinstance(second, str):
         return _WIDER.get(frozenset({first, second}), first)
-    return first
+    return first if known(first) is not None else second
 
 
 def grown(there: Shape, seen: Shape) -> Shape:
@@ -125,7 +127,7 @@ def with_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Sha
     taken = {name.lower(): name for name in there} | dict.fromkeys(map(str.lower, reserved), "")
     fields: dict[str, Shape] = {}
     for name, shape in seen.items():
-        if name and name.isprintable() and "`" not in name and taken.setdefault(name.lower(), name) == name:
+        if name and name.isprintable() and not _NOT_IN_NAMES & {*name} and taken.setdefault(name.lower(), name) == name:
             fields[name] = with_names(shape, there.get(name))
     return fields
 
