@@ -17,9 +17,11 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
+from recordpublisher.consumer.deserialization import PreparedDeserializer
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import schema_type
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import ConvertedValues, schema_type
 
+from fakes.batches import batch
 from fakes.memory_streams import PROPERTIES, install
 from processes.command_line import ROOT
 
@@ -315,3 +317,28 @@ async def test_dead_letters_have_no_schema_and_any_sink_takes_them_beside_infer(
     found = duckdb.sql(f"SELECT value FROM '{tmp_path}/letters/**/*.parquet'").fetchall()
     reasons = sorted(json.loads(value)["error"] for (value,) in found)
     assert ["expected int | null, got str" in reasons[0], "it is no object" in reasons[1]] == [True, True], reasons
+
+
+async def test_a_deserialiser_that_must_wait_is_waited_for_and_its_values_are_rows():
+    class Slow:
+        decompressor = None
+        prepared = False
+
+        async def prepare(self, batch):
+            self.prepared = True
+
+        def values(self, batch):
+            return [{"id": 1, "more": self.prepared}]
+
+    of = schema_type(rp.Properties(deserializer_schema="id BIGINT, more BOOLEAN"))
+    values = ConvertedValues(Slow(), of)
+
+    await values.prepare(batch(b"x"))
+
+    assert values.values(batch(b"x")) == [of(id=1, more=True)]
+    assert isinstance(values, PreparedDeserializer)
+
+
+@pytest.mark.parametrize("sink", [parquet, delta, iceberg, sqlite])  # JSON lines have it as it came
+async def test_a_time_without_a_zone_is_in_utc(monkeypatch, tmp_path, sink):
+    assert await sink(monkeypatch, tmp_path, {**ORDER, "at": "2026-11-26T06:00:00"}) == [ROW]
