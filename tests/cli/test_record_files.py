@@ -11,6 +11,7 @@ import recordpublisher as rp
 from recordpublisher.cli import record_files
 from recordpublisher.cli.record_files import RecordFormat, record_file
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import schema_type
 
 from fakes.batches import batch
 
@@ -115,3 +116,18 @@ def test_an_earlier_file_stays_without_the_extra(tmp_path, monkeypatch):
 def test_a_run_without_records_replaces_the_file(tmp_path):
     (tmp_path / "file").write_bytes(b"earlier")
     assert pq.read_table(written(tmp_path / "file", RecordFormat.PARQUET)).num_rows == 0
+
+
+def test_a_schema_is_one_line_that_can_be_pinned(tmp_path, capsys):
+    payloads = [b'{"id": 1, "price": 2}', b'{"price": 2.5, "at": null, "of": {"a b": ["x"]}}', b"[1]", b"text", b"\xff"]
+    path = written(tmp_path / "schema", RecordFormat.SCHEMA, batch(*payloads), batch(b'{"a":' * 50 + b"1" + b"}" * 50))
+
+    text = path.read_text()
+    assert text == "id BIGINT, price DOUBLE, of STRUCT<`a b`: ARRAY<STRING>>\n"
+    assert schema_type(rp.Properties(deserializer_schema=text.strip())) is not None
+    assert "4 records without a JSON object" in capsys.readouterr().err
+
+
+def test_records_without_fields_have_no_schema_and_a_note(tmp_path, capsys):
+    assert written(tmp_path / "schema", RecordFormat.SCHEMA, batch(b"{}")).read_text() == ""
+    assert "0 records without a JSON object" in capsys.readouterr().err

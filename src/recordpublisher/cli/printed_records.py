@@ -13,6 +13,7 @@ from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.groups.values_and_time import (
     COMPRESSION,
     DESERIALIZER,
@@ -36,7 +37,7 @@ class RecordReading:
         """Raises: ConfigurationError for a compression or an event time that cannot be used."""
         self._decompressor = decompressor_for(job)
         self._times_in = timestamp_assigner_for(job, None).times_in
-        unused = (DESERIALIZER, COMPRESSION, ON_BAD_RECORD, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
+        unused = (DESERIALIZER, SCHEMA, COMPRESSION, ON_BAD_RECORD, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
         self.properties = job.merged(dict.fromkeys((declared.key for declared in unused), None))
         self.event_time: Callable[[Record], int] | None = None if self._times_in is None else self._event_time
 

@@ -1,4 +1,4 @@
-"""How `tail` writes records: as JSON lines, or as columns in a file of Parquet, Arrow or CSV."""
+"""How `tail` writes records: as JSON lines, as columns in a file of Parquet, Arrow or CSV, or only the schema of JSON objects."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 from recordpublisher.extras import install_command
+from recordpublisher.plugins.deserializers.schemas.inference import columns_text, known, merged, shape_of, with_names
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
+from .execution import print_note
 from .printed_records import json_line
 
 ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
@@ -28,6 +34,7 @@ class RecordFormat(StrEnum):
     CSV = "csv"
     ARROW = "arrow"
     PARQUET = "parquet"
+    SCHEMA = "schema"
 
 
 class RecordFile:
@@ -90,6 +97,33 @@ class RecordFile:
             self._columns.write(_with_text(Table.from_batches([columns])) if self._is_text else columns)
 
 
+class SchemaFile(RecordFile):
+    """Owns what the records show of the fields of JSON objects, and writes it at the end, as `flink.deserializer.schema` takes it."""
+
+    def __init__(self, out: IO[bytes], is_replaced: bool = False) -> None:
+        super().__init__(RecordFormat.JSON, out, is_replaced)
+        self._seen: Any = {}
+        self._others = 0
+
+    def write(self, record: Record) -> None:
+        """Note the fields of a record. One that is not a JSON object is counted."""
+        try:
+            value = msgspec.json.decode(record.data)
+            self._seen = merged(self._seen, shape_of(value if isinstance(value, dict) else None))
+        except (*UNDECODABLE, ValueError):  # ValueError: nested too deep
+            value = None
+        self._others += not isinstance(value, dict)
+
+    def close(self) -> None:
+        """Write the schema."""
+        self._begin()
+        shape = known(with_names(self._seen, {})) or {}
+        self._out.write(f"{columns_text(shape)}\n".encode() if shape else b"")
+        self._out.flush()
+        if self._others or not shape:
+            print_note(f"{counted(self._others, 'record')} without a JSON object")
+
+
 def _column_writer(kind: RecordFormat) -> Callable[[IO[bytes]], Any]:
     try:
         from pyarrow import csv, ipc, parquet
@@ -144,7 +178,9 @@ def record_file(kind: RecordFormat, path: Path | None) -> Iterator[RecordFile]:
     file = None
     try:
         with nullcontext(out) if path is None else out:
-            file = RecordFile(kind, out, is_replaced=path is not None and path.is_file())
+            is_replaced = path is not None and path.is_file()
+            is_schema = kind is RecordFormat.SCHEMA
+            file = SchemaFile(out, is_replaced) if is_schema else RecordFile(kind, out, is_replaced)
             try:
                 yield file
             except BaseException:

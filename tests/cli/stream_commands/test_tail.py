@@ -270,3 +270,15 @@ def test_a_tail_with_the_properties_of_a_job_does_not_act_as_the_job(endpoint, t
     assert done[0].stdout == done[1].stdout != ""
     assert not (tmp_path / "state").exists()
     assert len(command("consumers", "list", "flights", *pairs(endpoint)).stdout.splitlines()) == 1, "only the head"
+
+
+def test_the_schema_of_objects_is_printed_whatever_the_job_reads_them_as():
+    with serve_in_thread(streams={"orders": 1}) as served:
+        served.stream("orders").put({"id": 1, "address": {"country": "NO"}})
+        served.stream("orders").put({"id": 2, "paid": True})
+        given = {**served.properties(), "flink.deserializer.schema": "id DATE"}
+        options = [part for key, value in given.items() for part in ("-p", f"{key}={value}")]
+        done = command("tail", "orders", *options, "--no-follow", "--format", "schema")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "id BIGINT, address STRUCT<country: STRING>, paid BOOLEAN\n"

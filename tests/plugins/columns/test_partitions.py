@@ -129,3 +129,58 @@ def test_a_column_that_cannot_be_cut_is_named_with_those_that_can(pattern, words
     with pytest.raises(rp.ConfigurationError, match=re.escape(words)):
         Partitions(pattern).check(SCHEMA)
     Partitions("dt={eventTime:%Y}/country={country}/n={n}").check(SCHEMA)
+
+
+NESTED = pa.schema(
+    [
+        ("id", pa.int64()),
+        (
+            "address",
+            pa.struct([("country", pa.string()), ("zip", pa.struct([("code", pa.int32()), ("at", SCHEMA.types[0])]))]),
+        ),
+    ]
+)
+
+
+def test_a_field_inside_objects_is_a_partition_and_null_where_one_of_them_is():
+    values = [
+        {"country": "NO", "zip": {"code": 1, "at": 0}},
+        {"country": "NO", "zip": None},
+        None,
+        {"country": "", "zip": {"code": 1, "at": HOUR}},
+    ]
+    given = pa.record_batch([list(range(4)), values], schema=NESTED)
+
+    found = Partitions("country={address.country}/code={address.zip.code}/hour={address.zip.at:%H}").split(given)
+
+    null = "__HIVE_DEFAULT_PARTITION__"
+    assert [(part.folder, part.rows["id"].to_pylist()) for part in found] == [
+        ("country=NO/code=1/hour=00", [0]),
+        (f"country=NO/code={null}/hour={null}", [1]),
+        (f"country={null}/code={null}/hour={null}", [2]),
+        (f"country={null}/code=1/hour=01", [3]),
+    ]
+
+
+def test_a_long_text_inside_an_object_is_refused_as_any_other():
+    given = pa.record_batch([[1], [{"country": "k" * 248, "zip": None}]], schema=NESTED)
+
+    with pytest.raises(ValueError, match="'country' is too long"):
+        Partitions("country={address.country}").check_values(given, 255, 3_000)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        (
+            "country={address.missing}",
+            "'address.missing' is no column; it can be.*: id, address.country, address.zip.code",
+        ),
+        ("zip={address.zip}", "'address.zip' has the type struct"),
+        ("id={address.country}", "'id' is the name of a column that rows have"),
+        ("hour={address.country:%H}", "'address.country' has the type string; it can be a time: address.zip.at"),
+    ],
+)
+def test_a_path_that_rows_cannot_be_partitioned_by_is_refused_with_those_they_can(pattern, reason):
+    with pytest.raises(rp.ConfigurationError, match=reason):
+        Partitions(pattern).check(NESTED)

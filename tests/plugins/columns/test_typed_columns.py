@@ -279,3 +279,29 @@ def test_a_time_of_day_whose_offset_depends_on_the_date_is_refused():
 
     with pytest.raises(ValueError, match="depends on the date"):
         TypedColumns(Opening).arrays([Opening(time(6, 30, tzinfo=ZoneInfo("Europe/Zurich")))])
+
+
+def named(of, column):
+    return msgspec.defstruct("Named", [("a", Annotated[of, msgspec.Meta(extra={"column": column})])])
+
+
+@pytest.mark.parametrize(
+    ("of", "column", "kind"),
+    [
+        (Decimal, "decimal(12,2)", pa.decimal128(12, 2)),
+        (Decimal | None, "DECIMAL(5)", pa.decimal128(5, 0)),
+        (int, "INT", pa.int32()),
+        (float, "FLOAT", pa.float32()),
+    ],
+)
+def test_a_field_may_name_its_column(of, column, kind):
+    assert TypedColumns(named(of, column)).fields[0].type == kind
+
+
+@pytest.mark.parametrize(
+    ("of", "column"),
+    [(Decimal, "DECIMAL(39, 2)"), (Decimal, "INT"), (int, "DECIMAL(5, 2)"), (int, "FLOAT"), (int, "X")],
+)
+def test_a_column_that_its_values_do_not_have_is_refused_by_the_field(of, column):
+    with pytest.raises(rp.ConfigurationError, match=r"\$.a"):
+        TypedColumns(named(of, column))

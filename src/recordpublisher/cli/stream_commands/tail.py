@@ -55,7 +55,8 @@ def tail(
         ),
     ] = True,
     kind: Annotated[
-        RecordFormat, typer.Option("--format", help="JSON lines, or the columns of a frame (extra arrow).")
+        RecordFormat,
+        typer.Option("--format", help="JSON lines, the columns of a frame (extra arrow), or the schema of objects."),
     ] = RecordFormat.JSON,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to standard output.")
@@ -71,6 +72,8 @@ def tail(
     Example: recordpublisher tail orders --shard shardId-000000000000 --no-follow
 
     Example: recordpublisher tail orders --since 1h --no-follow --format parquet -o orders.parquet
+
+    Example: recordpublisher tail orders --since 1h --no-follow --format schema
     """
     sequence_number = given_sequence_number(start)
     if shards and len(streams) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -15,8 +15,8 @@ from recordpublisher.publishers.properties.groups.files_and_tables import PARTIT
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of rows without a value, as Hive and Spark name it."""
-_PART = re.compile(r"(?P<name>[A-Za-z_]\w*)=\{(?P<column>\w+)(:(?P<form>(%[YmdHj]|[-_. ])+))?\}")
-_VALID = "folders such as dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}"
+_PART = re.compile(r"(?P<name>[A-Za-z_]\w*)=\{(?P<column>\w+(\.\w+)*)(:(?P<form>(%[YmdHj]|[-_. ])+))?\}")
+_VALID = "folders such as dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}"
 _UNITS = {"%H": "hour", "%d": "day", "%j": "day", "%m": "month", "%Y": "year"}
 """The unit of time that a part of a format needs, the smallest first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,11 +27,19 @@ _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 
 class PartitionPart(NamedTuple):
-    """One folder of the pattern: its name, the column of its values, and the format of a time; None: a field as it is."""
+    """One folder of the pattern: its name, the column of its values, and the format of a time; None: a field as it is.
+
+    `column` may be the path of a field inside objects, such as `address.country`.
+    """
 
     name: str
     column: str
     form: str | None
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the values are in no column of the rows: the text of a time, or a field inside an object."""
+        return self.form is not None or "." in self.column
 
     @property
     def unit(self) -> str | None:
@@ -65,9 +73,12 @@ class Partitions:
         for text in pattern.split("/") if pattern else ():
             found = _PART.fullmatch(text)
             part = None if found is None else PartitionPart(found["name"], found["column"], found["form"])
-            if part is None or (part.form is None and part.name != part.column) or part.name in self.names:
-                reason = f"{text!r} is not name={{time:%Y-%m-%d}} or field={{field}}, each name once"
-                if part is not None and part.form is None and part.name != part.column:
+            is_renamed = part is not None and not part.is_derived and part.name != part.column
+            if part is None or is_renamed or part.name in self.names:
+                reason = (
+                    f"{text!r} is not name={{time:%Y-%m-%d}}, field={{field}} or name={{object.field}}, each name once"
+                )
+                if part is not None and is_renamed:
                     reason = f"{text!r}: the folder of a field has its name: {part.column}={{{part.column}}}"
                 raise ConfigurationError(PARTITIONS.key, pattern, _VALID, reason=reason)
             self.parts.append(part)
@@ -80,17 +91,22 @@ class Partitions:
     def check(self, schema: pa.Schema) -> None:
         """Whether rows of these columns can be partitioned. Raises: ConfigurationError."""
         for part in self.parts:
-            kind = schema.field(part.column).type if part.column in schema.names else None
+            kind = type_at(schema, part.column)
             fits = pa.types.is_timestamp if part.form else _is_plain
             if kind is None or not fits(kind):
                 what = f"has the type {kind}" if kind else "is no column"
                 which = "a time" if part.form else "a text, a whole number, a boolean or a date"
-                names = ", ".join(field.name for field in schema if fits(field.type))
+                names = ", ".join(path for path, kind in _paths(schema) if fits(kind))
                 reason = f"{part.column!r} {what}; it can be {which}: {names}"
                 raise ConfigurationError(PARTITIONS.key, part.column, _VALID, reason=reason)
-            if part.form and part.name.lower() in map(str.lower, schema.names):
+            if part.is_derived and part.name.lower() in map(str.lower, schema.names):
                 reason = f"{part.name!r} is the name of a column that rows have"
                 raise ConfigurationError(PARTITIONS.key, part.name, _VALID, reason=reason)
+
+    def derived_columns(self, schema: pa.Schema) -> list[pa.Field]:
+        """Return the partition columns of a table that rows of these columns do not have."""
+        derived = [part for part in self.parts if part.is_derived]
+        return [pa.field(part.name, pa.string() if part.form else type_at(schema, part.column)) for part in derived]
 
     def columns_of_files(self, schema: pa.Schema) -> pa.Schema:
         """Return what files have: the columns by which they are partitioned stand in the names of their folders, or in the log."""
@@ -98,8 +114,9 @@ class Partitions:
 
     def check_values(self, rows: pa.RecordBatch, longest: int, together: int) -> None:
         """Whether the folder of each row can be one: in bytes the `longest` name, and all names `together`. Raises: ValueError."""
-        texts = [part.column for part in self.parts if pa.types.is_string(rows.schema.field(part.column).type)]
-        sizes = (pc.max(pc.binary_length(rows.column(name))).as_py() or 0 for name in texts)
+        columns = [_column_at(rows, part.column) for part in self.parts]
+        texts = [column for column in columns if pa.types.is_string(column.type)]
+        sizes = (pc.max(pc.binary_length(text)).as_py() or 0 for text in texts)
         if not texts or 3 * sum(sizes) + sum(len(name) + 40 for name in self.names) <= min(longest, together):
             return
         for folder in {partition.folder for partition in self.split(rows)}:
@@ -118,12 +135,31 @@ class Partitions:
         if not self.parts:
             yield Partition({}, rows)
             return
-        keys = [_keys(rows.column(part.column), part.unit) for part in self.parts]
+        keys = [_keys(_column_at(rows, part.column), part.unit) for part in self.parts]
         numbers = _numbered(keys)
         for number in numbers.unique():
             first = numbers.index(number).as_py()
             values = {part.name: _value(part, key[first]) for part, key in zip(self.parts, keys, strict=True)}
             yield Partition(values, rows.filter(pc.equal(numbers, number)))
+
+
+def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
+    """Return the type of a column, or of the field at a path inside objects; None if there is none."""
+    return dict(_paths(schema)).get(path)
+
+
+def _paths(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    for field in fields:
+        yield inside + field.name, field.type
+        if pa.types.is_struct(field.type):
+            parts = [field.type.field(index) for index in range(field.type.num_fields)]
+            yield from _paths(parts, f"{inside}{field.name}.")
+
+
+def _column_at(rows: pa.RecordBatch, path: str) -> pa.Array:
+    """The values at a path; null where an object on the way is."""
+    name, *names = path.split(".")
+    return pc.struct_field(rows.column(name), names) if names else rows.column(name)
 
 
 def _numbered(keys: Sequence[pa.Array]) -> pa.Array:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation
+from math import isfinite
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from msgspec import inspect
 
+from recordpublisher.consumer.column_types import column_type, decimal_digits, exact_decimal
 from recordpublisher.consumer.protobuf_fields import TypedField
 from recordpublisher.consumer.typed_values import constants_of, fields_of, name_of, without_none
 from recordpublisher.publishers.errors import ConfigurationError
@@ -30,10 +31,10 @@ _KNOWN: dict[type[Any], pa.DataType] = {
     inspect.DateType: pa.date32(),
     inspect.TimeType: pa.time64("us"),
     inspect.TimeDeltaType: pa.duration("us"),
-    inspect.DecimalType: pa.decimal128(38, 18),  # as Spark has a Decimal of Python
+    inspect.UUIDType: pa.string(),
 }
-_DIGITS = Context(prec=38, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[InvalidOperation, Inexact])
-_LAST_DIGIT = Decimal("1e-18")
+_NAMED = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "FLOAT": pa.float32()}
+_GREATEST_FLOAT = 3.4028234663852886e38
 _OF_CONSTANTS = {str: pa.string(), int: pa.int64()}
 _LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.CollectionType)
 
@@ -54,15 +55,16 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _decimal(value: Decimal) -> Decimal:
-    """Return the number with 18 digits after the point. Arrow ends the process, or makes up a number, for a large exponent."""
-    try:
-        fixed = value.quantize(_LAST_DIGIT, context=_DIGITS)
-    except DecimalException as error:
-        raise ValueError(f"{value!s:.100} has more than 20 digits before the point, or 18 after it") from error
-    if not fixed.is_finite():
-        raise ValueError(f"{fixed} is not a finite number")
-    return fixed
+def _decimal_column(precision: int, scale: int) -> _Column:
+    """Return a column of numbers. Arrow itself ends the process, or makes up a number, for a large exponent."""
+    return _Column(pa.decimal128(precision, scale), exact_decimal(precision, scale))
+
+
+def _float_of_32_bits(value: float) -> float:
+    """Arrow would make infinity of a number that is too large."""
+    if isfinite(value) and abs(value) > _GREATEST_FLOAT:
+        raise ValueError(f"{value} is too large for 32 bits")
+    return value
 
 
 def time_in_utc(value: time) -> time:
@@ -74,7 +76,9 @@ def time_in_utc(value: time) -> time:
     return datetime.combine(date(2000, 1, 2), value).astimezone(UTC).time()
 
 
-_CONVERSIONS: dict[type[Any], Callable[[Any], Any]] = {inspect.DecimalType: _decimal, inspect.TimeType: time_in_utc}
+_CONVERSIONS: dict[type[Any], Callable[[Any], Any]] = {inspect.TimeType: time_in_utc, inspect.UUIDType: str}
+_ANY_DECIMAL = _decimal_column(38, 18)
+"""As Spark has a Decimal of Python."""
 
 
 class TypedColumns:
@@ -100,11 +104,11 @@ class TypedColumns:
 
     def _column(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
         """`place`: as in JSON. `inside`: the classes around it; one that is inside itself has no Arrow type."""
-        info = without_none(info)
+        named, info = column_type(info), without_none(info)
+        if named is not None or isinstance(info, inspect.DecimalType):
+            return self._named_column(named, info, place)
         if type(info) in _KNOWN:
             return _Column(_KNOWN[type(info)], _CONVERSIONS.get(type(info), _as_it_is))
-        if isinstance(info, inspect.UUIDType):
-            return _Column(pa.string(), str)
         if (constants := constants_of(info)) is not None:
             return self._constants(constants, info, place)
         if isinstance(info, _LISTS):
@@ -113,11 +117,26 @@ class TypedColumns:
         if isinstance(info, inspect.DictType):
             key, item = self._column(info.key_type, place, inside), self._column(info.value_type, f"{place}[]", inside)
             return _Column(pa.map_(key.type, item.type), lambda value: _pairs(key, item, value))
-        if (fields := fields_of(info)) is not None and info.cls not in inside:
-            return self._struct(fields, place, (*inside, info.cls))
-        raise self._refusal(info, place)
+        return self._struct(info, place, inside)
 
-    def _struct(self, fields: Sequence[TypedField], place: str, inside: tuple[Any, ...]) -> _Column:
+    def _named_column(self, named: str | None, info: Any, place: str) -> _Column:
+        """The column type that the field names itself; of a decimal without one the usual digits."""
+        try:
+            digits = decimal_digits(named or "")
+        except ValueError as error:
+            raise ConfigurationError("deserializer", self._name, _VALID, reason=f"{place}: {error}") from error
+        if isinstance(info, inspect.DecimalType) and (digits or named is None):
+            return _decimal_column(*digits) if digits else _ANY_DECIMAL
+        takes = inspect.FloatType if named == "FLOAT" else inspect.IntType
+        if named not in _NAMED or not isinstance(info, takes):
+            valid = f"{', '.join(_NAMED)} of a number, or DECIMAL(p, s) of a Decimal"
+            raise ConfigurationError("deserializer", self._name, valid, reason=f"{place} names the column type {named}")
+        return _Column(_NAMED[named], _float_of_32_bits if named == "FLOAT" else _as_it_is)
+
+    def _struct(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
+        if (fields := fields_of(info)) is None or info.cls in inside:
+            raise self._refusal(info, place)
+        inside = (*inside, info.cls)
         columns = {field.name: self._column(field.type, f"{place}.{field.name}", inside) for field in fields}
 
         def convert(value: Any) -> dict[str, Any]:

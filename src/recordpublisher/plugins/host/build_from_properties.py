@@ -5,8 +5,10 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
+from recordpublisher.consumer.typed_values import Json
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
@@ -21,6 +23,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.function_property import imported_object
 from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.metrics import METRICS_EXPORTERS
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -35,6 +38,8 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
 
+from ..deserializers.schemas.chosen_schema import ConvertedValues, schema_type
+from ..deserializers.schemas.inference import InferredJson, InferredRow
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -97,12 +102,13 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
 
 
 def dead_letter_properties(properties: Properties) -> Properties:
-    """Return the properties for the dead-letter sink."""
+    """Return the properties for the dead-letter sink. It gets no schema, because the schema describes the values of the job."""
     job = properties.value(JOB_NAME)
     own = properties.with_prefix(DEAD_LETTER).items()
     settings = {OF_SINK + key: value for key, value in own if key != "sink"}
     others = {key: value for key, value in properties.items() if not key.lower().startswith(OF_SINK)}
-    return Properties({**others, **settings, JOB_NAME.key: None if job is None else f"{job} dead letters"})
+    own_name = None if job is None else f"{job} dead letters"
+    return Properties({**others, **settings, SCHEMA.key: None, JOB_NAME.key: own_name})
 
 
 def build_store(registry: Registry, properties: Properties) -> ConditionalStore | None:
@@ -124,9 +130,13 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
     """Return the deserialiser of `flink.deserializer`: a registered name, or `module:name` of a type or a function.
 
-    Raises: ConfigurationError if it is unknown, or cannot be imported or used.
+    With `flink.deserializer.schema` its values are rows of that schema, decoded from JSON unless another format is named.
+
+    Raises: ConfigurationError if it is unknown, if it cannot be imported or used, or if the schema is not valid or does not fit.
     """
     name = properties.value(DESERIALIZER) or ""
+    if (rows := schema_type(properties)) is not None:
+        return _with_schema(registry, properties, rows)
     if ":" in name or ("." in name and name not in registry.deserializers.names()):
         valid = f"module:name, of {VALID_DESERIALIZER}"
         try:
@@ -137,6 +147,19 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
             raise ConfigurationError(DESERIALIZER.key, name, valid, reason=error.reason) from error
     deserializer_class = registry.deserializers.get(name, DESERIALIZER.key)
     return deserializer_class(properties)  # type: ignore[call-arg]
+
+
+def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:
+    name = (properties.value(DESERIALIZER) or "").lower() if properties.is_set(DESERIALIZER) else "json"
+    if name == "json":
+        return InferredJson(properties) if rows is InferredRow else Json(rows)
+    if rows is InferredRow:
+        reason = f"columns are inferred from JSON, and {DESERIALIZER.key} is {name}; name the columns"
+        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+    if name in ("bytes", "text", "protobuf") or ":" in name:
+        reason = f"{DESERIALIZER.key}={name} makes values of its own type; leave one of the two out"
+        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+    return ConvertedValues(registry.deserializers.get(name, DESERIALIZER.key)(properties), rows)  # type: ignore[call-arg]
 
 
 def watermark_strategy_factory(registry: Registry, properties: Properties) -> Callable[[], WatermarkStrategy]:

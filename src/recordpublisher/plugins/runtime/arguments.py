@@ -17,6 +17,7 @@ from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
 from recordpublisher.publishers.properties.keywords import SIMILAR, properties_by_keyword
 from recordpublisher.publishers.properties.properties import Properties
@@ -64,17 +65,21 @@ def checked_properties(
     An argument that is a text (`sink="sql"`) sets the property of that name.
 
     Raises: ConfigurationError if `given` is not a mapping, if a keyword argument is unknown (the message names the nearest argument of the
-    function `of`), or if it contradicts another one.
+    function `of`), if it contradicts another one, or if a deserialiser is given next to a schema, because it would make other values.
     """
     named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
     try:
-        return Properties(given, **settings, **named)
+        properties = Properties(given, **settings, **named)
     except ConfigurationError as error:
         hint = _argument_hint(error.key, of) if error.key in settings else ""
         if not hint:
             raise
         reason = f"there is no such keyword argument; {hint}"
         raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
+    if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
+        reason = "the argument deserializer says the type of the values; leave one of the two out"
+        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+    return properties
 
 
 _MEANT = {

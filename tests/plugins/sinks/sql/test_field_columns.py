@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from typing import Annotated
 
 import msgspec
 import pydantic
@@ -413,3 +414,27 @@ async def test_the_type_is_that_of_the_jobs_deserializer(monkeypatch, tmp_path, 
         await fetcher.run_bounded(stop_at_tip=True)
 
     assert query(uri, "select a, b from records") == [(1, "{}")]
+
+
+class Priced(msgspec.Struct):
+    price: Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(5, 2)"})] | None = None
+    pieces: Annotated[int, msgspec.Meta(extra={"column": "INT"})] = 1
+    weight: Annotated[float, msgspec.Meta(extra={"column": "FLOAT"})] = 0.5
+
+
+async def test_a_field_that_names_its_column_gets_it_and_no_number_is_rounded(uri, caplog):
+    rejected = []
+
+    async def reject(records, reason):
+        rejected.append(reason)
+
+    values = [Priced(Decimal("1.50")), Priced(Decimal("1.505")), Priced(None)]
+    await commit(uri, *values, of=Priced, reject=reject)
+
+    assert query(uri, "select price, pieces, weight from records where price is not null") == [
+        ("1.50" if "sqlite" in uri else Decimal("1.50"), 1, 0.5)
+    ]
+    assert rejected == [f"column 'price' ({columns_of(uri)['price'].lower()}) cannot take '1.505'"]
+    assert columns_of(uri)["pieces"] == "INTEGER"
+    assert columns_of(uri)["weight"] == "REAL"
+    assert "price" not in caplog.text

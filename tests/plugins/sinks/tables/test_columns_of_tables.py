@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Annotated
 
 import duckdb
+import msgspec
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
@@ -339,3 +342,129 @@ def test_a_place_of_delta_that_is_no_storage_is_refused():
     for place in (None, "sqlite:///x.db", "s3://bucket/a?b=c"):
         with pytest.raises(rp.ConfigurationError, match=r"s3://bucket/prefix"):
             DeltaSink(rp.Properties({"flink.sink.delta.uri": place}))
+
+
+@dataclass
+class Place:
+    country: str | None
+
+
+@dataclass
+class Sent:
+    address: Place
+    stops: list[Place]
+    by_name: dict[str, Place]
+
+
+@dataclass
+class LaterPlace:
+    country: str | None
+    code: int | None = None
+
+
+@dataclass
+class LaterSent:
+    address: LaterPlace
+    stops: list[LaterPlace]
+    by_name: dict[str, LaterPlace]
+
+
+EVOLVE = {"flink.sink.delta.columns": "EVOLVE", "flink.sink.iceberg.columns": "EVOLVE"}
+OLD, NEW = Place("NO"), LaterPlace("SE", 7)
+
+
+def nested_rows(kind):
+    rows = sorted(kind.rows(), key=lambda row: row["address"]["country"])
+    return [(row["address"], row["stops"], dict(row["by_name"])) for row in rows]
+
+
+async def test_evolve_adds_fields_inside_objects_lists_and_maps(kind):
+    await written(kind, 1, Sent(OLD, [OLD], {"a": OLD}))
+    await written(kind, 2, LaterSent(NEW, [NEW], {"a": NEW}), **EVOLVE)
+
+    old, new = {"country": "NO", "code": None}, {"country": "SE", "code": 7}
+    assert nested_rows(kind) == [(old, [old], {"a": old}), (new, [new], {"a": new})]
+
+
+async def test_rows_of_the_earlier_type_are_written_to_a_table_with_more_fields_in_objects(kind):
+    await written(kind, 1, LaterSent(NEW, [NEW], {"a": NEW}))
+    await written(kind, 2, Sent(OLD, [OLD], {"a": OLD}))
+
+    old, new = {"country": "NO", "code": None}, {"country": "SE", "code": 7}
+    assert nested_rows(kind) == [(old, [old], {"a": old}), (new, [new], {"a": new})]
+
+
+async def test_a_field_inside_an_object_that_the_table_lacks_is_refused_by_its_path_without_evolve(kind):
+    await written(kind, 1, Sent(OLD, [OLD], {"a": OLD}))
+
+    with pytest.raises(
+        rp.ConfigurationError, match=r"has no column 'address.code', 'stops\[\].code', 'by_name\[\].code'"
+    ):
+        await written(kind, 2, LaterSent(NEW, [NEW], {"a": NEW}))
+
+
+@dataclass
+class OtherPlace:
+    country: int | None
+
+
+@dataclass
+class OtherSent:
+    address: OtherPlace
+
+
+async def test_another_type_inside_an_object_is_refused_by_its_path(kind):
+    await written(kind, 1, Sent(OLD, [OLD], {"a": OLD}))
+
+    with pytest.raises(rp.ConfigurationError, match=r"'?address.country|Cannot change column type: address.country"):
+        await written(kind, 2, OtherSent(OtherPlace(7)), **EVOLVE)
+
+
+async def test_a_field_that_another_job_adds_inside_an_object_does_not_end_this_one(kind):
+    first = await opened(kind, "job.0.1", rp.SinkContext(value_type=Sent))
+    await first.write(batch(b"x").with_columns(values=[Sent(OLD, [OLD], {"a": OLD})], event_times=[0]))
+    staged = await first.stage(number(3))
+    await written(kind, 2, LaterSent(NEW, [NEW], {"a": NEW}), **EVOLVE)
+
+    await first.publish([staged])
+    await first.close()
+
+    assert len(nested_rows(kind)) == 2
+
+
+Small = msgspec.defstruct(
+    "Small",
+    [
+        ("n", Annotated[int, msgspec.Meta(extra={"column": "INT"})]),
+        ("x", Annotated[float, msgspec.Meta(extra={"column": "FLOAT"})]),
+        ("d", Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(5, 2)"})]),
+    ],
+)
+Large = msgspec.defstruct(
+    "Large",
+    [("n", int), ("x", float), ("d", Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(9, 2)"})])],
+)
+
+
+async def test_evolve_widens_the_columns_of_iceberg(tmp_path):
+    kind = Iceberg(tmp_path)
+    await written(kind, 1, Small(1, 0.5, Decimal("1.25")))
+    await written(kind, 2, Large(2**40, 1e300, Decimal("1234567.25")), **EVOLVE)
+    await written(kind, 3, Small(2, 1.5, Decimal("2.25")), **EVOLVE)
+
+    assert sorted((row["n"], row["x"], row["d"]) for row in kind.rows()) == [
+        (1, 0.5, Decimal("1.25")),
+        (2, 1.5, Decimal("2.25")),
+        (2**40, 1e300, Decimal("1234567.25")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of", "kind"), [(Delta, "column 'n' is .*int.* in the records"), (Iceberg, "column 'n' is int in")]
+)
+async def test_a_wider_type_is_refused_by_delta_and_without_evolve(tmp_path, of, kind):
+    table = of(tmp_path)
+    await written(table, 1, Small(1, 0.5, Decimal("1.25")))
+
+    with pytest.raises(rp.ConfigurationError, match=kind):
+        await written(table, 2, Large(1, 1.0, Decimal("1.25")), **(EVOLVE if of is Delta else {}))

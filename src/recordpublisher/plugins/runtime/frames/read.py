@@ -12,6 +12,7 @@ from recordpublisher.consumer.deserialization import Deserializer, DeserializerA
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -19,6 +20,7 @@ from recordpublisher.publishers.initial_position import check_end, initial_posit
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
@@ -90,13 +92,18 @@ def read_arrow(
     """
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
     given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
+    if is_inferred(given):
+        reason = (
+            "a reader has its columns before the first record; read_polars and read_pandas take deserializer='json'"
+        )
+        raise ConfigurationError(SCHEMA.key, given.value(SCHEMA), reason=reason)
     chosen = chosen_deserializer(load_registry(), given, deserializer)
     made = _columns_of(chosen)
     names = _chosen_names(made.schema.names, columns, () if metadata else made.metadata.names)
     begin, until_ms = _event_times_ms(event_times)
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
-        given,
+        given.merged({SCHEMA.key: None}),  # `chosen` has it
         deserializer=chosen if given.value(ON_BAD_RECORD) == OnBadRecord.FAIL.name else _CheckedValues(chosen, made),
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
@@ -195,8 +202,9 @@ def _read_table(
     **arguments: Any,
 ) -> pa.Table:
     """Read everything. With JSON, the fields of the objects are columns instead of `data` and `value`."""
-    kind = arguments["deserializer"] or checked_properties(properties, {}, read_arrow).value(DESERIALIZER)
-    if str(kind).lower() != "json":
+    given = checked_properties(properties, {}, read_arrow)
+    kind = arguments["deserializer"] or given.value(DESERIALIZER)
+    if str(kind).lower() != "json" or given.is_set(SCHEMA) or "deserializer_schema" in arguments:
         with read_arrow(streams, properties, columns=columns, metadata=metadata, **arguments) as reader:
             return reader.read_all()
     with read_arrow(streams, properties, **arguments) as reader:

@@ -16,8 +16,11 @@ from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
@@ -37,6 +40,11 @@ class ParquetSink(FileSink):
 
     def __init__(self, properties: Mapping[str, object]) -> None:
         super().__init__(given := Properties(properties))
+        if is_inferred(given):
+            reason = (
+                "the files of a folder cannot get new columns together; take delta, iceberg or sql, or name the columns"
+            )
+            raise ConfigurationError(SCHEMA.key, given.value(SCHEMA), reason=reason)
         self._takes_fields = given.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(given)
         self._partitions = Partitions(given.value(PARTITIONS))

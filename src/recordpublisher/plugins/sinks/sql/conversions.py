@@ -11,6 +11,8 @@ from typing import Any
 
 from sqlalchemy import Column, types
 
+from recordpublisher.consumer.column_types import exact_decimal
+
 Convert = Callable[[Any], Any]
 _DIGITS_OF_A_SECOND = 6
 """Of the fraction, in every time."""
@@ -18,8 +20,13 @@ _MOST_DIGITS = 20
 """Of a BIGINT, and one more."""
 
 
-def conversion_of(column_type: types.TypeEngine[Any]) -> Convert:
-    """The conversion from a JSON value to this column type; it raises ValueError or TypeError for a value that does not fit."""
+def conversion_of(column_type: types.TypeEngine[Any], declared: types.TypeEngine[Any] | None = None) -> Convert:
+    """Return the conversion from a JSON value to this column type; it raises ValueError or TypeError for a value that does not fit.
+
+    `declared`: the type that the field asks for. A number that does not fit its digits is refused, which PostgreSQL would round.
+    """
+    if isinstance(declared, types.Numeric) and declared.precision is not None and declared.scale is not None:
+        return partial(_exact, exact_decimal(declared.precision, declared.scale), conversion_of(column_type))
     if isinstance(column_type, types.ARRAY):
         return partial(_array, conversion_of(column_type.item_type))
     if isinstance(column_type, types.DateTime):
@@ -30,6 +37,13 @@ def conversion_of(column_type: types.TypeEngine[Any]) -> Convert:
         if isinstance(column_type, kind):
             return convert
     return _nested_as_json
+
+
+def is_same_decimal(column_type: types.TypeEngine[Any], declared: types.TypeEngine[Any] | None) -> bool:
+    """Return whether a column has the digits after the point that its field declares: then nothing is rounded."""
+    if not isinstance(column_type, types.Numeric) or not isinstance(declared, types.Numeric):
+        return False
+    return declared.scale is not None and column_type.scale == declared.scale
 
 
 def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
@@ -53,6 +67,12 @@ def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
 def cannot_take(column: Column[Any], value: Any) -> str:
     """Why a row is rejected: the column, its type and the value, the beginning of a long one."""
     return f"column '{column.name}' ({str(column.type).lower()}) cannot take {value!r:.100}"
+
+
+def _exact(exact: Convert, convert: Convert, value: Any) -> Any:
+    if value is not None:
+        exact(Decimal(str(value)))
+    return convert(value)
 
 
 def _array(convert: Convert, value: Any) -> Any:

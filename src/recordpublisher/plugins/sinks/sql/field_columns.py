@@ -10,9 +10,25 @@ from typing import Any
 from uuid import UUID
 
 from msgspec import inspect
-from sqlalchemy import BigInteger, Boolean, Date, DateTime, Double, LargeBinary, Numeric, Text, Time, Uuid, types
+from sqlalchemy import (
+    REAL,
+    BigInteger,
+    Boolean,
+    Date,
+    DateTime,
+    Double,
+    Integer,
+    LargeBinary,
+    Numeric,
+    SmallInteger,
+    Text,
+    Time,
+    Uuid,
+    types,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
+from recordpublisher.consumer.column_types import column_type, decimal_digits
 from recordpublisher.consumer.typed_values import constants_of, fields_of, has_fields, without_none
 
 FieldColumns = dict[str, types.TypeEngine[Any]]
@@ -70,8 +86,20 @@ def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldCol
     return {name: column for name, column in columns.items() if name not in known}
 
 
+_NAMED: dict[str, types.TypeEngine[Any]] = {
+    "TINYINT": SmallInteger(),
+    "SMALLINT": SmallInteger(),
+    "INT": Integer(),
+    "FLOAT": REAL(),
+}
+
+
 def _of_type(info: Any) -> types.TypeEngine[Any]:
-    info = without_none(info)
+    named, info = column_type(info) or "", without_none(info)
+    if isinstance(info, inspect.DecimalType) and (digits := decimal_digits(named)):
+        return Numeric(*digits).with_variant(Text(), "sqlite")
+    if named in _NAMED:
+        return _NAMED[named]
     constants = constants_of(info)
     return _OF_TYPE.get(type(info), JSON_COLUMN) if constants is None else _of_kinds(set(map(type, constants)))
 

@@ -12,8 +12,16 @@ from sqlalchemy.dialects.postgresql import JSONB
 from recordpublisher.consumer.typed_values import has_fields, plain_value, with_all_fields
 from recordpublisher.publishers.records import RecordBatch
 
-from .conversions import UNCONVERTIBLE, cannot_take, conversion_of, is_storable_json, lost_by, storable_json
-from .field_columns import bytes_of_type
+from .conversions import (
+    UNCONVERTIBLE,
+    cannot_take,
+    conversion_of,
+    is_same_decimal,
+    is_storable_json,
+    lost_by,
+    storable_json,
+)
+from .field_columns import FieldColumns, bytes_of_type
 from .latest_by_key import LatestByKey
 
 IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
@@ -46,7 +54,12 @@ class RowBuilder:
     """
 
     def __init__(
-        self, table: Table, stores_all: bool = False, nan_is_null: bool = False, latest: LatestByKey | None = None
+        self,
+        table: Table,
+        stores_all: bool = False,
+        nan_is_null: bool = False,
+        latest: LatestByKey | None = None,
+        declared: FieldColumns | None = None,
     ) -> None:
         self._latest = latest
         self._nan_is_null = nan_is_null  # in SQLite
@@ -60,7 +73,12 @@ class RowBuilder:
         columns = [column for column in table.columns if not _is_generated(column)]
         self._table = table
         self._columns = [column.name for column in columns]
-        self._conversions = {column.name: conversion_of(column.type) for column in columns if column.name not in taken}
+        self._declared = declared or {}
+        self._conversions = {
+            column.name: conversion_of(column.type, self._declared.get(column.name))
+            for column in columns
+            if column.name not in taken
+        }
         self._key_conversions = {
             name: convert for name, convert in self._conversions.items() if latest is not None and name in latest.key
         }
@@ -88,6 +106,7 @@ class RowBuilder:
             f"'{column.name}' ({str(column.type).lower()}: {lost})"
             for column in columns
             if (lost := lost_by(column.type, dialect))
+            and not is_same_decimal(column.type, self._declared.get(column.name))
         ]
 
     def rows(self, batch: RecordBatch) -> Iterator[Row]:

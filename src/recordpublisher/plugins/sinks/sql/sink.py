@@ -12,6 +12,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore, Conflict
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.databases.database import Database
 from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, session_prefix
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.plugins.stores.sql_store import SqlStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
@@ -51,6 +52,8 @@ class SqlSink(CommittingSink):
             raise ConfigurationError(JOB_NAME.key, job, f"at most {MAX_JOB_NAME} characters in a database")
         self._job = job
         self._table_name, self._columns = properties.value(SQL_TABLE), properties.value(SQL_COLUMNS)
+        if is_inferred(properties) and not properties.is_set(SQL_COLUMNS):
+            self._columns = "EVOLVE"
         self._latest = LatestByKey.of(properties)
         self._database = Database(uri, SQL_URI.key, properties)
         self._entries = SqlStore(uri, SQL_URI.key, properties, database=self._database, table=ENTRIES)

@@ -87,6 +87,7 @@ class TargetTable:
             stores_all=not self._fields_of_type and _needs_columns(self.table, self._columns),
             nan_is_null=connection.dialect.name == "sqlite",
             latest=self._latest,
+            declared=self._fields_of_type,
         )
         self._has_deferred = _has_deferred_constraints(connection, self.table)
         self._statement = _insert_statement(self.table, connection.dialect.name)

@@ -46,7 +46,16 @@ from .folder import TableFolder
 from .sink import TableSink
 from .staged_data_files import staged_data_files
 from .storage import FORMS, TableStorage
-from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing
+from .table import (
+    ConflictingCommitError,
+    LakeTable,
+    NoTableError,
+    check_columns,
+    chosen_evolution,
+    differing,
+    is_in,
+    types_by_path,
+)
 
 _ENTRIES = "_recordpublisher/positions"
 _KNOWN = {
@@ -77,7 +86,7 @@ class DeltaSink(TableSink):
         if uri is None:
             raise ConfigurationError(DELTA_URI.key, None, FORMS)
         storage = TableStorage(uri, DELTA_URI.key, given, given.with_prefix(DELTA_STORAGE))
-        table = DeltaLakeTable(storage, given.value(DELTA_COLUMNS))
+        table = DeltaLakeTable(storage, chosen_evolution(given, DELTA_COLUMNS))
         self._entries = conditional_store_of(f"{uri.rstrip('/')}/{_ENTRIES}", DELTA_URI.key, given)
         uploads = UnfinishedUploads(storage.uri, given) if storage.uri.startswith("s3:") else None
         super().__init__(given, table, f"Delta table {storage.uri}", given.value(DELTA_BYTES), uploads)
@@ -147,10 +156,9 @@ class DeltaLakeTable(LakeTable):
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
         """Create the table, or add columns."""
-        of_time = [pa.field(part.name, pa.string()) for part in partitions.parts if part.form is not None]
-        wanted = pa.schema([*schema, *of_time])
+        wanted = pa.schema([*schema, *partitions.derived_columns(schema)])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
-        types = {field.name: str(field.type) for field in wanted.fields}
+        types = types_by_path(wanted.fields)
         try:
             table = self.load()
         except NoTableError:
@@ -179,6 +187,13 @@ class DeltaLakeTable(LakeTable):
         self._with_limits = frozenset(with_limits) - {*partitions.names}
         return types
 
+    def columns(self) -> pa.Schema:
+        """As the log has them."""
+        try:
+            return pa.schema(self.load().schema().to_arrow())
+        except NoTableError:
+            return pa.schema([])
+
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Compare what the log says of the table itself."""
         try:
@@ -191,7 +206,7 @@ class DeltaLakeTable(LakeTable):
 
     def misfit(self, loaded: DeltaTable, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
         """Delta itself compares nothing: rows would lose values."""
-        there = {field.name: str(field.type) for field in loaded.schema().fields}
+        there = types_by_path(loaded.schema().fields)
         if list(partitions) != (names := loaded.metadata().partition_columns):
             return f"the table is partitioned by {', '.join(names) or 'nothing'} now"
         return _refusal(loaded) or differing(columns, there)
@@ -209,10 +224,10 @@ class DeltaLakeTable(LakeTable):
         return self.load()
 
     def _new_columns(self, wanted: Schema, table: DeltaTable) -> list[Any]:
-        there = {field.name: field.type for field in table.schema().fields}
-        kinds = {field.name: field.type for field in wanted.fields}
+        """deltalake merges the fields of an object into a column that is there."""
+        kinds, there = types_by_path(wanted.fields), types_by_path(table.schema().fields)
         missing = check_columns(kinds, there, self._storage.uri, DELTA_COLUMNS, self._columns)
-        return [field for field in wanted.fields if field.name in missing]
+        return [field for field in wanted.fields if any(is_in(field.name, path) for path in missing)]
 
     def describe(self, footer: Any) -> str | None:
         """Delta's statistics: readers leave out files by them."""

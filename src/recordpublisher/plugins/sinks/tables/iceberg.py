@@ -59,7 +59,16 @@ from .folder import TableFolder
 from .iceberg_files import ACCESS, NOT_TAKEN, ObjectFileIO
 from .sink import TableSink
 from .staged_data_files import staged_data_files
-from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns, differing
+from .table import (
+    ConflictingCommitError,
+    LakeTable,
+    NoTableError,
+    check_columns,
+    chosen_evolution,
+    differing,
+    is_in,
+    types_by_path,
+)
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
@@ -99,6 +108,11 @@ class IcebergSink(TableSink):
         if given.value(PARTITIONS) and not given.value(PARQUET_STATISTICS):
             reason = f"pyiceberg finds the partition of a file in its statistics ({PARTITIONS.key})"
             raise ConfigurationError(PARQUET_STATISTICS.key, "false", "true", reason=reason)
+        if inside := [part.column for part in Partitions(given.value(PARTITIONS)).parts if "." in part.column]:
+            reason = f"pyiceberg keeps no limits of {inside[0]}, a field inside an object, and would note no partition for it"
+            raise ConfigurationError(
+                PARTITIONS.key, given.value(PARTITIONS), "fields of rows, and times", reason=reason
+            )
         if foreign := sorted(NOT_TAKEN & {*given.with_prefix(ICEBERG_CATALOG)}):
             valid = "not set: aws.credentials.* and AWS's configuration files say who signs, and flink.state.endpoint where S3 is"
             raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", MASK, valid)
@@ -112,7 +126,7 @@ class IcebergTable(LakeTable):
     def __init__(self, name: str, given: Properties) -> None:
         """Without properties of a catalogue it is the one of pyiceberg's own configuration."""
         catalog = given.with_prefix(ICEBERG_CATALOG)
-        self._name, self._columns, self._given = name, given.value(ICEBERG_COLUMNS), given
+        self._name, self._columns, self._given = name, chosen_evolution(given, ICEBERG_COLUMNS), given
         file_io = f"{ObjectFileIO.__module__}.{ObjectFileIO.__name__}"
         self._properties: dict[str, Any] = {"py-io-impl": file_io, **catalog, ACCESS: self._files_access}
         self._catalog: Catalog | None = None
@@ -188,6 +202,13 @@ class IcebergTable(LakeTable):
                 ICEBERG_TABLE.key, self._name, "a table for the records", reason=str(error)
             ) from error
 
+    def columns(self) -> pa.Schema:
+        """As the table's current schema has them."""
+        try:
+            return self.load().schema().as_arrow()
+        except NoTableError:
+            return pa.schema([])
+
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Compare the ids of the table, its schema and its partitions."""
         try:
@@ -219,7 +240,7 @@ class IcebergTable(LakeTable):
         table = self._called(lambda catalog: self._with_columns(catalog, schema, may_change))
         self._checked = _shape(table)
         types = _types(table.schema())
-        return {name: types[name] for name in schema.names if name in types}
+        return {path: kind for path, kind in types.items() if any(is_in(name, path) for name in schema.names)}
 
     def last_number(self, loaded: Table, writer: str) -> int:
         """As the table's property has it: that outlives the expiry of snapshots."""
@@ -272,7 +293,8 @@ class IcebergTable(LakeTable):
         with change.update_schema() as update:
             update.union_by_name(schema)
         wanted = _types(change.table_metadata.schema())
-        if check_columns(wanted, _types(table.schema()), self._name, ICEBERG_COLUMNS, self._columns) and may_change:
+        there = _types(table.schema())
+        if check_columns(wanted, there, self._name, ICEBERG_COLUMNS, self._columns, may_widen=True) and may_change:
             try:
                 change.commit_transaction()
             except CommitFailedException:  # another subtask may have added them
@@ -325,4 +347,4 @@ def _shape(table: Table) -> tuple[Any, ...]:
 
 
 def _types(schema: Schema) -> dict[str, str]:
-    return {field.name: str(field.field_type) for field in schema.fields}
+    return types_by_path(schema.fields)

@@ -61,12 +61,11 @@ class OpenFiles:
     ) -> None:
         """`without`: columns that the files do not have, since the table has them from the partition, and polars from names of folders."""
         self._open_folder, self._describe = open_folder, describe
-        self._columns, self._partitions, self._options = columns, partitions, options
+        self._partitions, self._options = partitions, options
         self._limit = limit_bytes
-        self._has_folders = bool(without)
-        self._names = [name for name in columns.schema.names if name not in without]
-        self._schema = pa.schema([columns.schema.field(name) for name in self._names])
+        self._has_folders, self._without = bool(without), without
         self._open: dict[tuple[Any, ...], _OpenFile] = {}
+        self.use(columns)
         self.begin("")
 
     def begin(self, life: str) -> None:
@@ -86,6 +85,13 @@ class OpenFiles:
         self._count = 0
         self.written_bytes = 0
         self._positions: dict[str, str] = {}
+
+    def use(self, columns: FileColumns) -> None:
+        """Write these columns from now on. What was written before is ended."""
+        self.end_files()
+        self._columns = columns
+        self._names = [name for name in columns.schema.names if name not in self._without]
+        self._schema = pa.schema([columns.schema.field(name) for name in self._names])
 
     def write(self, batches: Sequence[RecordBatch], shard: str | None) -> Rejected:
         """Add records, of one shard if their files are to be of one. Returns those that have no place in the columns."""

@@ -20,9 +20,11 @@ from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink
 from recordpublisher.fetcher.conditional_store import pause
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
+from recordpublisher.plugins.columns.inferred_columns import InferredColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
+from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
+from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.files_and_tables import FILE_BUFFER, PARQUET_COLUMNS, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
@@ -40,6 +42,8 @@ _GROUP_BYTES = 4 * 2**20
 """Memory of records that become columns together."""
 _MOST_ATTEMPTS = 30
 """Of one commit while others commit to the same table."""
+_MOST_LEARNINGS = 3
+"""Of one group of records, while others add columns to the same table."""
 _TAKEN_BACK = "/taken-back"
 """What the name of a writer gets, for the number of its first commit that was taken back."""
 _NO_MORE = 2**63 - 1
@@ -71,12 +75,14 @@ class TableSink(CommittingSink):
         self._partitions = Partitions(properties.value(PARTITIONS))
         self._buffer_bytes = properties.value(FILE_BUFFER)
         self._lock = threading.Lock()
+        self._learning = asyncio.Lock()
         self._context = SinkContext()
         self._is_in_group = False
         self._thread = ThreadPoolExecutor(1, f"{type(self).__name__} files")
         self._files: OpenFiles | None = None
         self._error: Exception | None = None
         self._schema: pa.Schema | None = None
+        self._inferred: InferredColumns | None = None
         self._types: Mapping[str, str] = {}
         self._retired: set[str] = set()
         self._waiting: list[RecordBatch] = []
@@ -109,13 +115,21 @@ class TableSink(CommittingSink):
 
     async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
         check = partial(self._table.check_rows, partitions=self._partitions)
-        columns = FileColumns(context.value_type if self._takes_fields else None, check)
+        columns = await self._first_columns(context, check)
         self._partitions.check(columns.schema)
         has_all = self._table.keeps_partition_columns
         self._options.check(columns.schema if has_all else self._partitions.columns_of_files(columns.schema))
         prepare = partial(self._table.prepare, columns.schema, self._partitions, may_change=may_change)
         self._schema, self._types = columns.schema, await self._called(prepare)
         return columns
+
+    async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
+        if not self._takes_fields or context.value_type is not InferredRow:
+            return FileColumns(context.value_type if self._takes_fields else None, check)
+        there = await self._called(self._table.columns)
+        derived = [part.name for part in self._partitions.parts if part.is_derived]
+        self._inferred = InferredColumns(there, derived, check)
+        return self._inferred
 
     async def begin(self, life: str) -> None:
         """Forget what is not staged. Its files stay until they are discarded."""
@@ -253,8 +267,32 @@ class TableSink(CommittingSink):
     async def _write_waiting(self) -> None:
         with suppress(StoreUnavailableError):  # then those that were found last may still be valid
             await self._table.refresh()
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        await self._written(self._write_all, waiting, self._rejected)
+        async with self._learning:
+            waiting = list(self._waiting)
+            if self._inferred is not None:
+                await self._learn(self._inferred, waiting)
+            left = set(map(id, self._waiting))  # without those of shards that were revoked in the meantime
+            waiting = [batch for batch in waiting if id(batch) in left]
+            self._waiting = self._waiting[len(waiting) :]
+            self._waiting_bytes = sum(batch.held_bytes for batch in self._waiting)
+            await self._written(self._write_all, waiting, self._rejected)
+
+    async def _learn(self, columns: InferredColumns, waiting: Sequence[RecordBatch]) -> None:
+        """Add columns for fields that wait and have none. The table decides where another process adds the same at this time."""
+        seen = await asyncio.to_thread(columns.unknown, waiting)
+        for attempt in range(_MOST_LEARNINGS if seen is not None else 0):
+            assert seen is not None
+            grown = columns.grown_by(seen, await self._called(self._table.columns))
+            try:
+                types = await self._called(partial(self._table.prepare, grown.schema, self._partitions))
+            except ConfigurationError:
+                if attempt + 1 == _MOST_LEARNINGS:
+                    raise
+                continue
+            self._schema, self._types, self._inferred = grown.schema, types, grown
+            await self._written(self._opened.use, grown)
+            log.info("columns of %s: %s", self._place, grown.text())
+            break
 
     def _write_all(self, waiting: Sequence[RecordBatch], rejected: Rejected) -> None:
         """In the thread."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.formats import SCHEMA
+from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
 
@@ -50,6 +53,10 @@ class LakeTable(ABC):
         """
 
     @abstractmethod
+    def columns(self) -> pa.Schema:
+        """Return the columns that the newest version has; none if there is no table."""
+
+    @abstractmethod
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Prepare the table once more if it has another version than the last time; it must be there. Raises: as `prepare`."""
 
@@ -85,8 +92,51 @@ class LakeTable(ABC):
         committed a number of one of them after this version. `retired`: writers whose numbers nobody needs."""
 
 
+def chosen_evolution(properties: Properties, declared: Property[str]) -> str:
+    """Return FIXED or EVOLVE. Columns that are inferred need EVOLVE, and imply it. Raises: ConfigurationError."""
+    if is_inferred(properties):
+        if properties.is_set(declared) and properties.value(declared) != "EVOLVE":
+            reason = f"{SCHEMA.key}=INFER adds columns"
+            raise ConfigurationError(declared.key, properties.value(declared), "EVOLVE", reason=reason)
+        return "EVOLVE"
+    return properties.value(declared)
+
+
+def types_by_path(fields: Iterable[Any]) -> dict[str, str]:
+    """Return the types of the columns of Delta Lake or Iceberg, and of what is inside them: `address.country`, `tags[]`, `sums[key]`."""
+    types: dict[str, str] = {}
+    for field in fields:
+        _add_types(types, field.name, _type_of(field))
+    return types
+
+
+def _add_types(types: dict[str, str], path: str, kind: Any) -> None:
+    if hasattr(kind, "fields"):
+        types[path] = "an object"
+        for field in kind.fields:
+            _add_types(types, f"{path}.{field.name}", _type_of(field))
+    elif hasattr(kind, "element_type"):
+        types[path] = "a list"
+        _add_types(types, f"{path}[]", kind.element_type)
+    elif hasattr(kind, "key_type"):
+        types[path] = "a map"
+        _add_types(types, f"{path}[key]", kind.key_type)
+        _add_types(types, f"{path}[]", kind.value_type)
+    else:
+        types[path] = str(kind)
+
+
+def _type_of(field: Any) -> Any:
+    return field.field_type if hasattr(field, "field_type") else field.type
+
+
+def is_in(column: str, path: str) -> bool:
+    """Return whether a path of `types_by_path` is this column, or inside it."""
+    return path == column or path.startswith((f"{column}.", f"{column}["))
+
+
 def differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
-    """Return how the columns of rows differ from those of a table, which may have more."""
+    """Return how the columns of rows differ from those of a table, which may have more; each by its path, as `types_by_path` has it."""
     for name, kind in wanted.items():
         if there.get(name) != kind:
             found = "is not there any more" if name not in there else f"is {there[name]} now"
@@ -95,24 +145,33 @@ def differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None
 
 
 def check_columns(
-    wanted: Mapping[str, Any], there: Mapping[str, Any], table: str, declared: Property[str], columns: str
+    wanted: Mapping[str, str],
+    there: Mapping[str, str],
+    table: str,
+    declared: Property[str],
+    columns: str,
+    *,
+    may_widen: bool = False,
 ) -> list[str]:
-    """The columns that the table lacks. `columns`: the value of the property, FIXED or EVOLVE.
+    """Return the paths that the table lacks, or has with a narrower type. `columns`: the value of the property, FIXED or EVOLVE.
+
+    `may_widen`: whether EVOLVE also takes another type, which the format has checked.
 
     Raises: ConfigurationError for one of another type or of another case of letters, and for one that is missing and must not be added.
     """
     by_lower = {name.lower(): name for name in there}
+    missing: list[str] = []
     for name, kind in wanted.items():
         if (twin := by_lower.get(name.lower(), name)) != name and name not in there:
             reason = f"the field {name!r} differs from the column {twin!r} of {table} in case only"
             raise ConfigurationError(declared.key, columns, f"a field with the name {twin!r}", reason=reason)
-        if name in there and there[name] != kind:
+        is_other = name in there and there[name] != kind
+        if is_other and not (may_widen and columns == "EVOLVE"):
             reason = f"column {name!r} is {there[name]} in {table}, and {kind} in the records"
-            valid = (
-                "a table with the types of the records; ALTER TABLE changes it, and adds a field inside an object too"
-            )
+            valid = "a table with the types of the records; ALTER TABLE changes it"
             raise ConfigurationError(declared.key, columns, valid, reason=reason)
-    missing = [name for name in wanted if name not in there]
+        if is_other or name not in there:
+            missing.append(name)
     if missing and columns == "FIXED":
         reason = f"{table} has no column {', '.join(map(repr, missing))}"
         raise ConfigurationError(declared.key, columns, "EVOLVE, which adds columns", reason=reason)

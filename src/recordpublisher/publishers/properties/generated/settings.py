@@ -176,6 +176,10 @@ class ReadSettings(TypedDict, total=False):
     watermark_group: str
     """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do. Not set: over TCP the
     names of the streams; in one process, subtasks with the same streams, parallelism and properties."""
+    deserializer_schema: str
+    """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
+    STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema). They are checked, and are columns as those of
+    a type. INFER: the sinks delta, iceberg and sql add columns as the data shows them."""
     deserializer_avro_schema: str
     """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
     deserializer_avro_schema_file: str
@@ -329,8 +333,9 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
     set. Not set: each minute in an object store, else at each checkpoint. In ms."""
     sink_partitions: str
-    """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC or by field:
-    dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}. These are folders, or the partition columns of a table."""
+    """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects:
+    dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. These are folders, or the partition columns of
+    a table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
     """`flink.sink.parquet.compression`: Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of
     SNAPPY."""

@@ -26,7 +26,8 @@ FILE_INTERVAL = FILES_AND_TABLES.optional_integer(
 )
 PARTITIONS = FILES_AND_TABLES.text(
     "flink.sink.partitions",
-    "Files of parquet, delta and iceberg by time in UTC or by field: dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}. "
+    "Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects: "
+    "dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. "
     "These are folders, or the partition columns of a table.",
 )
 PARQUET_COMPRESSION = FILES_AND_TABLES.choice(

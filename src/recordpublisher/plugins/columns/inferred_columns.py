@@ -1,0 +1,125 @@
+"""The Arrow columns of objects whose types nobody has said: those that a table has, and what the data shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from recordpublisher.consumer.typed_values import Json
+from recordpublisher.plugins.deserializers.schemas.inference import (
+    Shape,
+    columns_text,
+    grown,
+    merged,
+    row_type,
+    shape_of,
+    with_names,
+    without_column,
+)
+from recordpublisher.publishers.records import RecordBatch
+
+from .file_columns import FileColumns
+from .record_columns import RECORD_SCHEMA, arrow_columns
+from .record_fields import DATA
+
+_NAMES = {
+    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT", pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.string(): "STRING", pa.large_string(): "STRING",
+    pa.string_view(): "STRING", pa.binary(): "BINARY", pa.large_binary(): "BINARY", pa.binary_view(): "BINARY",
+    pa.date32(): "DATE", pa.time64("us"): "TIME",
+}  # fmt: skip
+_METADATA = pa.schema([field for field in RECORD_SCHEMA if field.name != DATA])
+
+
+class InferredColumns(FileColumns):
+    """The columns of a shape, then the metadata. Frozen: `grown_by` makes others."""
+
+    def __init__(
+        self,
+        there: pa.Schema,
+        reserved: Collection[str] = (),
+        check_rows: Callable[[pa.RecordBatch], None] | None = None,
+        shape: dict[str, Shape] | None = None,
+    ) -> None:
+        """`there`: the columns of the table; `reserved`: names that no field may have, as those of its partitions."""
+        self._given = check_rows
+        self._reserved = {*reserved, *_METADATA.names}
+        shapes = {field.name: shape_of_type(field.type) for field in there if field.name not in self._reserved}
+        # a column of a type that is not written from JSON: a field of its name has no place
+        self._reserved |= {name for name, each in shapes.items() if each is None}
+        self.shape = {name: each for name, each in shapes.items() if each is not None} if shape is None else shape
+        self._decode: Any = None
+        if self.shape:
+            of = row_type(self.shape)
+            super().__init__(of, check_rows)
+            self._decode = Json(of)
+        else:
+            self._check_rows, self.metadata, self.schema = check_rows, _METADATA, _METADATA
+
+    def unknown(self, batches: Sequence[RecordBatch]) -> dict[str, Shape] | None:
+        """Return the shape of the records if they have fields for which there could be columns, and are none; else None."""
+        seen = _seen(batches)
+        return seen if self._grown_shape(seen) != self.shape else None
+
+    def grown_by(self, seen: Mapping[str, Shape], there: pa.Schema) -> InferredColumns:
+        """Return the columns that a table with the columns `there` has, and those that it lacks of `seen`."""
+        start = InferredColumns(there, self._reserved, self._given)
+        return InferredColumns(there, start._reserved, self._given, start._grown_shape(seen))
+
+    def _grown_shape(self, seen: Mapping[str, Shape]) -> dict[str, Shape]:
+        shape: dict[str, Shape] = grown(self.shape, with_names(seen, self.shape, self._reserved))
+        return shape
+
+    def text(self) -> str:
+        """The columns as `flink.deserializer.schema` takes them."""
+        return columns_text(self.shape)
+
+    def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
+        """Raises: ValueError for a record that does not fit, or has a field without a column: the caller finds which one it is."""
+        for path in without_column(_seen(batches), self.shape):
+            raise ValueError(self._why_no_column(path))
+        if self._decode is None:
+            rows = arrow_columns(*batches, schema=self.metadata)
+            if self._check_rows is not None:
+                self._check_rows(rows)
+            return rows
+        try:
+            typed = [batch.with_columns(values=list(self._decode.values(batch) or ())) for batch in batches]
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise ValueError(str(error)) from None  # the cause says less
+        return super()._together(typed)
+
+    def _why_no_column(self, path: str) -> str:
+        reason = f"the field {path!r} cannot be a column of the table"
+        if path in self._reserved:
+            return f"{reason}, which has another one of that name; name the columns in flink.deserializer.schema"
+        return f"{reason}: its name differs from another in case only, or is no name; name the columns in flink.deserializer.schema"
+
+
+def _seen(batches: Sequence[RecordBatch]) -> Shape:
+    seen: Shape = {}
+    for batch in batches:
+        for value in batch.decoded or ():
+            seen = merged(seen, shape_of(value))
+    return seen
+
+
+def shape_of_type(kind: pa.DataType) -> Shape:
+    """Return the shape of a column that a table has; None for one that is not written from JSON."""
+    types = pa.types
+    if types.is_struct(kind):
+        shapes = {kind.field(index).name: shape_of_type(kind.field(index).type) for index in range(kind.num_fields)}
+        return None if None in shapes.values() else shapes
+    if types.is_list(kind) or types.is_large_list(kind):
+        return None if (item := shape_of_type(kind.value_type)) is None else [item]
+    if types.is_map(kind):
+        pair = shape_of_type(kind.key_type), shape_of_type(kind.item_type)
+        return None if None in pair else pair
+    if types.is_decimal128(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if types.is_timestamp(kind):
+        return "TIMESTAMP" if kind.tz else None
+    return _NAMES.get(kind)

@@ -1,0 +1,154 @@
+"""Infers columns from JSON: `flink.deserializer.schema = INFER`. A shape is what is known of a value's type.
+
+A shape is a plain type by its name in a schema (`BIGINT`), a list with the shape of its items, a dict with those of an object's fields,
+a pair for a map that a table has, or None where nothing is known yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+from recordpublisher.consumer.deserialization import JsonDeserializer
+from recordpublisher.publishers.records import RecordBatch
+
+from .ddl import parse_columns
+
+Shape = Any
+LARGE = "DECIMAL(38, 0)"
+"""The column of whole numbers of which one has more than 64 bits."""
+_WIDER = {
+    frozenset({"BIGINT", "DOUBLE"}): "DOUBLE",
+    frozenset({"BIGINT", LARGE}): LARGE,
+    frozenset({LARGE, "DOUBLE"}): "DOUBLE",
+}
+_KINDS = {NoneType: None, bool: "BOOLEAN", float: "DOUBLE", str: "STRING"}
+_NOT_IN_NAMES = {"`", '"', "\\"}
+"""The first ends a name in a schema; the others are escaped in JSON, where msgspec finds no field by them."""
+_MOST_LEVELS = 32
+
+
+class InferredRow(dict[str, Any]):
+    """The type of values whose columns follow from the data, for sinks: the values themselves are dicts."""
+
+
+class InferredJson(JsonDeserializer):
+    """JSON objects, of which a sink infers its columns."""
+
+    makes = InferredRow
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """The objects. Raises: ValueError for a document that is not an object."""
+        values = super().values(batch) or ()
+        for value in values:
+            if not isinstance(value, dict):
+                raise ValueError(f"it is no object, whose fields could be columns, but a {type(value).__name__}")  # noqa: TRY004
+        return values
+
+
+def shape_of(value: Any, level: int = 0) -> Shape:
+    """Return the shape of a value of JSON. A text is a STRING whatever is in it: what looks like a time once may not the next time."""
+    kind = type(value)
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if kind is int:
+        return "BIGINT" if -(2**63) <= value < 2**63 else LARGE
+    if level > _MOST_LEVELS:
+        raise ValueError(f"it is nested more than {_MOST_LEVELS} deep")
+    if kind is dict:
+        return {name: shape_of(item, level + 1) for name, item in value.items()}
+    items: Shape = None
+    for item in value:
+        items = merged(items, shape_of(item, level + 1))
+    return [items]
+
+
+def merged(first: Shape, second: Shape) -> Shape:
+    """Return a shape for the values of both. Where they have none in common it is the first one of which anything is known."""
+    if first is None or second is None or first == second:
+        return second if first is None else first
+    if isinstance(first, dict) and isinstance(second, dict):
+        return {name: merged(first.get(name), second.get(name)) for name in (first | second)}
+    if isinstance(first, list) and isinstance(second, list):
+        return [merged(first[0], second[0])]
+    if isinstance(first, str) and isinstance(second, str):
+        return _WIDER.get(frozenset({first, second}), first)
+    return first if known(first) is not None else second
+
+
+def grown(there: Shape, seen: Shape) -> Shape:
+    """Return the shape of a table with what it lacks of `seen`. No type that the table has is changed."""
+    if there is None:
+        return known(seen)
+    if isinstance(there, dict) and isinstance(seen, dict):
+        of_names = {name: grown(there.get(name), seen.get(name)) for name in (there | seen)}
+        return {name: shape for name, shape in of_names.items() if shape is not None}
+    if isinstance(there, list) and isinstance(seen, list):
+        return [grown(there[0], seen[0])]
+    if isinstance(there, tuple) and isinstance(seen, dict):
+        item = there[1]
+        for shape in seen.values():
+            item = grown(item, shape)
+        return there[0], item
+    return there
+
+
+def known(seen: Shape) -> Shape:
+    """Return the shape without what is not known: nulls, empty lists and empty objects have no column until a value shows its type."""
+    if isinstance(seen, dict):
+        return {name: shape for name, each in seen.items() if (shape := known(each)) is not None} or None
+    if isinstance(seen, list):
+        return None if (items := known(seen[0])) is None else [items]
+    return seen
+
+
+def without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[str]:
+    """Yield the paths of what is known of `seen` and has no place in `there`; a value of another type is refused when it is decoded."""
+    if isinstance(seen, dict) and (isinstance(there, dict) or there is None):
+        for name, shape in seen.items():
+            yield from without_column(shape, (there or {}).get(name), f"{path}.{name}" if path else name)
+    elif isinstance(seen, list) and isinstance(there, list):
+        yield from without_column(seen[0], there[0], f"{path}[]")
+    elif isinstance(seen, dict) and isinstance(there, tuple):
+        for name, shape in seen.items():
+            yield from without_column(shape, there[1], f"{path}.{name}")
+    elif there is None and known(seen) is not None:
+        yield path
+
+
+def with_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
+    """Return the shape with the fields that can be columns: their names are printable, and differ from all others in more than case."""
+    if isinstance(seen, list):
+        return [with_names(seen[0], there[0] if isinstance(there, list) else None)]
+    if not isinstance(seen, dict) or isinstance(there, tuple):
+        return seen
+    there = there if isinstance(there, dict) else {}
+    taken = {name.lower(): name for name in there} | dict.fromkeys(map(str.lower, reserved), "")
+    fields: dict[str, Shape] = {}
+    for name, shape in seen.items():
+        if name and name.isprintable() and not _NOT_IN_NAMES & {*name} and taken.setdefault(name.lower(), name) == name:
+            fields[name] = with_names(shape, there.get(name))
+    return fields
+
+
+def columns_text(shape: Mapping[str, Shape]) -> str:
+    """Return the columns as `flink.deserializer.schema` takes them."""
+    return ", ".join(f"{_name(name)} {_text(each)}" for name, each in shape.items())
+
+
+def row_type(shape: Mapping[str, Shape]) -> Any:
+    """Return the type of rows of this shape."""
+    return parse_columns(columns_text(shape))
+
+
+def _text(shape: Shape) -> str:
+    if isinstance(shape, dict):
+        return f"STRUCT<{', '.join(f'{_name(name)}: {_text(each)}' for name, each in shape.items())}>"
+    if isinstance(shape, list):
+        return f"ARRAY<{_text(shape[0])}>"
+    return f"MAP<{_text(shape[0])}, {_text(shape[1])}>" if isinstance(shape, tuple) else str(shape)
+
+
+def _name(name: str) -> str:
+    return name if name.isidentifier() else f"`{name}`"

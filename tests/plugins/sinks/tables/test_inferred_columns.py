@@ -1,0 +1,258 @@
+"""`flink.deserializer.schema = INFER`: tables whose columns follow from the data of JSON objects."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
+
+import recordpublisher as rp
+from recordpublisher.plugins.deserializers.schemas.inference import InferredJson, InferredRow
+
+from .lake_tables import Delta, Iceberg, number, opened
+from fakes.batches import batch
+
+INFER = {"flink.deserializer.schema": "INFER"}
+METADATA = ["stream", "shardId", "partitionKey", "explicitHashKey", "sequenceNumber", "subSequenceNumber"]
+TIMES = ["approximateArrivalTimestamp", "eventTime"]
+
+
+@pytest.fixture(params=[Delta, Iceberg])
+def kind(request, tmp_path):
+    return request.param(tmp_path)
+
+
+class Job:
+    """A sink that gets JSON, and the reasons of what it rejects."""
+
+    def __init__(self, kind, life="job.0.1"):
+        self.kind, self.life, self.reasons = kind, life, []
+        self.n = 0
+
+    async def open(self, **more):
+        async def reject(records, reason):
+            self.reasons.append(reason)
+
+        context = rp.SinkContext(value_type=InferredRow, reject=reject)
+        self.sink = await opened(self.kind, self.life, context, **INFER, **more)
+        return self
+
+    async def write(self, *values):
+        payloads = [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
+        records = batch(*payloads).with_columns(event_times=[0 for _ in values])
+        await self.sink.write(records.with_columns(values=InferredJson().values(records)))
+
+    async def commit(self, *values):
+        await self.write(*values)
+        self.n += 1
+        staged = await self.sink.stage(number(self.n))
+        if staged is not None:
+            await self.sink.publish([staged])
+
+
+async def job(kind, n=1, **more):
+    made = await Job(kind, f"job.0.{n}").open(**more)
+    made.n = 10 * n
+    return made
+
+
+def fields(kind, *names):
+    return sorted(tuple(row[name] for name in names) for row in kind.rows())
+
+
+def columns(kind):
+    return kind.sink(**INFER)._table.columns()
+
+
+async def test_columns_come_from_the_data_and_new_fields_add_nullable_ones(kind):
+    first = await job(kind)
+    await first.commit({"id": 1, "price": 1.5, "address": {"country": "NO"}, "tags": ["a"]})
+    await first.commit({"id": 2, "paid": True, "address": {"country": "SE", "code": 7}})
+    await first.sink.close()
+
+    rows = sorted(kind.rows(), key=lambda row: row["id"])
+    assert [row["id"] for row in rows] == [1, 2]
+    assert [row["address"] for row in rows] == [{"country": "NO", "code": None}, {"country": "SE", "code": 7}]
+    assert [(row["price"], row["paid"], row["tags"]) for row in rows] == [(1.5, None, ["a"]), (None, True, None)]
+    assert set(rows[0]) == {*METADATA, *TIMES, "id", "price", "address", "tags", "paid"}
+    assert first.reasons == []
+
+
+async def test_a_new_field_in_the_middle_of_a_commit_is_in_the_rows_that_have_it(kind):
+    made = await job(kind)
+    await made.write({"id": 1})
+    await made.sink._write_waiting()
+    await made.commit({"id": 2, "item": "tea"})
+    await made.sink.close()
+
+    assert sorted((row["id"], row["item"] or "") for row in kind.rows()) == [(1, ""), (2, "tea")]
+
+
+async def test_a_value_of_another_type_is_a_bad_record_that_names_the_field_and_both_types(kind):
+    made = await job(kind)
+    await made.commit({"id": 1, "at": {"hour": 1}})
+    await made.commit({"id": "x"}, {"id": 2}, {"id": 2.5}, {"id": 2**63}, {"at": {"hour": "one"}}, {"at": [1]})
+    await made.sink.close()
+
+    assert [row["id"] for row in sorted(kind.rows(), key=lambda row: row["id"])] == [1, 2]
+    expected = "ValueError: it is no row of the schema: "
+    assert made.reasons == [
+        f"{expected}$.id: expected int | null, got str",
+        f"{expected}$.id: expected int | null, got float",
+        f"{expected}$.id: expected int <= 9223372036854775807",
+        f"{expected}$.at.hour: expected int | null, got str",
+        f"{expected}$.at: expected object | null, got array",
+    ]
+
+
+async def test_a_restart_keeps_the_types_of_the_table_whatever_comes_first(kind):
+    first = await job(kind)
+    await first.commit({"x": 1.5, "large": 2**64, "n": 1})
+    await first.sink.close()
+    before = columns(kind)
+
+    second = await job(kind, 2)
+    await second.commit({"x": 1, "large": 1, "n": 2})
+    await second.sink.close()
+
+    assert columns(kind) == before
+    assert sorted((row["n"], row["x"], row["large"]) for row in kind.rows()) == [
+        (1, 1.5, Decimal(2**64)),
+        (2, 1.0, Decimal(1)),
+    ]
+    assert second.reasons == []
+
+
+async def test_nulls_and_what_is_empty_have_no_column_until_a_value_shows_its_type(kind):
+    made = await job(kind)
+    await made.commit({"id": 1, "a": None, "b": [], "c": {}, "d": {"e": None}, "f": [None]}, {})
+    assert set(columns(kind).names) == {*METADATA, *TIMES, "id"}
+
+    await made.commit({"id": 2, "a": "x", "b": [1], "d": {"e": 1.5}})
+    await made.sink.close()
+
+    assert made.reasons == []
+    assert sorted((row["id"] or 0, row["a"]) for row in kind.rows()) == [(0, None), (1, None), (2, "x")]
+
+
+async def test_a_field_that_cannot_be_a_column_is_a_bad_record_that_names_it(kind):
+    made = await job(kind, **{"flink.sink.partitions": "dt={eventTime:%Y-%m-%d}"})
+    await made.commit({"id": 1}, {"id": 2, "ID": 3}, {"id": 4, "stream": "x"}, {"id": 5, "dt": 6}, {"id": 7, "": 8})
+    await made.sink.close()
+
+    assert [row["id"] for row in kind.rows()] == [1]
+    names = [reason.partition("the field ")[2].split("'")[1] for reason in made.reasons]
+    assert names == ["ID", "stream", "dt", ""]
+
+
+async def test_types_of_a_table_that_is_there_are_those_of_the_rows(kind, tmp_path):
+    there = pa.table({"id": pa.array([1], pa.int32()), "at": pa.array([0], pa.timestamp("us", "UTC"))})
+    if isinstance(kind, Delta):
+        write_deltalake(str(kind.data), there)
+    else:
+        catalog = load_catalog("default", **kind.catalog)
+        catalog.create_namespace("lake")
+        catalog.create_table("lake.orders", there.schema).append(there)
+
+    made = await job(kind)
+    await made.commit({"id": 2, "at": "1970-01-01T00:00:01Z", "new": "x"}, {"id": 2**31})
+    await made.sink.close()
+
+    assert sorted((row["id"], row["at"].second, row["new"]) for row in kind.rows()) == [(1, 0, None), (2, 1, "x")]
+    assert made.reasons == ["ValueError: it is no row of the schema: $.id: expected int <= 2147483647"]
+
+
+async def test_of_two_workers_that_add_a_field_at_once_the_first_one_says_its_type(kind):
+    first, second = await job(kind), await job(kind, 2)
+    await first.write({"id": 1, "x": 1})
+    await second.write({"id": 2, "x": "text"}, {"id": 3})
+    await first.commit()
+    await second.commit()
+    await first.sink.close()
+    await second.sink.close()
+
+    assert sorted((row["id"], row["x"]) for row in kind.rows()) == [(1, 1), (3, None)]
+    assert second.reasons == ["ValueError: it is no row of the schema: $.x: expected int | null, got str"]
+
+
+async def test_a_field_that_another_worker_adds_between_reading_the_table_and_changing_it_is_taken_from_there(kind):
+    first, second = await job(kind), await job(kind, 2)
+    table, before = second.sink._table, second.sink._table.columns()
+    answers, columns_now = iter([before]), table.columns
+    table.columns = lambda: next(answers, None) or columns_now()
+    await first.commit({"id": 1, "x": 1})
+    await second.commit({"id": 2, "x": "text"}, {"id": 3, "y": "new"})
+    await first.sink.close()
+    await second.sink.close()
+
+    assert sorted((row["id"], row["x"], row["y"]) for row in kind.rows()) == [(1, 1, None), (3, None, "new")]
+    assert second.reasons == ["ValueError: it is no row of the schema: $.x: expected int | null, got str"]
+
+
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
+def test_columns_that_must_not_change_are_refused_beside_infer(tmp_path, sink):
+    made = {"delta": Delta, "iceberg": Iceberg}[sink](tmp_path)
+
+    with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.schema=INFER adds columns; valid: EVOLVE"):
+        made.sink(**INFER, **{f"flink.sink.{sink}.columns": "FIXED"})
+
+
+async def test_a_partition_by_a_field_needs_its_column(tmp_path):
+    with pytest.raises(rp.ConfigurationError, match="'country' is no column"):
+        await job(Delta(tmp_path), **{"flink.sink.partitions": "country={country}"})
+
+
+async def test_delta_finds_rows_by_the_statistics_of_columns_that_came_later(tmp_path):
+    kind = Delta(tmp_path)
+    made = await job(kind)
+    await made.write({"id": 1})
+    await made.sink._write_waiting()
+    await made.commit({"id": 2, "n": 7})
+    await made.sink.close()
+
+    table = DeltaTable(str(kind.data))
+    assert table.to_pyarrow_table(filters=[("n", "=", 7)])["id"].to_pylist() == [2]
+    assert table.to_pyarrow_table(filters=[("id", "=", 1)])["n"].to_pylist() == [None]
+
+
+ODD = [
+    "c d",
+    "a,b",
+    "x=y",
+    "a;b",
+    "{x}",
+    "(x)",
+    "a.b",
+    "a[0]",
+    "ü",
+    "1",
+    "-",
+    "'",
+    '"',
+    "class",
+    "__init__",
+    "self",
+    "element",
+    "\\",
+    "%",
+    "/",
+    "x" * 300,
+]
+
+
+async def test_names_of_any_kind_are_columns_or_bad_records_and_never_end_a_job(kind):
+    made = await job(kind)
+    for name in ODD:
+        await made.commit({"id": 1, name: 2, "in": {name: 3}, "of": [{name: 4}]})
+    await made.sink.close()
+
+    rows = kind.rows()
+    for name in ODD:
+        if not any(repr(name) in reason for reason in made.reasons):
+            assert [row[name] for row in rows if row.get(name) is not None] == [2], name
+            assert [row["in"][name] for row in rows if row["in"].get(name) is not None] == [3], name
+    assert len(rows) + len(made.reasons) == len(ODD)
