@@ -47,7 +47,8 @@ class Bounds:
       above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
     - `shard_limits`: exactly this many records of each shard (by `Shard.key`), then the shard has finished. Shards not
-      named have no limit.
+      named have no limit. The run asks the mapping after each write, so with `stop_at_tip` its sink may end a shard by
+      adding it.
     """
 
     max_time: float | None = None

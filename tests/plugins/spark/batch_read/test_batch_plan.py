@@ -9,7 +9,7 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges
+from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges, shared_among
 from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
 from recordpublisher.plugins.spark.options.start_by_shard import STARTS
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
@@ -46,10 +46,18 @@ def planned(service, positions=None, streams=("s",), accepts_loss=False):
     return shard_ranges(streams, positions or ReadRange(Starts(OLDEST), END), service, accepts_loss, service.sleep)
 
 
-def test_each_shard_of_each_stream_is_a_task():
+def test_each_shard_of_each_stream_is_a_part():
     parts = planned(Service(), streams=("s", "t"))
     assert [part.shard.key for part in parts] == ["s/a", "s/b", "t/a", "t/b"]
     assert parts[0] == ShardRange(Shard("s", "a"), OLDEST, END)
+
+
+@pytest.mark.parametrize(("tasks", "sizes"), [(1, [5]), (2, [3, 2]), (5, [1] * 5), (9, [1] * 5)])
+def test_tasks_share_the_parts_evenly_and_none_is_empty(tasks, sizes):
+    parts = planned(Service(shards=["a", "b", "c", "d", "e"]))
+    shared = shared_among(tasks, parts)
+    assert [len(each) for each in shared] == sizes
+    assert sorted(part.shard.key for each in shared for part in each) == [part.shard.key for part in parts]
 
 
 def test_only_the_named_shards_are_read_whatever_a_split_adds():

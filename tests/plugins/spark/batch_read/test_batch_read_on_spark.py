@@ -47,6 +47,15 @@ def test_an_end_by_shard_is_the_start_of_the_next_read_also_of_one_column(spark,
     assert numbers_in(chosen.load()) == list(range(25, 40))
 
 
+def test_two_tasks_read_the_five_shards_of_a_stream(spark, kinesis):
+    stream = kinesis("batch-tasks", 5)
+    stream.put(100)
+    frame = batch(spark, stream, maxTasks=2)
+    assert frame.rdd.getNumPartitions() == 2
+    assert numbers_in(frame) == list(range(100))
+    assert batch(spark, stream, shardsPerTask=1).rdd.getNumPartitions() == 5
+
+
 @pytest.mark.parametrize("name", ["kinesis", "recordpublisher"])
 def test_a_temporary_view_is_a_batch_read_by_each_name_of_the_format(spark, kinesis, name):
     stream = kinesis(f"batch-view-{name}", 1)

@@ -14,9 +14,11 @@ from recordpublisher.plugins.spark.batch_read.read_range import EndPosition
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
+from fakes.spark.background_reads import at_once
 from fakes.spark.simulated_kinesis import ARRIVED, SimulatedKinesis
 
-WINDOW = Bounds(max_records=2, stop_at_tip=True)
+WINDOW = Bounds(max_records=4, stop_at_tip=True)
+"""A window has half of it, since the next one is read ahead."""
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def kinesis() -> SimulatedKinesis:
 
 def task(kinesis, end, start=None, read=None, **more) -> RangeRead:
     part = ShardRange(kinesis.shards["s/a"].shard, start or StartingPosition.trim_horizon(), end)
-    return RangeRead(part, read or kinesis.read, WINDOW, 1_000, clock=kinesis.clock, **more)
+    return RangeRead([part], at_once(read or kinesis.read), WINDOW, 1_000, clock=kinesis.clock, **more)
 
 
 def sequences(read: RangeRead) -> list[str]:
@@ -86,7 +88,7 @@ def test_windows_grow_until_a_record_behind_many_empty_responses_is_found(kinesi
     read = task(kinesis, EndPosition(ARRIVED + 100), read=noted)
     read.bounds = replace(WINDOW, max_time=1.5)
     assert next(read.rows()).num_rows == 2
-    assert lengths == [1.5, 3, 6, 12]
+    assert lengths == [1.5, 3, 6, 12, 1.5]  # the last one is read ahead
 
 
 def test_s5_a_start_whose_record_is_gone_follows_fail_on_data_loss(kinesis, caplog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 import pytest
@@ -18,6 +19,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
+CPUS = os.cpu_count() or 1
 
 
 def test_lower_cased_names_are_accepted():
@@ -42,6 +44,23 @@ def test_the_number_of_tasks_follows_max_tasks_or_shards_per_task():
     assert SparkOptions.parse({**GIVEN, "maxtasks": "8"}).tasks_for(100) == 8
     assert SparkOptions.parse({**GIVEN, "shardspertask": "16"}).tasks_for(100) == 7
     assert SparkOptions.parse({**GIVEN, "shardspertask": "16", "maxtasks": "2"}).tasks_for(100) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "shards", "tasks"),
+    [
+        ({}, 1, 1),
+        ({}, CPUS, CPUS),
+        ({}, 16 * CPUS, CPUS),
+        ({}, 64 * CPUS, 4 * CPUS),
+        ({"maxtasks": "3"}, 200, 3),
+        ({"shardspertask": "1"}, 9, 9),
+    ],
+)
+def test_a_batch_read_has_a_task_for_each_slot_and_more_where_each_would_have_more_than_sixteen_shards(
+    given, shards, tasks
+):
+    assert SparkOptions.parse({"stream": "orders", **given}, keeps_claims=False).tasks_of_batch_read(shards) == tasks
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""Plans the tasks of a batch read: one for each shard, with start and end."""
+"""Plans a batch read: its parts, one for each shard, with start and end, and which task reads which parts."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,11 @@ def shard_ranges(
         chosen = [shard for shard in shards if positions.shards is None or shard.shard_id in positions.shards]
         ranges += [ShardRange(shard, *positions.of(shard)) for shard in chosen]
     return ranges
+
+
+def shared_among(tasks: int, parts: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
+    """Return the parts that each of `tasks` tasks reads. Neighbours in the listing, often parents or children, go to different tasks."""
+    return [tuple(parts[number::tasks]) for number in range(min(tasks, len(parts)))]
 
 
 def _check_exist(stream: str, shards: list[Shard], positions: ReadRange) -> None:

@@ -12,16 +12,16 @@ from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..process.driver_errors import one_sentence
 from ..process.python_worker import log_to_stderr
-from .batch_plan import ShardRange, shard_ranges
+from .batch_plan import ShardRange, shard_ranges, shared_among
 from .read_range import ReadRange
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The part of a task, in the form that Spark sends."""
+    """The parts of shards that one task reads, in the form that Spark sends."""
 
-    def __init__(self, part: ShardRange) -> None:
-        super().__init__(part.shard.key)
-        self.part = part
+    def __init__(self, parts: tuple[ShardRange, ...]) -> None:
+        super().__init__(", ".join(part.shard.key for part in parts))
+        self.parts = parts
 
 
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
@@ -37,7 +37,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
     @one_sentence()
     def partitions(self) -> list[RangePartition]:
-        """Return one task for each shard.
+        """Return the tasks, which share the shards.
 
         Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
         past retention; OutageError if a service was away for too long.
@@ -54,12 +54,12 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             )
         finally:
             service.close()
-        return [RangePartition(part) for part in parts]
+        return [RangePartition(each) for each in shared_among(options.tasks_of_batch_read(len(parts)), parts)]
 
     def read(self, partition: RangePartition) -> Iterator[Any]:
-        """Yield the rows of one shard as Arrow batches."""
+        """Yield the rows of one task as Arrow batches."""
         from ..columns.reused_memory import ReusedMemory
-        from ..source.task_read import shard_reader
+        from .background_read import background_reader
         from .range_read import RangeRead
 
         options = self._options
@@ -71,11 +71,11 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         )
         with one_sentence():
             yield from RangeRead(
-                partition.part,
-                shard_reader(options, {}),
+                partition.parts,
+                background_reader(options),
                 bounds,
                 options.max_outage_ms,
                 options.accepts_loss,
                 self._schema,
-                ReusedMemory.of_process(),
+                ReusedMemory.pair_of_process(),
             ).rows()

@@ -35,6 +35,11 @@ class ReusedMemory:
         """Return the memory of this Python process of Spark. Call it only in the thread that runs Spark's tasks."""
         return worker_loop().cached("memory of columns", cls)
 
+    @classmethod
+    def pair_of_process(cls) -> tuple[ReusedMemory, ReusedMemory]:
+        """Return two memories of this Python process: a window is read into one while Spark handles the rows of the window before."""
+        return cls.of_process(), worker_loop().cached("memory of every other window", cls)
+
     def begin_window(self) -> None:
         """Release the memory that the last window has not used."""
         self._buffers = [each for each in self._buffers if each.used > KEPT_IF_USED * each.capacity]

@@ -33,6 +33,9 @@ from .unknown_options import OptionWarnings, check_unknown_options, refuse_conti
 
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 
+SHARDS_OF_A_BATCH_READ = 16
+"""The most shards that a task of `spark.read` reads at once unless told: a cluster may have more slots than the driver has CPUs."""
+
 END_OPTION = "endingPosition"
 VALID_END = "NOW, a time, or " + by_shard(' or "NOW"')
 ENDING_POSITION = SPARK.text(
@@ -48,14 +51,15 @@ STREAMS = SPARK.text(
 )
 SHARDS_PER_TASK = SPARK.optional_integer(
     "flink.spark.shards.per.task",
-    "Shards read by one task; not set: the shards are divided among `maxTasks` tasks.",
+    "Shards that one task reads at once. Not set: the shards are divided among `maxTasks` tasks.",
     1,
     unit="shards",
     aliases=("shardsPerTask",),
 )
 MAX_TASKS = SPARK.optional_integer(
     "flink.spark.max.tasks",
-    "Tasks of one batch, best the number of slots. Not set: the driver's CPUs.",
+    "Tasks of one batch, or of `spark.read`, best the number of slots. Not set: the driver's CPUs; for `spark.read` more "
+    "if a task would read more than 16 shards.",
     1,
     unit="tasks",
     aliases=("maxTasks",),
@@ -215,6 +219,12 @@ class SparkOptions:
     def task_bytes(self, tasks: int) -> int:
         """Return how many bytes of payload each of `tasks` tasks may collect."""
         return min(self.max_bytes, max(1, (self.max_batch_bytes or self.max_bytes * tasks) // tasks))
+
+    def tasks_of_batch_read(self, shards: int) -> int:
+        """How many tasks of `spark.read` share `shards` shards."""
+        tasks = self.tasks_for(shards)
+        is_given = self.shards_per_task is not None or self.max_tasks is not None
+        return tasks if is_given else max(tasks, -(-shards // SHARDS_OF_A_BATCH_READ))
 
     def tasks_for(self, shards: int) -> int:
         """Return how many tasks read `shards` shards."""

@@ -33,11 +33,15 @@ class WorkerLoop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, wait for it, and return its result. If the wait is interrupted, the coroutine is cancelled."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.begin(work)
         try:
             return future.result()
         finally:
             future.cancel()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the loop. The caller waits for the future, or cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the background. Its error is logged and kept in the future."""
