@@ -65,7 +65,7 @@ LAYERS = (
 
 
 def class_name(path: str) -> str:
-    """The name of the class at `module:class`. Raises: AttributeError, ImportError where it is not there any more."""
+    """The name of the class at `module:class`. Raises: AttributeError, ImportError where it no longer exists."""
     module, _, name = path.partition(":")
     return str(getattr(import_module(f"recordpublisher.{module}"), name).__name__)
 

@@ -81,9 +81,9 @@ def test_the_key_is_the_value_of_a_field():
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"{", "it is no JSON"),
-        (b"\xff", "it is no JSON"),
-        (b"[1]", "it is no JSON object"),
+        (b"{", "it is not a JSON"),
+        (b"\xff", "it is not a JSON"),
+        (b"[1]", "it is not a JSON object"),
         (b'{"other":1}', "it has no field 'customer'"),
         (b'{"customer":null}', "it has no field 'customer'"),
     ],

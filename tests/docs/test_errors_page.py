@@ -72,7 +72,7 @@ def denied_call() -> None:
 
 
 def bad_record() -> None:
-    raise rp.DeserializationError("orders", "shardId-0", "49", "it is no JSON")
+    raise rp.DeserializationError("orders", "shardId-0", "49", "it is not a JSON")
 
 
 @pytest.mark.parametrize(

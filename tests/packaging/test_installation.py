@@ -84,6 +84,7 @@ def imported(folder: Path) -> set[str]:
 
 NOT_NEEDED = {
     "annotationlib",  # of the standard library, from Python 3.14 on
+    "certifi",  # whose list of CAs is used where it is installed, as the SDK does
     "pydantic",  # whose models users may give
     "typing_extensions",  # for type checkers, which have it
 }

@@ -56,6 +56,6 @@ class AdvancingPositions:
     def _goes_back(self, batch: RecordBatch, given: str, last: SequenceNumber) -> PluginError:
         return PluginError(
             f"{self._publisher} goes back in {batch.shard.key}: after the position {last} it gave {given}, with the position "
-            f"{batch.read_position}. `run` goes on behind the position that the consumer returned, `create` makes a publisher that begins "
-            "behind its starting position, and `order_of` orders positions"
+            f"{batch.read_position}. `run` continues behind the position that the consumer returned, `create` makes a publisher that "
+            "begins behind its starting position, and `order_of` orders positions"
         )

@@ -26,7 +26,7 @@ class _Process:
 
     def __init__(self, case: SinkCase, life: str) -> None:
         sink = case.start()
-        assert isinstance(sink, CommittingSink), "the case's sink is no CommittingSink"
+        assert isinstance(sink, CommittingSink), "the case's sink is not a CommittingSink"
         self.sink = sink
         store = sink.entries() or case.state_store
         assert store is not None, "the sink has no entries with its rows: the case needs a `state_store`"

@@ -148,7 +148,7 @@ async def test_a_partition_by_a_field_that_the_type_does_not_have_is_a_problem(j
     verdict, words = (await found(**given, **{"flink.sink.partitions": pattern}))["sink: values"]
 
     assert verdict == "PROBLEM"
-    assert "is no column" in words
+    assert "is not a column" in words
 
 
 async def test_a_handler_of_other_values_is_a_problem():

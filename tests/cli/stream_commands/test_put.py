@@ -51,7 +51,7 @@ def test_records_that_are_not_put_are_named_and_the_others_are_put(endpoint, tmp
     assert done.returncode == 1
     first, second, count = done.stderr.splitlines()
     file = tmp_path / "lines"
-    assert first.startswith(f"recordpublisher: not put: line 2 of {file}: 'no json': it is no JSON")
+    assert first.startswith(f"recordpublisher: not put: line 2 of {file}: 'no json': it is not a JSON")
     assert second.startswith(
         f"""recordpublisher: not put: line 4 of {file}: '{{"to":""}}': ValidationException: its partition key has 0"""
     )

@@ -36,7 +36,7 @@ async def test_a_job_with_another_name_is_refused(place, places, monkeypatch):
     assert await run(places[place], "orders") == 2
     with pytest.raises(
         rp.StateError,
-        match=r"has the positions of job 'orders', and this is job 'bills'.* place of its own .*flink.job.name=orders to go on",
+        match=r"has the positions of job 'orders', and this is job 'bills'.* place of its own .*flink.job.name=orders to continue",
     ):
         await run(places[place], "bills")
     assert await run(places[place], "orders") == 0

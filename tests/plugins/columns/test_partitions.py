@@ -113,10 +113,10 @@ def test_a_folder_with_another_name_than_its_field_is_told_with_the_name():
     ("pattern", "words"),
     [
         ("dt={country:%Y}", "'country' has the type string; it can be a time: eventTime; valid"),
-        ("dt={missing:%Y}", "'missing' is no column; it can be a time: eventTime; valid"),
+        ("dt={missing:%Y}", "'missing' is not a column; it can be a time: eventTime; valid"),
         (
             "missing={missing}",
-            "'missing' is no column; it can be a text, a whole number, a boolean or a date: country, n;",
+            "'missing' is not a column; it can be a text, a whole number, a boolean or a date: country, n;",
         ),
         (
             "price={price}",
@@ -174,7 +174,7 @@ def test_a_long_text_inside_an_object_is_refused_as_any_other():
     [
         (
             "country={address.missing}",
-            "'address.missing' is no column; it can be.*: id, address.country, address.zip.code",
+            "'address.missing' is not a column; it can be.*: id, address.country, address.zip.code",
         ),
         ("zip={address.zip}", "'address.zip' has the type struct"),
         ("id={address.country}", "'id' is the name of a column that rows have"),

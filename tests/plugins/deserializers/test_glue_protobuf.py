@@ -62,7 +62,7 @@ def test_an_index_of_two_bytes_is_read():
         (b"\x80", "does not begin with the index"),
         (b"\xff" * 10, "does not begin with the index"),
         (b"\x08", "names message 8 of a schema that has 8"),
-        (b"\x01\x08", "is no message shop.Order"),
+        (b"\x01\x08", "is not a message shop.Order"),
     ],
 )
 def test_other_bytes_are_a_bad_record(decode, payload, message):

@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_is_a_configuration_error(tmp_path):
 def test_a_shard_that_is_gone_is_noted():
     planned = positions_from_states(STATES, [], ["orders"])
     assert [each.note for each in planned] == [
-        "the stream does not list it any more: its unread records are lost",
+        "the stream no longer lists it: its unread records are lost",
         "",
     ]
 

@@ -77,7 +77,7 @@ def test_a_pending_checkpoint_is_told_and_not_used():
 
 
 def test_a_shard_that_the_stream_no_longer_lists_is_told():
-    assert "does not list it" in imported(KclLease("shard-0", "17"))[0].note
+    assert "no longer lists it" in imported(KclLease("shard-0", "17"))[0].note
     assert imported(KclLease("shard-0", "SHARD_END"))[0].note == ""
 
 

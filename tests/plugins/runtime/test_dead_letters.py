@@ -155,7 +155,7 @@ async def test_records_that_a_handler_cannot_handle_are_stored_together_and_logg
         ({}, "property 'flink.deadletter.jsonl.path' is not set; valid"),
         (
             {"path": "x"},
-            "'flink.deadletter.jsonl.path' is not set; 'flink.deadletter.path' is set, which is no property",
+            "'flink.deadletter.jsonl.path' is not set; 'flink.deadletter.path' is set, which is not a property",
         ),
         ({"jsonl.pth": "x"}, "'flink.deadletter.jsonl.path' is not set; 'flink.deadletter.jsonl.pth' is set, which is"),
         ({"jsonl.path": "ftp://x"}, "'flink.deadletter.jsonl.path' has the value 'ftp://x'"),

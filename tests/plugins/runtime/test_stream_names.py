@@ -113,7 +113,7 @@ def test_a_function_that_raises_leaves_the_last_good_list(caplog):
 
     found, _ = looks(streams, given.clear)
     assert found == [("a",)]
-    assert "the job goes on with a: IndexError: list index out of range" in caplog.text
+    assert "the job continues with a: IndexError: list index out of range" in caplog.text
 
 
 def test_streams_that_the_publisher_refuses_leave_the_last_good_list(caplog):
@@ -160,7 +160,7 @@ def test_a_file_that_is_missing_for_a_moment_leaves_the_last_good_list(tmp_path,
     file.write_text("a\nb\n")
     found, _ = looks(StreamsFile(str(file)), file.unlink, lambda: file.write_text("b\n"))
     assert found == [("a", "b"), ("b",)]
-    assert "the job goes on with a, b" in caplog.text
+    assert "the job continues with a, b" in caplog.text
 
 
 def test_properties_give_names_a_file_or_a_function(tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ def test_properties_give_names_a_file_or_a_function(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"flink.stream": "orders"}, r"flink\.streams.*is not set.*'flink\.stream' is set, which is no property"),
+        ({"flink.stream": "orders"}, r"flink\.streams.*is not set.*'flink\.stream' is set, which is not a property"),
         ({}, r"flink\.streams.*is not set.*flink\.streams\.file.*flink\.streams\.function"),
         (
             {"flink.streams": "a", "flink.streams.file": "b"},

@@ -163,7 +163,7 @@ async def test_a_name_outside_the_folder_is_refused(tmp_path, name):
         store.list_names(f"{name}/"),
         store.list_versions(f"{name}/"),
     ):
-        with pytest.raises(StateError, match="is no name of a value in"):
+        with pytest.raises(StateError, match="is not a name of a value in"):
             await call
     assert (await victim.get("victim")).value == b"kept"
 

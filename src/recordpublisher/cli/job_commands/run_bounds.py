@@ -28,7 +28,7 @@ Until = Annotated[
     ),
 ]
 MaxRecords = Annotated[
-    int | None, typer.Option("--max-records", metavar="COUNT", min=1, help=f"Read so many records, {_ENDS}.")
+    int | None, typer.Option("--max-records", metavar="COUNT", min=1, help=f"Read this many records, {_ENDS}.")
 ]
 
 

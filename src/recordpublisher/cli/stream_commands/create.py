@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def create(
     properties: StreamProperties,
     name: Annotated[str, typer.Argument(help="The name of the new stream.", metavar="STREAM")],
-    shards: Annotated[int | None, typer.Option(min=1, help="So many shards, in provisioned mode.")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Number of shards, in provisioned mode.")] = None,
     on_demand: Annotated[
         bool, typer.Option("--on-demand", help="On-demand mode: the service decides how many shards.")
     ] = False,

@@ -108,7 +108,7 @@ def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
         try:
             value = decode(line).value
         except UNDECODABLE as error:
-            raise ValueError(f"it is no JSON object: {error}") from error
+            raise ValueError(f"it is not a JSON object: {error}") from error
         if value is None:
             raise ValueError(f"it has no field {field!r}")
         return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -132,7 +132,7 @@ def put(
     key_field: Annotated[
         str | None, typer.Option(metavar="NAME", help="Lines are JSON objects, and this field is the partition key.")
     ] = None,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many records a second.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="At most this many records per second.")] = None,
     aggregate: Annotated[
         bool, typer.Option("--aggregate", help="Put KPL aggregates: many lines in one Kinesis record.")
     ] = False,

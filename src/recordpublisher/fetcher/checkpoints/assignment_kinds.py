@@ -30,8 +30,8 @@ def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
     """
     if stored and given and stored != given:
         raise StateError(
-            f"{place} has the positions of job '{stored}', and this is job '{given}', which would go on from these. Give it a place of its "
-            f"own ({ANOTHER_PLACE}), or set {JOB_NAME.key}={stored} to go on as that job. {_TAKE_ALONG}"
+            f"{place} has the positions of job '{stored}', and this is job '{given}', which would continue from these. Give it a place of "
+            f"its own ({ANOTHER_PLACE}), or set {JOB_NAME.key}={stored} to continue as that job. {_TAKE_ALONG}"
         )
 
 

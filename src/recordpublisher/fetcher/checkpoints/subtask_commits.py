@@ -145,7 +145,7 @@ class SubtaskCommits:
                 f"the positions in {self._store.place} belong to rows in {other}: another one would begin in the middle"
             )
             anew = (
-                f"to begin anew another {JOB_NAME.key} (its positions are its own), or delete these rows and positions"
+                f"to begin again another {JOB_NAME.key} (its positions are its own), or delete these rows and positions"
             )
             raise ConfigurationError("sink", target, f"{other}; {anew}", reason=reason)
 

@@ -51,7 +51,7 @@ class LeaseCheckpointer(Checkpointer):
         except StoreUnavailableError as error:
             log.warning("a checkpoint was not stored: %s", error)
         except FencedError as error:
-            log.warning("a checkpoint was not stored, the worker begins anew under another name: %s", error)
+            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.

@@ -151,7 +151,7 @@ class WorkerLives:
             try:
                 await worker.run()
             except LateJoinError as error:
-                log.warning("worker %s begins anew under another name: %s", worker.name, error)
+                log.warning("worker %s starts again under another name: %s", worker.name, error)
             except FencedError as error:
                 in_flight = self._shards.in_flight
                 self._counts.count_replaced(in_flight)

@@ -98,7 +98,7 @@ class FixedOwnership(ShardOwnership):
         self._request_checkpoint()
         self._shards.start_readers()
         await self._shards.wait_for_stopped_readers()
-        log.info("%s left the list of streams: it is not read any more", stream, extra=about(stream))
+        log.info("%s left the list of streams: it is no longer read", stream, extra=about(stream))
         try:
             await self._job.factory.release(stream)
         except RecordPublisherError as error:
@@ -125,7 +125,7 @@ class FixedOwnership(ShardOwnership):
         job.discovery.opened.add(stream)
         self._owned.add_stream(listed, initial_states(listed, known, self._starts), unlisted_states(listed, known))
         self._shards.start_readers()
-        text = "goes on where it stopped" if known.shards else f"begins at {self._starts.default.type.value}"
+        text = "continues where it stopped" if known.shards else f"begins at {self._starts.default.type.value}"
         log.info("%s came into the list of streams: it %s", stream, text, extra=about(stream))
 
     def _log_failure(self, stream: str, reason: str) -> None:

@@ -87,7 +87,7 @@ class _Record(msgspec.Struct, kw_only=True):
         if not (is_valid_name(self.stream) and is_valid_name(self.shard_id) and self.sequence_number):
             raise ValueError(f"{self.stream!r}, {self.shard_id!r} and {self.sequence_number!r} name no record")
         if not 1970 <= self.approximate_arrival_timestamp.year < 9999:
-            raise ValueError(f"{self.approximate_arrival_timestamp} is no time of arrival")
+            raise ValueError(f"{self.approximate_arrival_timestamp} is not a time of arrival")
 
     def letter(self, data: bytes, value: _Value, place: Any) -> DeadLetter:
         """Return the dead letter. A time without an offset is in UTC."""

@@ -58,7 +58,7 @@ class MissingShards:
         if exists is False or self._missed[key] >= LISTINGS_UNTIL_EXPIRED:
             del self._missed[key]
             self._expired.add(key)
-            log.info("shard %s is not listed any more: it is past retention", key, extra=about(key))
+            log.info("shard %s is no longer listed: it is past retention", key, extra=about(key))
 
 
 def _prefix(key: str) -> str:

@@ -132,7 +132,7 @@ def put_resource_policy(account: Account, request: requests.PutResourcePolicy) -
     try:
         msgspec.json.decode(request.policy, type=dict[str, object])
     except UNDECODABLE as error:
-        raise invalid_argument(f"The policy is no JSON object: {error}") from error
+        raise invalid_argument(f"The policy is not a JSON object: {error}") from error
     find_resource(account, request.resource_arn).policy = request.policy
 
 

@@ -94,7 +94,7 @@ class Partitions:
             kind = type_at(schema, part.column)
             fits = pa.types.is_timestamp if part.form else _is_plain
             if kind is None or not fits(kind):
-                what = f"has the type {kind}" if kind else "is no column"
+                what = f"has the type {kind}" if kind else "is not a column"
                 which = "a time" if part.form else "a text, a whole number, a boolean or a date"
                 names = ", ".join(path for path, kind in _paths(schema) if fits(kind))
                 reason = f"{part.column!r} {what}; it can be {which}: {names}"

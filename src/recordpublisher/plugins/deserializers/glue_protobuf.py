@@ -40,7 +40,7 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
         try:
             return parsers[index](payload[start:])
         except DecodeError as error:
-            raise ValueError(f"it is no message {messages[index].full_name}: {error}") from error
+            raise ValueError(f"it is not a message {messages[index].full_name}: {error}") from error
 
     return decode
 

@@ -11,7 +11,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import LEA
 
 POLL_SECONDS = 1.0
 DEFAULT_LEASE_SECONDS = LEASE_DURATION.default / 1000
-SEALED = "others have taken its shards, because it sent no heartbeats. Its process, if it goes on, joins again as a new worker: end it"
+SEALED = "others have taken its shards, because it sent no heartbeats. Its process, if it continues, joins again as a new worker: end it"
 
 
 async def drain(group: GroupStore, worker: str) -> None:
@@ -26,7 +26,7 @@ async def drain(group: GroupStore, worker: str) -> None:
     for attempt in range(MAX_ATTEMPTS):
         table = await group.read_table()
         if table is None:
-            raise StateError("there is no group of workers any more")
+            raise StateError("there is no longer a group of workers")
         if worker in table.document.drained:
             return
         asked = table.document.after(writer, drained=[worker])
@@ -88,7 +88,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
         if silent > interval + POLL_SECONDS:
             return (
                 f"it has sent no heartbeat for {silent:.0f} s: its process is suspended, cut off from the store, or gone. "
-                "It leaves when it goes on; workers that live take its shards when its lease has ended. --force takes them away now"
+                "It leaves when it continues; workers that live take its shards when its lease has ended. --force takes them away now"
             )
         return f"it was asked {seconds:g} s ago, and learns of it at its next look at the group, within {interval:g} s"
     return None

@@ -105,4 +105,4 @@ class _StoredLine(StoredState, rename="camel", kw_only=True):
 
 
 def _note(state: ShardState, is_listed: bool) -> str:
-    return "" if is_listed or state.ended else "the stream does not list it any more: its unread records are lost"
+    return "" if is_listed or state.ended else "the stream no longer lists it: its unread records are lost"

@@ -54,7 +54,7 @@ class StoredPositions:
         """
         if self.in_sink.shards:
             raise StateError(
-                f"the sink has positions of {_streams(self.in_sink)} with its rows, and the job goes on from these: "
+                f"the sink has positions of {_streams(self.in_sink)} with its rows, and the job continues from these: "
                 "give the job a new name or place"
             )
         if self.in_store.shards and not is_forced:

@@ -15,7 +15,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .kcl_lease_table import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease, check_hash_range
 
-NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them anew."
+NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them again."
 
 
 @dataclass(frozen=True, slots=True)

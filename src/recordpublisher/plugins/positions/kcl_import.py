@@ -91,7 +91,7 @@ def _state_of(
 def _note(lease: KclLease, is_listed: bool) -> str:
     notes = []
     if not is_listed and not lease.has_ended:
-        notes.append("the stream does not list it any more: its unread records are lost")
+        notes.append("the stream no longer lists it: its unread records are lost")
     if lease.has_pending:
         notes.append("a prepared checkpoint was not completed: what follows the completed one is read again")
     if lease.checkpoint == LATEST:

@@ -112,7 +112,9 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
     if lease.key != key or (stream_id is not None and stream_id.count(":") != 2):
         raise StateError(f"a row of {place} is not a lease of the KCL: key {key!r}, stream {stream_id!r}")
     if checkpoint not in NO_SEQUENCE_NUMBER and not (checkpoint.isascii() and checkpoint.isdecimal()):
-        raise StateError(f"the lease {key} in {place} has the checkpoint {checkpoint!r}, which is no sequence number")
+        raise StateError(
+            f"the lease {key} in {place} has the checkpoint {checkpoint!r}, which is not a sequence number"
+        )
     return lease
 
 

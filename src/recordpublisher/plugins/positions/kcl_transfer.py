@@ -75,14 +75,14 @@ class KclTransfer:
         self._check_stopped(leases_before, leases)
         await self._check_heartbeats(heartbeats)
         if restored != before and not self.is_forced:
-            raise StateError("the job is running: its positions have changed. Stop it first; --force goes on")
+            raise StateError("the job is running: its positions have changed. Stop it first; --force continues")
         listed = [shard for stream in self.streams for shard in await self._list(stream)]
         names = [*map(stream_name, self.streams)]
         plan = leases_from_states(restored, listed, initial_position(self.properties), leases, names)
         ahead = [exported.shard for exported in plan if exported.goes_back]
         if ahead and not self.is_forced:
             raise StateError(
-                f"{self.table.place} is ahead of the job, which would be read again: {', '.join(ahead)}. --force goes on"
+                f"{self.table.place} is ahead of the job, which would be read again: {', '.join(ahead)}. --force continues"
             )
         return plan
 
@@ -117,7 +117,7 @@ class KclTransfer:
             owners = ", ".join(sorted({lease.owner or "nobody" for lease in renewed}))
             raise StateError(
                 f"a worker of the KCL is alive: {counted(len(renewed), 'lease')} of {self.table.place} changed within "
-                f"{self.watch_seconds:g} s, owned by {owners}. Stop it first; --force goes on"
+                f"{self.watch_seconds:g} s, owned by {owners}. Stop it first; --force continues"
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
@@ -131,7 +131,7 @@ class KclTransfer:
         live = sorted(worker for worker, beat in after.items() if before.get(worker) != beat)
         if live and not self.is_forced:
             raise StateError(
-                f"the job is running: worker {', '.join(live)} of its group sends heartbeats. Stop it first; --force goes on"
+                f"the job is running: worker {', '.join(live)} of its group sends heartbeats. Stop it first; --force continues"
             )
 
     async def _list(self, stream: str) -> list[Shard]:

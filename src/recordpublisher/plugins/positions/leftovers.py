@@ -129,7 +129,7 @@ async def take_back(found: Unpublished) -> None:
 async def _take_back_of_subtask(found: Unpublished) -> Sequence[Staged]:
     store, name, place = found.store, found.name, f"{found.name} in {found.store.place}"
     if (stored := await store.get(name)) is None:
-        raise StateError(f"{place} is not there any more: its positions were not returned")
+        raise StateError(f"{place} no longer exists: its positions were not returned")
     entry = StateEntry.from_bytes(stored.value, place)
     taken = await found.sink.take_back(entry.staged)
     if taken:
@@ -149,7 +149,7 @@ async def _take_back_of_worker(found: Unpublished) -> Sequence[Staged]:
     worker, _, number = found.name.removeprefix(PARTS).rpartition("/")
     await seal_part(group, worker, int(number))
     if (stored := await group.read_part(worker, int(number))) is None:
-        raise StateError(f"{place} is not there any more: its positions were not returned")
+        raise StateError(f"{place} no longer exists: its positions were not returned")
     part = stored.document
     taken = await found.sink.take_back(part.staged)
     if taken:

@@ -104,7 +104,7 @@ class StreamNames:
     def _on_failure(self, reason: str) -> None:
         if reason != self._failure:
             log.warning(
-                "the list of streams cannot be used, the job goes on with %s: %s", ", ".join(self._last), reason
+                "the list of streams cannot be used, the job continues with %s: %s", ", ".join(self._last), reason
             )
         self._failure = reason
 

@@ -244,7 +244,9 @@ def _records_in_thread(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> Ge
 
 def _taken(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> AsyncGenerator[RecordBatch[V], None]:
     if not unread:
-        raise RecordPublisherError("a loop has begun to read these records: go on with `for` or `async for` as it did")
+        raise RecordPublisherError(
+            "a loop has begun to read these records: continue with `for` or `async for` as it did"
+        )
     return unread.pop()
 
 

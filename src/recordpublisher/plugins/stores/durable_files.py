@@ -89,7 +89,7 @@ def path_of(location: str, key: str) -> str:
     if not location.startswith("file:"):
         if (like := re.match(_LIKE_A_URI, location, re.IGNORECASE)) is not None:
             form = _URI_FORMS.get((like["scheme"] or "").lower())
-            reason = "it looks like a URI" + (f", which is written {form}," if form else "") + " and is no path"
+            reason = "it looks like a URI" + (f", which is written {form}," if form else "") + " and is not a path"
             raise ConfigurationError(key, location, "a folder, as /path or file:///path", reason=reason)
         return os.path.expanduser(location)
     if (found := re.search("[?#]", location)) is not None:
@@ -113,7 +113,7 @@ def why_not_writable(folder: Path) -> str | None:
         if not existing.exists():
             return f"{existing} is a link to {existing.readlink()}, which does not exist"
         if not existing.is_dir():
-            return f"{existing} is no folder"
+            return f"{existing} is not a folder"
         return None if os.access(existing, os.W_OK | os.X_OK) else f"no right to write into {existing}"
     except (OSError, ValueError) as error:  # for example a name that is too long, or has a null character
         return str(error)

@@ -113,7 +113,7 @@ class FolderStore(ConditionalStore):
     def _checked(self, name: str) -> str:
         """Return the name. Raises: StateError if it leads out of the folder, as a name in a document of another program may do."""
         if name.startswith("/") or ".." in name.split("/"):
-            raise StateError(f"{name!r} is no name of a value in {self.place}")
+            raise StateError(f"{name!r} is not a name of a value in {self.place}")
         return name
 
     async def _run(self, work: Callable[[], T]) -> T:

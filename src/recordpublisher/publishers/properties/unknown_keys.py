@@ -50,7 +50,7 @@ def unknown_key_near(key: str, given: Iterable[str]) -> str:
     """Return a hint why a property may not be set: a key without effect that is spelt nearly like it; "" if there is none."""
     unknown = [each for each in given if not _is_declared(each.lower())]
     near = difflib.get_close_matches(key, unknown, n=1, cutoff=0.8)
-    return f"'{near[0]}' is set, which is no property" if near else ""
+    return f"'{near[0]}' is set, which is not a property" if near else ""
 
 
 def knows_any(given: Iterable[str]) -> bool:

@@ -170,7 +170,7 @@ def test_a_start_without_what_it_needs_is_refused(start):
 @pytest.mark.parametrize(
     ("shard_id", "lease", "reason"),
     [
-        ("shardId-" + "1" * 5_000, {}, "'shardId-1{72}'... is no shard id: it has 5008 characters"),
+        ("shardId-" + "1" * 5_000, {}, "'shardId-1{72}'... is not a shard id: it has 5008 characters"),
         ("a", {"ended": True, "children": ["a"]}, "s/a is its own child"),
         ("a", {"parents": ["a"]}, "s/a is its own parent"),
     ],

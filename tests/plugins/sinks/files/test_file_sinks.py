@@ -199,7 +199,7 @@ async def test_files_that_a_user_moves_away_break_no_job_and_no_start(tmp_path, 
             (tmp_path / name).unlink()
 
     assert await Start(sink_in(tmp_path, kind)).open() == [state(2)]
-    assert "not there any more" in caplog.text
+    assert "no longer there" in caplog.text
     await job.commits.publish()
 
 

@@ -168,7 +168,7 @@ async def test_a_boolean_field_deletes(uri):
     batches = of_shard((1, row(1, "a")), (2, row(2, "b")), (3, gone), (4, bad), (5, kept))
     rows, rejected = await written(uri, batches, delete="gone")
     assert rows == [(2, "b"), (3, "c")]
-    assert rejected == [("4", "TypeError: field 'gone' says whether a row is deleted, and 'yes' is no boolean")]
+    assert rejected == [("4", "TypeError: field 'gone' says whether a row is deleted, and 'yes' is not a boolean")]
 
 
 async def test_a_delete_needs_no_other_field_that_fits(uri):
@@ -292,7 +292,7 @@ async def test_a_partition_key_in_a_column_of_numbers_is_the_key_as_a_number(uri
 
 KEYS_THAT_DO_NOT_FIT = {
     "a time for a date": ("date", datetime(2024, 1, 1, 5), "has a time of day"),
-    "a number for bytes": ("blob(16)", 5, "is no text and no bytes"),
+    "a number for bytes": ("blob(16)", 5, "is neither text nor bytes"),
 }
 
 

@@ -359,7 +359,7 @@ async def test_a_table_that_was_dropped_is_told_and_made_again_by_the_next_start
     start = await job.start()
     await job.commit(start, 1)
     drop_table(kind)
-    with pytest.raises(rp.StateError, match="there is no such table any more"):
+    with pytest.raises(rp.StateError, match="there is no such table now"):
         await start.commits.publish()
     with pytest.raises(rp.StateError, match=r"lake.orders .*: the next start makes one, and publishes into it"):
         await job.take_back()
@@ -440,7 +440,7 @@ async def test_values_of_a_column_that_was_dropped_after_the_commit_are_not_lost
     start = await job.start()
     await job.commit(start, 1)
     rewritten(kind, with_schema(renamed))
-    with pytest.raises(rp.StateError, match=r"the column 'n', which is .*long.* in the records, is not there any more"):
+    with pytest.raises(rp.StateError, match=r"the column 'n', which is .*long.* in the records, no longer exists"):
         await start.commits.publish()
 
 

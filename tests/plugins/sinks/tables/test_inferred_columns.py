@@ -202,7 +202,7 @@ def test_columns_that_must_not_change_are_refused_beside_infer(tmp_path, sink):
 
 
 async def test_a_partition_by_a_field_needs_its_column(tmp_path):
-    with pytest.raises(rp.ConfigurationError, match="'country' is no column"):
+    with pytest.raises(rp.ConfigurationError, match="'country' is not a column"):
         await job(Delta(tmp_path), **{"flink.sink.partitions": "country={country}"})
 
 

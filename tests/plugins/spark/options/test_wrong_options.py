@@ -22,7 +22,7 @@ NOW = {"availableNow": True}
             {"metadataLocation": "hdfs://host/claims"},
             "there is no client of HDFS here; valid: a folder, s3://bucket/prefix",
         ),
-        ({"mode": "continuous"}, "there is no mode CONTINUOUS any more; valid: BATCH"),
+        ({"mode": "continuous"}, "the mode CONTINUOUS no longer exists; valid: BATCH"),
         ({"stream": ","}, "setting 'stream' is not set"),
     ],
 )
@@ -67,5 +67,5 @@ def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_p
 def test_c2_a_metadata_location_that_cannot_hold_claims_is_refused_when_the_stream_is_loaded(spark, kinesis, tmp_path):
     stream = kinesis("no-claims")
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(Exception, match=r"metadataLocation.*is no folder; valid: a folder"):
+    with pytest.raises(Exception, match=r"metadataLocation.*is not a folder; valid: a folder"):
         stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims")

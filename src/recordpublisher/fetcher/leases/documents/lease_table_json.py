@@ -46,7 +46,7 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     leases = {shard: _lease_of(shard, lease, stored.workers) for shard, lease in stored.by_shard()}
     for shard, lease in leases.items():
         if len(shard_id := shard.rpartition("/")[2]) > _LONGEST_SHARD_ID:
-            raise unreadable(place, f"{shard_id[:80]!r}... is no shard id: it has {len(shard_id)} characters")
+            raise unreadable(place, f"{shard_id[:80]!r}... is not a shard id: it has {len(shard_id)} characters")
         if shard in lease.children or shard in lease.parents:
             raise unreadable(place, f"{shard} is its own {'child' if shard in lease.children else 'parent'}")
     drained = frozenset(stored.drained)

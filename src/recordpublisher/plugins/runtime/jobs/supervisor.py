@@ -124,7 +124,7 @@ class Supervisor:
                     return
                 self._report(msgspec.json.decode(line, type=SubtaskProgress))
             except ValueError as error:  # The line may also be too long.
-                log.debug("a subtask sent what is no report: %s", error)
+                log.debug("a subtask sent an invalid report: %s", error)
 
     def _drain(self) -> None:
         log.info("the job is draining")

@@ -202,7 +202,7 @@ class FileSink(CommittingSink):
             )
         if missing:
             names = ", ".join(name for _, name in missing)
-            log.warning("%s of %s: published before, and not there any more", names, self._files_there.place)
+            log.warning("%s of %s: published before, and no longer there", names, self._files_there.place)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete the hidden files of runs that have ended, except those in `kept`."""

@@ -85,7 +85,7 @@ def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None
     if not 0 < len(record.partition_key) <= PARTITION_KEY_CHARACTERS:
         return f"its partition key has {len(record.partition_key)} characters; valid: 1 to {PARTITION_KEY_CHARACTERS}"
     if not _is_unicode(record.partition_key):
-        return f"its partition key {record.partition_key!a} has half a surrogate pair, which is no text in UTF-8"
+        return f"its partition key {record.partition_key!a} has half a surrogate pair, which is not valid UTF-8"
     if record.size > max_record_bytes:
         return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
     explicit = record.explicit_hash_key

@@ -77,7 +77,7 @@ def _exact(exact: Convert, convert: Convert, value: Any) -> Any:
 
 def _array(convert: Convert, value: Any) -> Any:
     if value is not None and not isinstance(value, list):
-        raise TypeError(f"a {type(value).__name__} is no array")
+        raise TypeError(f"a {type(value).__name__} is not an array")
     return (
         None
         if value is None
@@ -100,9 +100,9 @@ def _json(value: Any) -> Any:
 def _number(value: Any) -> Any:
     """What no number is made of is refused here: SQLite stores it in a column of any type, and Python reads 1_0 and any digits."""
     if isinstance(value, (bool, dict, list, bytes)):
-        raise TypeError(f"a {type(value).__name__} is no number")
+        raise TypeError(f"a {type(value).__name__} is not a number")
     if isinstance(value, str) and ("_" in value or not value.isascii()):
-        raise ValueError(f"{value!r:.100} is no number")
+        raise ValueError(f"{value!r:.100} is not a number")
     return value
 
 
@@ -137,7 +137,7 @@ def _timestamp(value: Any, has_zone: bool) -> datetime | None:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         at = datetime.fromtimestamp(value / 1000, tz=UTC)
     else:
-        raise TypeError(f"a {type(value).__name__} is no time: ISO-8601 text and epoch ms are")
+        raise TypeError(f"a {type(value).__name__} is not a time: ISO-8601 text and epoch ms are")
     return at if has_zone else at.replace(tzinfo=None)
 
 

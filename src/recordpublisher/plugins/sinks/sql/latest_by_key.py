@@ -71,7 +71,7 @@ class LatestByKey:
             return (given if isinstance(given, str) else json.dumps(given, default=str)) == self.delete_value
         if not isinstance(given, bool):
             raise TypeError(
-                f"field '{self.delete_field}' says whether a row is deleted, and {given!r:.100} is no boolean"
+                f"field '{self.delete_field}' says whether a row is deleted, and {given!r:.100} is not a boolean"
             )
         return given
 
@@ -155,7 +155,7 @@ class LatestByKey:
             if isinstance(column, types.Date) and isinstance(values[name], datetime):
                 return f"field '{name}' of the key has a time of day, which a column of dates does not keep"
             if isinstance(column, types.LargeBinary) and not isinstance(values[name], (bytes, bytearray)):
-                return f"field '{name}' of the key is no text and no bytes"
+                return f"field '{name}' of the key is neither text nor bytes"
             length = getattr(column, "length", None)
             if length is not None and len(values[name]) > length:  # PostgreSQL cuts off blanks at the end
                 return f"field '{name}' of the key has more than {length} characters"

@@ -58,7 +58,7 @@ class NewestRecords:
         rejected: list[Row] = []
         for row in rows:
             if (newest := _newest(row)) is None:
-                reason = f"its sequence number {row.batch.sequence_numbers[row.index]!r:.100} is no number"
+                reason = f"its sequence number {row.batch.sequence_numbers[row.index]!r:.100} is not a number"
                 rejected.append(Row(row.batch, row.index, {}, reason))
                 continue
             of = (_text_of([row.values[name] for name in self._key]), row.batch.stream)

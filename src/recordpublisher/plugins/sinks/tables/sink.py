@@ -344,7 +344,7 @@ class TableSink(CommittingSink):
         except (StateError, NoTableError) as error:
             if isinstance(error, StoreUnavailableError):
                 raise
-            reason = str(error) or "there is no such table any more"
+            reason = str(error) or "there is no such table now"
             raise StateError(
                 f"rows for {self._place} are committed and cannot be published: {reason}. Change the table so that it takes them. Or stop "
                 "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` returns the positions to before it"

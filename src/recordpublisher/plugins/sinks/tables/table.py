@@ -139,7 +139,7 @@ def differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None
     """Return how the columns of rows differ from those of a table, which may have more; each by its path, as `types_by_path` has it."""
     for name, kind in wanted.items():
         if there.get(name) != kind:
-            found = "is not there any more" if name not in there else f"is {there[name]} now"
+            found = "no longer exists" if name not in there else f"is {there[name]} now"
             return f"the column {name!r}, which is {kind} in the records, {found}"
     return None
 

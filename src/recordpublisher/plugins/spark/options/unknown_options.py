@@ -84,7 +84,7 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
         lower = key.lower()
         is_other_mode = lower in _MODE and value.strip().upper() != "BATCH"
         if is_other_mode or lower in _CONTINUOUS or lower.startswith("flink.spark.wal."):
-            raise ConfigurationError(key, value, _INSTEAD, reason="there is no mode CONTINUOUS any more")
+            raise ConfigurationError(key, value, _INSTEAD, reason="the mode CONTINUOUS no longer exists")
 
 
 def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:

@@ -29,7 +29,7 @@ def one_sentence() -> Iterator[None]:
         yield
     except RecordPublisherError as error:
         level = logging.INFO if cause_in_user_code(error) is None else logging.ERROR
-        LOG.log(level, "Spark is told of this error: %s", error, exc_info=error)
+        LOG.log(level, "Spark receives this error: %s", error, exc_info=error)
         if _is_process_of_spark():
             os.environ[HIDE] = "1"
         raise

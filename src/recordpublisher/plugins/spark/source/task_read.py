@@ -248,7 +248,7 @@ class TaskRead:
         error = DataLossError(
             f"{key}: {claimed.records} records from {claimed.first} to {claimed.last} were claimed, but reading them again gave "
             f"{found[0]} from {found[1]} to {found[2]}; are they past the stream's retention? "
-            "Set flink.state.dataloss=CONTINUE to go on without them"
+            "Set flink.state.dataloss=CONTINUE to continue without them"
         )
         if not self.plan.accepts_loss:
             raise error

@@ -14,7 +14,7 @@ from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords, slices
 from .writer_pool import WriterPool
 
-SKIP_HINT = "; the options onFailure=SKIP and deadLetters=<folder> go on without such rows"
+SKIP_HINT = "; the options onFailure=SKIP and deadLetters=<folder> continue without such rows"
 
 
 @dataclass(frozen=True, slots=True)

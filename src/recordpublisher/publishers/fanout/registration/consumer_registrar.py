@@ -191,6 +191,6 @@ class ConsumerRegistrar:
 
 def _vanished(stream: str, arn: str) -> str:
     return (
-        f"the consumer of stream '{stream}' is not registered (any more): {arn}; registration is NONE, so register it by command and "
+        f"the consumer of stream '{stream}' is not registered (or no longer): {arn}; registration is NONE, so register it by command and "
         f"set flink.stream.efo.consumerarn.{stream}, or let LAZY or EAGER do it"
     )

@@ -276,7 +276,7 @@ def test_times_of_a_job_of_kafka_are_epoch_milliseconds_as_there():
         ),
         ({"startingOffsets": "earliest", "startingPosition": "LATEST"}, "sets the same, to"),
         ({"MinPartitions": "9"}, "'minPartitions' .*use 'maxTasks' or 'shardsPerTask'"),
-        ({"kafka.Bootstrap.servers": "host:9092"}, "'kafka.bootstrap.servers' .*this is no Kafka"),
+        ({"kafka.Bootstrap.servers": "host:9092"}, "'kafka.bootstrap.servers' .*this is not Kafka"),
     ],
 )
 def test_what_a_job_of_kafka_means_otherwise_is_refused_by_name(given, words):

@@ -59,7 +59,7 @@ QUEUE = "tasks have no such queue: use 'maxFetchTime' for how long a task reads"
 DEREGISTER = "Spark does not tell a source when its query ends: add the listener rp.spark.ConsumerDeregistration"
 FLUSH = "not needed: a batch ends when every record was acknowledged"
 NO_OFFSETS = "use 'startingPosition' and 'endingPosition', with JSON by shard or a time"
-NOT_KAFKA = "this is no Kafka: use 'aws.region' and 'aws.endpoint'"
+NOT_KAFKA = "this is not Kafka: use 'aws.region' and 'aws.endpoint'"
 
 AWSLABS = (
     PeerOption("kinesis.endpointUrl", "aws.endpoint"),
