@@ -540,3 +540,21 @@ def test_a_record_that_is_handled_again_is_logged_with_its_error(caplog):
     assert run_virtual(job()) == "records not handled: 1, waiting for a retry: 1"
     (line,) = (line for line in caplog.messages if line.startswith("handled again: "))
     assert line.endswith("attempt 1: ValueError: db down")
+
+
+def test_the_first_failure_of_a_record_is_logged_with_its_traceback_and_later_ones_in_a_line_a_minute(caplog):
+    async def job():
+        async def handle(record):
+            raise KeyError("price")
+
+        sink = rp.MapSink(handle, retries=100)
+        await sink.open(SinkContext())
+        await sink.write(batch_of_keys("a"))
+        await asyncio.sleep(190)
+        await sink.close()
+
+    run_virtual(job())
+    first, *later = (line for line in caplog.records if line.message.startswith("handled again: "))
+    assert first.exc_info[0] is KeyError
+    assert first.exc_info[2].tb_next is not None, "the traceback leads to the handler's line"
+    assert [line.exc_info for line in later] == [None] * 3

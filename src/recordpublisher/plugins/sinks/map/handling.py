@@ -454,9 +454,10 @@ class RecordHandling:
             self._on_changed(needs_sink_call=True)
 
     def _log_retry(self, item: UnhandledRecord, error: Exception, how: str) -> None:
-        # The traceback is left out, because it is logged when no attempt is left.
+        # Later attempts have no traceback, because it is mostly the same. The last one has it again.
         key, reason = item.batch.records.shard.key, f"attempt {item.attempts}: {describe_error(error)}"
-        self._retried_log.skipped(str(item), reason, None, key, item.record.sequence_number, how=how)
+        first = error if item.attempts == 1 else None
+        self._retried_log.skipped(str(item), reason, first, key, item.record.sequence_number, how=how)
 
     # --- Step 5: the record is finished ---
 
