@@ -73,6 +73,8 @@ def test_a_snapshot_that_cannot_be_read_fails_at_construction():  # S5
         {"max_time": "5"},
         {"max_records": -1},
         {"max_records": 1.5},
+        {"stop_at_tip": "no"},
+        {"stop_at_tip": 1},
         {"max_bytes": True},
         {"until_event_time": "2020"},
     ],
