@@ -31,6 +31,7 @@ from recordpublisher.publishers.records import V
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
+from ..lag.stored_positions import without_positions
 from .arguments import OF_COMMAND, checked_properties, described_job
 from .batch_decoration import Assigner, Decorators, decorators_and_type
 from .job_assembly import build_job
@@ -115,6 +116,8 @@ class DataFetcher(Generic[V]):
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
         self._state_place = job.state_place
+        is_kept = bool(job.state_place) or restore is not None  # a program that restores snapshots stores them too
+        self._untold_loss = "" if is_kept else without_positions(None, given)
         self._given_streams = names.given
         self.subtask = subtask
         self._handles_signals = handle_signals
@@ -158,10 +161,14 @@ class DataFetcher(Generic[V]):
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, or the end of every stream.
 
-        The run ends with a checkpoint, except after an error or a cancellation. An error is also logged.
+        The run ends with a checkpoint, except after an error or a cancellation. An error is also logged, and once that no positions are
+        stored.
 
         Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
+        if self._untold_loss:
+            log.warning("%s", self._untold_loss)
+            self._untold_loss = ""
         try:
             return await self.run_bounded()
         except Exception as error:
