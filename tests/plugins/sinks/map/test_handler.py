@@ -558,3 +558,16 @@ def test_the_first_failure_of_a_record_is_logged_with_its_traceback_and_later_on
     assert first.exc_info[0] is KeyError
     assert first.exc_info[2].tb_next is not None, "the traceback leads to the handler's line"
     assert [line.exc_info for line in later] == [None] * 3
+
+
+@pytest.mark.parametrize(("is_another", "traces"), [(False, ["handled"]), (True, ["handled", "record"])])
+def test_the_last_failure_has_a_traceback_if_it_is_another_one(is_another, traces, caplog):
+    calls = []
+
+    async def handle(record):
+        calls.append(record)
+        raise KeyError("price" if len(calls) == 1 or not is_another else "customer")
+
+    with pytest.raises(rp.SinkError):
+        run_virtual(metrics_after(handle, on_failure="FAIL", retries=3, keys="a"))
+    assert [line.message.split()[0] for line in caplog.records if line.exc_info] == traces
