@@ -54,7 +54,7 @@ def record(
         data = b"" if value is None else msgspec.json.encode(value)
     payload = data.encode() if isinstance(data, str) else data
     if not isinstance(payload, bytes):
-        text = "the data of a record must be bytes, text, a dict or a list"
+        text = "the data of a record must be bytes, text, a dict or a list"  # type: ignore[unreachable]
         raise TypeError(f"{text}, not {type(data).__name__}: record(value=...) makes a record of a value")
     arrival_ms = time_ms("arrival", arrival)
     return Record(
