@@ -31,7 +31,6 @@ from recordpublisher.publishers.records import V
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from ..lag.stored_positions import without_positions
 from .arguments import OF_COMMAND, checked_properties, described_job
 from .batch_decoration import Assigner, Decorators, decorators_and_type
 from .job_assembly import build_job
@@ -116,8 +115,8 @@ class DataFetcher(Generic[V]):
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
         self._state_place = job.state_place
-        is_kept = bool(job.state_place) or restore is not None  # a program that restores snapshots stores them too
-        self._untold_loss = "" if is_kept else without_positions(None, given)
+        # Nothing is lost if positions are stored, or if the program restores snapshots, which it then stores too.
+        self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
         self.subtask = subtask
         self._handles_signals = handle_signals
@@ -166,9 +165,12 @@ class DataFetcher(Generic[V]):
 
         Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
-        if self._untold_loss:
-            log.warning("%s", self._untold_loss)
-            self._untold_loss = ""
+        if not self._is_loss_told:
+            from ..lag.stored_positions import without_positions  # imported here because it loads the modules of groups
+
+            self._is_loss_told = True
+            if words := without_positions(None, self.properties):
+                log.warning("%s", words)
         try:
             return await self.run_bounded()
         except Exception as error:
