@@ -93,7 +93,10 @@ def exit_code(error: Exception) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """The message in one line; an error that is not ours comes with its class name, or its file, unless it says which extra to install."""
+    """Return the message in one line.
+
+    An error that is not of this package gets its class name or its file in front, unless it says which extra to install.
+    """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
     text = str(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
     text = _shortened(" ".join("; ".join([text, *getattr(error, "__notes__", ())]).split()))
@@ -103,7 +106,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Without the middle of a long text: at its end is what to do."""
+    """Return the text without its middle if it is too long. The end stays because it says what to do."""
     if len(text) <= LONGEST_LINE:
         return text
     return f"{text[: LONGEST_LINE // 2]} ... {text[-LONGEST_LINE // 2 :]}"
@@ -115,12 +118,12 @@ def print_error(line: str) -> None:
 
 
 def print_note(line: str) -> None:
-    """Print one line on stderr about what the command does; it is no error."""
+    """Print one line on stderr about what the command does, which is not an error."""
     _print_line(line, logging.INFO)
 
 
 def _print_line(line: str, level: int) -> None:
-    """After the command's name; with `--log-format json` as a log entry of this level."""
+    """Print a line on stderr after the command's name, or with `--log-format json` as a log entry of this level."""
     if logs_json():
         log.log(level, "%s", line)
     else:
@@ -141,7 +144,10 @@ def _is_debugging(context: typer.Context) -> bool:
 
 
 def _discard_stdout() -> None:
-    """Nobody reads stdout any more; without this the interpreter reports an error when it flushes at exit."""
+    """Redirect stdout to the null device, because its reader has gone.
+
+    Otherwise the interpreter would report an error when it flushes stdout at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -149,15 +155,20 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """Run `work`, which has no end of its own, and return its result. SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it
-    opened; the result is then None, which is not an error. Later signals wait for the closing, for `PATIENCE_SECONDS`; then one breaks it
-    off."""
+    """Run `work`, which may run for ever, and return its result.
+
+    SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it opened. The result is then None, which is not an error. Later
+    signals have no effect for `PATIENCE_SECONDS`, while the work closes. After that, a signal ends the process at once.
+    """
     return asyncio.run(_run(work))[0]
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """The same for work whose result is printed. A signal ends the command with 128 and the signal's number, as a shell has it: nothing
-    is printed, since a part would look like the whole."""
+    """Run `work` and return its result, which the command prints.
+
+    A signal cancels the work, and ends the command with the exit code 128 plus the signal's number, as in a shell. Then nothing is
+    printed, because a part of the result would look like the whole.
+    """
     result, number = asyncio.run(_run(work))
     if number is not None:
         raise typer.Exit(128 + number)
@@ -180,7 +191,7 @@ class RetryNotice:
 
 
 async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
-    """The result, or the signal that cancelled the work."""
+    """Return the result of the work, or else the number of the signal that cancelled it."""
     retry_listener.set(RetryNotice())
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()

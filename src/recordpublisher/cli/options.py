@@ -72,7 +72,7 @@ Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the str
 
 @dataclass(frozen=True, slots=True)
 class PropertyOptions:
-    """What was given by `-p`, `--region`, `--endpoint` and `--profile`."""
+    """The values of the options `-p`, `--region`, `--endpoint` and `--profile`."""
 
     pairs: list[str] | None = None
     region: str | None = None
@@ -80,7 +80,7 @@ class PropertyOptions:
     profile: str | None = None
 
     def given(self) -> dict[str, str]:
-        """The pairs, overridden by the other options. Raises: ConfigurationError."""
+        """Return the pairs of `-p`, overridden by the other options. Raises: ConfigurationError if a pair is malformed."""
         options = {REGION.key: self.region, ENDPOINT.key: self.endpoint, PROFILE_NAME.key: self.profile}
         if self.profile is not None:
             options[CREDENTIALS_PROVIDER.key] = "PROFILE"
@@ -88,10 +88,13 @@ class PropertyOptions:
         return above | {key: value for key, value in options.items() if value is not None}
 
     def read(self, job: Path | str | None = None) -> Properties:
-        """Those of the job's file or program, overridden by what was given. Raises: ConfigurationError."""
+        """Return the properties of the job's file or program, overridden by the options.
+
+        Raises: ConfigurationError if an option is malformed, or if the file or program cannot be used.
+        """
         above = self.given()
         if job is not None and is_python_job(str(job)):
-            from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # brings the AWS SDK
+            from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # loads the AWS SDK
 
             search_current_folder()
             return properties_of_program(str(job), above)

@@ -50,24 +50,24 @@ def echo(text: str) -> None:
 
 
 def styled(text: str, colour: str | None = None, bold: bool = False) -> Printable:
-    """Text for `echo`, which leaves the style out where stdout is no terminal. `NO_COLOR` leaves it out everywhere."""
+    """Return text with a style for `echo`, which omits the style if stdout is not a terminal. `NO_COLOR` omits it everywhere."""
     plain = printable(text)
     return plain if os.environ.get("NO_COLOR") else Printable(typer.style(plain, fg=colour, bold=bold or None))
 
 
 def joined(lines: Iterable[str]) -> Printable:
-    """The lines as one text, each printable."""
+    """Return the lines as one text, with control characters as escapes."""
     return Printable("\n".join(map(printable, lines)))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Printable:
-    """A bold head and one line for each row, columns aligned."""
+    """Return a bold head and one line for each row, with aligned columns."""
     first, *others = aligned([head, *rows])
     return joined([styled(first, bold=True), *others])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[Printable]:
-    """A line for each row, columns aligned; a cell is one line."""
+    """Return a line for each row, with aligned columns. Line breaks in a cell are escaped."""
     rows = [[cell if isinstance(cell, Printable) else printable_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

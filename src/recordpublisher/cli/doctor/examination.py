@@ -82,7 +82,10 @@ class Examination:
         self._unreachable: set[str] = set()
 
     async def of_job(self) -> list[Finding]:
-        """Streams, store, sinks, other processes, lag. Meanwhile the stored positions are watched: they tell whether the job runs."""
+        """Return the findings about the streams, the store, the sinks, other processes and the lag.
+
+        While the streams are checked, the stored positions are watched, because they show whether the job is running.
+        """
         job = JobChecks(self._registry, self._properties, self._opened)
         of_stores = [*await job.store_findings(), *await job.sink_findings()]
         running = asyncio.create_task(job.running_finding())
@@ -98,7 +101,10 @@ class Examination:
             running.cancel()
 
     async def of_streams(self) -> list[Finding]:
-        """This machine, the way to the services, and the streams; without a way, nothing is asked of the streams."""
+        """Return the findings about this machine, the connection to the services, and the streams.
+
+        If the services cannot be reached, the streams are not checked.
+        """
         own, findings = await self._own_source()
         findings = [*await version_findings(), *findings]
         try:
@@ -200,8 +206,11 @@ def _targets(properties: Properties) -> list[str]:
 
 
 async def settings_findings(registry: Registry, properties: Properties, streams: list[str]) -> list[Finding]:
-    """The properties, also those that plugins of the registry declare, and the plugins that they name beside sink and store, which have
-    checks of their own. The publisher is asked whether it can work with the properties."""
+    """Check the properties, including those that plugins declare, and the plugins that the properties name.
+
+    The plugins of sink and store are left out, because they have checks of their own. The publisher checks whether it can work with
+    the properties.
+    """
     return [
         await examine("properties", lambda: _properties(properties, streams, registry)),
         await examine("plugins", lambda: _plugins(registry, properties)),

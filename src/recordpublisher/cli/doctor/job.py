@@ -183,7 +183,7 @@ class JobChecks:
         return await check_generation(self._positions(), self._properties)
 
     async def _check_entries(self) -> None:
-        """Raises: StateError where the positions that lie with the sink's rows are of a job with another name."""
+        """Check that positions stored with the sink's rows are those of this job. Raises: StateError if they have another job's name."""
         if (sink := self._keeping_sink()) is not None and (entries := entries_of(sink)) is not None:
             await SnapshotStore(entries, self._properties.value(JOB_NAME)).own_entries()
 
@@ -201,7 +201,7 @@ class JobChecks:
         return "no unread records are about to be lost"
 
     def _positions(self) -> PositionsReader:
-        """Where the job's positions are. Raises: NotCheckedError when there are none."""
+        """Return the reader of the job's positions. Raises: NotCheckedError if the job stores none, or they cannot be read."""
         sink = self._keeping_sink()
         store = build_store(self._registry, self._properties) if self._has_store else None
         if store is not None:
@@ -224,9 +224,12 @@ SPARE_SECONDS = 1.0
 
 
 async def check_generation(positions: PositionsReader, properties: Properties) -> str:
-    """With STATIC assignment a start takes the next generation, and whoever has the one before is fenced off (S6).
+    """Return whether another process runs a job with STATIC assignment, and which generation a start would take.
 
-    Raises: RecordPublisherError that names the subtasks which store checkpoints now.
+    A start takes the next generation, which fences off the processes of the generation before (S6).
+
+    Raises: RecordPublisherError if subtasks store checkpoints now; it names them. NotCheckedError if none was stored, but the
+    checkpoint interval is negative (no checkpoints) or longer than doctor watches.
     """
     before = await positions.load()
     if not before:
@@ -249,7 +252,7 @@ async def check_generation(positions: PositionsReader, properties: Properties) -
 
 
 async def check_group(group: ElasticGroup) -> str:
-    """With ELASTIC assignment a process joins the others, which keep running."""
+    """Return which workers of a group with ELASTIC assignment send heartbeats. A process that starts here joins them."""
     before = await group.documents.read_records()
     if not before:
         return "no: the group has no workers"
@@ -269,7 +272,10 @@ async def check_group(group: ElasticGroup) -> str:
 
 
 async def check_assignment(group: ElasticGroup) -> str:
-    """The group that a process with ELASTIC assignment would join. Raises: StateError when subtasks of STATIC keep positions there."""
+    """Return the size of the group that a process with ELASTIC assignment would join.
+
+    Raises: StateError if subtasks with STATIC assignment keep positions there, or if the group is another job's.
+    """
     table = await group.documents.read_table()
     if table is not None:
         stored = table.document.job

@@ -1,4 +1,4 @@
-"""OwnSource: what doctor says of a source that is no shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS: by its own checks."""
+"""Checks a source that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, with the source's own checks."""
 
 from recordpublisher.plugins.host.build_from_properties import source_class
 from recordpublisher.plugins.host.registry import Registry
@@ -20,14 +20,14 @@ class OwnSource:
         self._source = source
 
     async def endpoint_url(self) -> str:
-        """Where its publishers call. Raises: NotCheckedError when it does not tell."""
+        """Return the endpoint that its publishers call. Raises: NotCheckedError if the source does not report it."""
         url = await self._source.endpoint_url()
         if url is None:
             raise NotCheckedError(f"{self.name} does not tell where it calls")
         return url
 
     async def findings(self, stream: str) -> list[Finding]:
-        """What the publisher checks itself; without any checks, whether it lists shards."""
+        """Return the findings of the publisher's own checks, or, if it has none, whether it lists shards."""
         table = stream_name(stream)
         if checks := self._source.checks(table):
             return await examine_all(stream, checks)

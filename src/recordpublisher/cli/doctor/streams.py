@@ -37,7 +37,7 @@ class StreamChecks:
     def __init__(
         self, client: ManagementClient, stream: str, use: Use, clock: Clock, *, knows_dry_run: bool = False
     ) -> None:
-        """`knows_dry_run`: the endpoint is known not to carry out what `DryRun` asks for."""
+        """Prepare the checks. `knows_dry_run`: whether the endpoint is known to honour `DryRun`, and so never puts a test record."""
         self._client = client
         self._stream = stream
         self._use = use
@@ -47,16 +47,16 @@ class StreamChecks:
         self._consumer_arn: str | None = None
         self._key: str | None = None
         self.knows_dry_run = knows_dry_run
-        """Given, or found by the checks."""
+        """Whether the endpoint honours `DryRun`: given, or found by the checks."""
         self.is_unreachable = False
         """No call about the stream can succeed: its shards could not be listed, and not for a missing right."""
         self.is_inactive = False
-        """The cause is that it is being created or deleted."""
+        """Whether the stream cannot be used because it is being created or deleted."""
         self.max_record_bytes: int | None = None
         """The largest record that the stream takes, once the checks have found it."""
 
     async def findings(self) -> list[Finding]:
-        """Clock, settings, consumers, and each IAM action that the use needs."""
+        """Check the clock, the settings, the consumers, and each IAM action that the use of the stream needs."""
         checks: list[tuple[str, Check]] = [
             ("clock", self._clock_offset),
             ("kinesis:ListShards", self._list_shards),
@@ -219,7 +219,10 @@ class StreamChecks:
         return check
 
     async def _find_out_dry_run(self) -> None:
-        """By a call that only reads, which a job that only writes has no need to be allowed."""
+        """Find out whether the endpoint honours `DryRun`, with a call that only reads.
+
+        Raises: NotCheckedError if that call fails. A job that only writes may lack the permission for it.
+        """
         try:
             await self._dry_run_iterator()
         except RecordPublisherError as error:

@@ -35,7 +35,7 @@ dead_letters = subcommands(
 
 
 MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
-"""Below a list so many reasons are told, and so many characters of each."""
+"""Limits of the reasons that are shown below a list: their number, and the characters of each."""
 OfQueue = Annotated[bool, typer.Option("--queue", help="Those of the job's queue, in place of a sink.")]
 
 

@@ -71,9 +71,9 @@ def drain_worker(
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait until it has left; 0: not at all.")
     ] = 60.0,
 ) -> None:
-    """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint and gives its shards up, and its process ends with exit code 0.
+    """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint, releases its shards, and its process ends with exit code 0.
 
-    The exit code is 1 if it has not left in time. With --force its process, if it lives, goes on as a new worker.
+    The exit code is 1 if it has not left in time. With --force its process, if it is running, continues as a new worker.
 
     Example: recordpublisher group drain job.properties 5f0c2ab94d1e6f37 -p flink.state.uri=group --wait 0
     """

@@ -71,7 +71,7 @@ def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | No
 
 
 def check_folder(properties: Properties) -> None:
-    """Refuse a folder that does not exist."""
+    """Check that the folder of the state exists. Raises: ConfigurationError if it does not."""
     if _is_missing_folder(properties):
         uri = properties.value(STATE_URI)
         raise ConfigurationError(
@@ -80,7 +80,10 @@ def check_folder(properties: Properties) -> None:
 
 
 def _is_missing_folder(properties: Properties) -> bool:
-    """Opening a store in a folder creates it, also for a mistyped path."""
+    """Return whether the state is in a folder that does not exist.
+
+    The caller checks this before it opens the store, because opening would create the folder, even for a mistyped path.
+    """
     from recordpublisher.plugins.stores.by_location import missing_folder
 
     uri = properties.value(STATE_URI)

@@ -155,7 +155,7 @@ async def _watch_stored_job(
 
 
 def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
-    """One line for each shard; without the job's positions, what arrives in it."""
+    """Return a table with one line for each shard. Without the job's positions, it shows what arrives in the shard."""
     is_one_stream = len({shard.stream for shard in shards}) < 2
     names = [shard.shard if is_one_stream else f"{shard.stream}/{shard.shard}" for shard in shards]
     if not has_positions:
@@ -165,9 +165,9 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
 
 
 def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
-    """Return the age of the last checkpoint (ms) if it is that of a job that has stopped, or is stuck; None: it may well run.
+    """Return the age of the last checkpoint (ms) if it is so old that the job has stopped or is stuck; None if the job may be running.
 
-    A running job stores its positions while it reads records, once in each interval; one that has nothing to read need not.
+    A running job that reads records stores its positions once in each interval. A job that has nothing to read need not store them.
     """
     if interval_ms < 0:  # nothing is stored before the stop
         return None

@@ -17,7 +17,7 @@ from ..output import duration, echo, joined, rate
 from .watch_lines import table_lines, title_lines, tree_lines
 
 DRAW_SECONDS = 1.0
-"""A terminal shows the age of the values anew this often, also while a reading takes long."""
+"""A terminal updates the age of the values once in this time (s), even while a reading takes long."""
 PIPE_WIDTH = 120
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 30

@@ -45,14 +45,16 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        """For an error."""
+        """The place of the line for error messages, such as `line 3 of orders.jsonl`."""
         return f"line {self.number}" if str(self.file) == "-" else f"line {self.number} of {self.file}"
 
 
 async def blocks_of_lines(files: Sequence[Path]) -> AsyncGenerator[list[Line]]:
-    """The lines of the files, in order, without empty ones; `-` is stdin.
+    """Yield the lines of the files, in order, without empty ones; `-` is stdin.
 
-    A line is passed on as soon as it is complete. Raises: OSError; RecordPublisherError for a line that no stream accepts.
+    A line is passed on as soon as it is complete.
+
+    Raises: OSError if a file cannot be read; RecordPublisherError if a line is too long for any stream.
     """
     for file in files:
         number = 1

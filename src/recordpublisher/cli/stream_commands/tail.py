@@ -154,7 +154,7 @@ class _Printer:
         return self._left > 0
 
     def _print(self, batch: RecordBatch) -> int:
-        """Print the chosen records, as many as are wanted; returns how many. One is decompressed at a time."""
+        """Print the chosen records, up to the wanted number, and return their number. One record is decompressed at a time."""
         count = 0
         for record in islice(filter(self._is_printed, map(self._reading.decompressed, batch)), self._left):
             self._file.write(record)
@@ -164,9 +164,9 @@ class _Printer:
 
 
 class PrintedRate:
-    """How many records are printed a second, told on a terminal; a pipe stays quiet.
+    """Reports on stderr how many records are printed a second, if stderr is a terminal.
 
-    Owns the count of the records that were printed, and when the first wait for them began.
+    It owns the count of printed records, and the time when the command began to wait for them.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -175,12 +175,12 @@ class PrintedRate:
         self._count = 0
 
     def add(self, count: int) -> None:
-        """So many records were printed."""
+        """Count records that were printed."""
         self._count += count
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
-        """Say it on stderr now and then while the block runs, if new records came, and at its end; only if stderr is a terminal."""
+        """Report the rate while the block runs, once in `RATE_SECONDS` if there were new records, and at the end of the block."""
         if not sys.stderr.isatty():
             yield
             return
