@@ -132,7 +132,7 @@ class TargetTable:
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Insert all rows, or with a key, write the newest row of each key.
 
-        Raises: RejectedRowsError if the database rejects rows; it has these rows. SinkError if the table was changed while the job was running.
+        Raises: RejectedRowsError if the database rejects rows; it has these rows. SinkError if the table was changed while the job ran.
         """
         rejected: list[Row] = []
         if self._newest is not None:
