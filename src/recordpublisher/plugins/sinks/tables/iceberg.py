@@ -160,7 +160,8 @@ class IcebergTable(LakeTable):
     async def refresh(self) -> None:
         """Find the credentials, region and endpoint that the AWS SDK would use, for the files and for a catalogue of AWS.
 
-        Raises: StoreUnavailableError if they cannot be found now; ConfigurationError if they are configured wrongly.
+        Raises: KinesisError if a call fails; ConfigurationError if there are no credentials; StoreUnavailableError if the provider of
+        the credentials cannot be reached.
         """
         for access in list(self._s3.values()):
             await access.refresh()

@@ -81,7 +81,8 @@ class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
     def folder(self, location: str) -> TableFolder:
         """Return the folder of the table at a location.
 
-        Raises: OSError if the credentials cannot be found now; StateError if the storage is not supported or cannot be opened.
+        Raises: StateError if the scheme is not supported or the bucket cannot be opened; for a bucket of S3 also the errors of
+        `AwsAccess.refresh`.
         """
         client, path = self.place(location.rstrip("/"))
         return TableFolder(path) if client is None else ObjectFolder(client, f"{path}/" if path else "")
@@ -106,7 +107,8 @@ class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
     def place(self, location: str) -> tuple[Any, str]:
         """Return the client of a location (None for a local one), and the path.
 
-        Raises: OSError if the credentials cannot be found now; StateError if the scheme is not supported or the bucket cannot be opened.
+        Raises: StateError if the scheme is not supported or the bucket cannot be opened; for a bucket of S3 also the errors of
+        `AwsAccess.refresh`.
         """
         scheme, separator, rest = location.partition("://")
         if not separator or scheme == "file":
