@@ -42,7 +42,7 @@ LONGEST_LINE = 1_000
 
 
 def subcommands(text: str) -> typer.Typer:
-    """A group of commands below the main one; `text` is its help."""
+    """Return a group of commands below the main one. `text` is its help."""
     return typer.Typer(
         help=text, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
     )
@@ -74,8 +74,10 @@ class CommandGroup(TyperGroup):
 
 @contextmanager
 def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
-    """Name the option where the library's error names its argument: `--port` for `port`, or for another option that is given as
-    `port="--other-port"`. Raises: ConfigurationError."""
+    """Let a ConfigurationError of the library name the command's option in place of the function's argument.
+
+    The option is `--port` for an argument `port`, or another one that is given as `port="--other-port"`.
+    """
     options = {name: f"--{name}" for name in names} | renamed
     try:
         yield
@@ -86,7 +88,7 @@ def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int:
-    """2 when the configuration must change, else 1; a failed subtask brings its own code."""
+    """Return the exit code for an error: 2 if the configuration must change, else 1. A failed subtask has its own code."""
     if isinstance(error, SubtaskFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
@@ -182,7 +184,7 @@ class RetryNotice:
         self._said = False
 
     def __call__(self, error: Exception, waited: float, left: float) -> None:
-        """A call failed; with the pause that follows it has `waited` seconds, and may wait for `left` more."""
+        """Called when a call failed. With the next pause it has waited `waited` seconds, and may wait for `left` seconds more."""
         if waited >= NOTICE_SECONDS and not self._said:
             self._said = True
             print_note(

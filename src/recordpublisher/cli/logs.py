@@ -67,7 +67,7 @@ def _time_text(record: logging.LogRecord) -> str:
 
 
 def logs_json() -> bool:
-    """Whether the lines of this process are JSON objects."""
+    """Return whether the log lines of this process are JSON objects."""
     return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
 
 

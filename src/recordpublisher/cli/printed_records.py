@@ -69,14 +69,14 @@ def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
 
 
 def is_chosen(record: Record, key: re.Pattern[str] | None, content: re.Pattern[str] | None) -> bool:
-    """Whether the partition key and the payload, as text, contain a match of the patterns."""
+    """Return whether the partition key and the payload, as text, each contain a match of their pattern, if it is given."""
     return (key is None or key.search(record.partition_key or "") is not None) and (
         content is None or content.search(record.data.decode(errors="replace")) is not None
     )
 
 
 def json_line(record: Record) -> bytes:
-    """One line of JSON. A payload that is a JSON object or array is part of it as it is, not as text."""
+    """Return a record as one line of JSON. A payload that is a JSON object or array is embedded as it is, not as text."""
     fields: dict[str, Any] = as_json(record)
     if record.data.lstrip()[:1] in (b"{", b"["):
         try:

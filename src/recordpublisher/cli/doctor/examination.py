@@ -62,7 +62,12 @@ async def examined(properties: Properties, uses: dict[str, Use], *, has_job: boo
 
 
 class Examination:
-    """The checks of one job, or of streams. `targets`: the streams that Kinesis sinks write to. `opened` closes what is made."""
+    """Makes the checks of one job, or of streams.
+
+    - `uses`: what the job does with each of its streams.
+    - `opened`: closes the clients and sinks that the checks make.
+    - `targets`: the streams that Kinesis sinks write to.
+    """
 
     def __init__(
         self,
@@ -145,11 +150,11 @@ class Examination:
         return endpoints
 
     def _needs_aws(self) -> bool:
-        """Whether region and credentials matter: a plugin may read something else."""
+        """Return whether region and credentials of AWS are needed. A plugin may read from another service."""
         return bool(self._services()) or self._properties.value(RECORD_PUBLISHER) == "QUEUE"
 
     def _services(self) -> dict[str, str | None]:
-        """The services that are called, by the SDK's names, and their endpoints as the properties set them."""
+        """Return the services that are called, by the SDK's names, with the endpoint that the properties set, or None."""
         given, of_state = self._properties, self._properties.value(STATE_ENDPOINT)
         places = {back_end_of(value) for value in given.values()}
         is_glue = (given.value(DESERIALIZER) or "").lower() == "glue"
@@ -197,7 +202,7 @@ def _is_of_aws(url: str) -> bool:
 
 
 def _targets(properties: Properties) -> list[str]:
-    """The streams of the Kinesis sink, and of one for dead letters."""
+    """Return the streams that Kinesis sinks write to, including the sink for dead letters."""
     sinks = {SINK: SINK_STREAM.key}
     if properties.value(ON_BAD_RECORD) == "DEAD_LETTER":
         sinks[DEAD_LETTER_SINK] = DEAD_LETTER.key + SINK_STREAM.key.removeprefix("flink.sink.")

@@ -58,14 +58,14 @@ class JobChecks:
         self._has_store = False
 
     async def store_findings(self) -> list[Finding]:
-        """Whether the store can be read, and the actions that write to it."""
+        """Check whether the state store can be read, and list its write actions, which cannot be checked."""
         found = await examine("store", self._elastic_store if self._is_elastic else self._store)
         self._has_store = found.verdict is Verdict.OK
         words = f"{NEEDS_A_CHANGE}: look at the IAM policy"
         return [found, *(Finding(f"store: {each}", Verdict.NOT_CHECKED, words) for each in self._store_changes())]
 
     def _store_changes(self) -> list[str]:
-        """The actions by which the store changes something: it has no DryRun."""
+        """Return the actions with which the store changes something. They are not checked, because stores have no DryRun."""
         changes = ("writes", "deletes") if self._is_elastic else ("writes",)
         with suppress(RecordPublisherError):  # a store that cannot be made is a finding of its own
             store = self._registry.stores.get(back_end_of(self._properties.value(STATE_URI) or ""), STATE_URI.key)
@@ -73,7 +73,7 @@ class JobChecks:
         return []
 
     async def sink_findings(self) -> list[Finding]:
-        """Whether the sink and the one for dead letters can be made, and what they check themselves."""
+        """Check whether the sink and the dead-letter sink can be made, and run their own checks."""
         findings = []
         for name, make in {"sink": self._make_sink, "dead-letter sink": self._make_dead_letter_sink}.items():
             sinks: list[Sink] = []
@@ -85,7 +85,10 @@ class JobChecks:
         return findings
 
     async def _value_findings(self, sink: Sink, name: str) -> list[Finding]:
-        """Whether the sink takes the values, and they have the field of their event times. Dead letters have no type."""
+        """Check whether the sink accepts the values, and whether they have the field with the event time.
+
+        Values for the dead-letter sink have no type, so their fields are not checked.
+        """
         try:
             is_own = name == "sink"
             of = made_type(chosen_deserializer(self._registry, self._properties, None)) if is_own else None
@@ -100,11 +103,11 @@ class JobChecks:
         return findings
 
     async def running_finding(self) -> Finding:
-        """Whether another process runs the job. It is named, and loses nothing."""
+        """Check whether another process runs the job. The check does not disturb that process."""
         return await examine("runs elsewhere", self._running)
 
     async def lag_finding(self, stream: str, client: KinesisClient) -> Finding:
-        """The time until unread records of a stream of Kinesis are lost."""
+        """Check whether unread records of a Kinesis stream are about to be lost."""
         return await examine(f"{stream}: lag", lambda: self._lag(stream, client))
 
     async def _store(self) -> str:
@@ -121,7 +124,7 @@ class JobChecks:
         return f"reachable, {counted(count, 'stored snapshot')}"
 
     async def _store_in_sink(self) -> str:
-        """What a sink that keeps the positions has. Raises: NotCheckedError if it keeps none, or cannot be asked."""
+        """Return how many positions the sink stores with its rows. Raises: NotCheckedError if it stores none, or cannot be read."""
         stored = None
         try:
             if (sink := self._keeping_sink()) is not None:
@@ -134,7 +137,7 @@ class JobChecks:
         return f"not needed: {self._properties.value(SINK)} keeps the positions with its rows, {count}"
 
     def _keeping_sink(self) -> Sink | None:
-        """The sink, made, if it keeps the positions."""
+        """Make and return the sink if it stores the positions with its rows; else return None."""
         name = self._properties.value(SINK)
         keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
         return self._made_sink() if keeps else None
@@ -143,7 +146,11 @@ class JobChecks:
         return await check_assignment(self._group())
 
     def _group(self) -> ElasticGroup:
-        """The group that the job would join. Raises: ConfigurationError for what ELASTIC cannot be combined with."""
+        """Return the group that the job would join.
+
+        Raises: ConfigurationError if a property cannot be combined with ELASTIC assignment; NotCheckedError if the assignment is another
+        one.
+        """
         sink = dead_letters = None
         with suppress(Exception):  # a sink that cannot be made is a finding of its own
             sink = self._made_sink()

@@ -47,7 +47,10 @@ class OwnSource:
 
 
 def has_own_source(registry: Registry, properties: Properties) -> bool:
-    """Whether the job reads a queue, or its publisher lists its streams itself. Another finding names one that is not installed."""
+    """Return whether the job reads a queue, or its publisher lists its streams itself.
+
+    The result is False if the publisher is not installed, which another finding reports.
+    """
     try:
         made = source_class(registry, properties)
     except RecordPublisherError:
@@ -56,7 +59,7 @@ def has_own_source(registry: Registry, properties: Properties) -> bool:
 
 
 def own_source_of(registry: Registry, properties: Properties) -> OwnSource | None:
-    """The job's own source, if it has one. Raises: whatever the factory of a plugin raises."""
+    """Return the job's own source, or None if it reads shards of Kinesis. Raises: any error of the plugin's factory."""
     if not has_own_source(registry, properties):
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})

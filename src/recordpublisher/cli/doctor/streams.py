@@ -32,7 +32,7 @@ class Use:
 
 
 class StreamChecks:
-    """The checks of one stream, in order. Owns what the first ones found, which the later ones need."""
+    """Makes the checks of one stream, in order. It owns the results of early checks that later ones need."""
 
     def __init__(
         self, client: ManagementClient, stream: str, use: Use, clock: Clock, *, knows_dry_run: bool = False
@@ -95,7 +95,7 @@ class StreamChecks:
         return ["RegisterStreamConsumer", "DeregisterStreamConsumer", *tags]
 
     def _key_actions(self) -> list[str]:
-        """What a stream with a KMS key of the user needs; the key of AWS needs nothing."""
+        """Return the KMS actions that the use needs if the stream has a KMS key of the user; none for the key of AWS."""
         if self._key is None or self._key.endswith("alias/aws/kinesis"):
             return []
         return ["kms:Decrypt", *(["kms:GenerateDataKey"] if self._use.writes else [])]
@@ -112,7 +112,7 @@ class StreamChecks:
             self._shards = await self._client.list_shards(self._stream)
         except RecordPublisherError as error:
             is_refused = isinstance(error, FatalKinesisError) and error.code.startswith("AccessDenied")
-            self.is_unreachable = not is_refused  # who may not do this may do something else
+            self.is_unreachable = not is_refused  # without the permission for this call, others may be allowed
             if self.is_unreachable and await self._is_inactive():
                 self.is_inactive = True
                 raise NotCheckedError("because of kinesis:DescribeStreamSummary") from error
@@ -120,7 +120,7 @@ class StreamChecks:
         return f"{sum(not shard.closed for shard in self._shards)} open shards"
 
     async def _is_inactive(self) -> bool:
-        """Whether the stream is being created or deleted: ListShards fails then, and `_describe` says what to do."""
+        """Return whether the stream is being created or deleted. Then ListShards fails, and `_describe` reports what to do."""
         try:
             found = await self._client.describe_settings(self._stream)
         except RecordPublisherError:

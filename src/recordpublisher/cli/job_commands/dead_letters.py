@@ -232,9 +232,10 @@ async def _replay(
     *,
     restores: bool = False,
 ) -> tuple[int, int, int]:
-    """Return how many succeeded, failed, and could not be read.
+    """Replay dead letters, and return how many succeeded, failed, and could not be read.
 
-    Raises: StateError for numbers that no letter has, when the others are done.
+    Raises: StateError after the replay if no dead letter has one of the given numbers; ConfigurationError if dead letters with new payloads
+    are to go back to a queue.
     """
     from recordpublisher.plugins.dead_letters.replay import replayed
 

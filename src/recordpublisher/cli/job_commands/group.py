@@ -98,7 +98,10 @@ def drain_worker(
 
 @asynccontextmanager
 async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
-    """The documents of the job's group. Raises: ConfigurationError, StateError when there is none."""
+    """Open the documents of the job's group.
+
+    Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
+    """
     from recordpublisher.fetcher.leases.documents.group_store import GroupStore
     from recordpublisher.plugins.host.build_from_properties import build_store
     from recordpublisher.plugins.host.manager import load_registry

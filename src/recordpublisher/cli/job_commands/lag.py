@@ -128,7 +128,11 @@ def _positions(properties: Properties, use_sink: bool, is_job: bool) -> Position
 async def _read(
     properties: Properties, streams: Sequence[str], positions: PositionsReader | None, grace_seconds: float | None
 ) -> list[ShardSnapshot]:
-    """The shards once; with a grace period with alarms too. Raises: KinesisError, StateError."""
+    """Read the shards once, with alarms if a grace period (seconds) is given.
+
+    Raises: KinesisError if a call fails; StateError if the positions cannot be read; ConfigurationError if there is a grace period but
+    no stored positions.
+    """
     if grace_seconds is not None and positions is None:
         valid = "together with --state, or with the properties of a job that stores its positions"
         raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")

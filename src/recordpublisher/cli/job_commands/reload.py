@@ -29,7 +29,7 @@ def run_reloading(arguments: Sequence[str]) -> int:
     running: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _frame: object) -> None:
-        """The first signal ends the loop below, which drains the job; a further one ends the job at once."""
+        """Note a signal. The first one ends the loop below, which drains the job. A further one ends the job at once."""
         if signals and running and running[-1].poll() is None:
             running[-1].terminate()
         signals.append(number)
@@ -71,7 +71,10 @@ def _end(process: subprocess.Popen[bytes], *, is_left: bool) -> int:
 
 
 def _watched_files() -> dict[str, int]:
-    """When each file of this folder and those below it was written; without hidden folders and virtual environments."""
+    """Return when each watched file of this folder and its subfolders was written (ns).
+
+    Hidden folders and virtual environments are left out.
+    """
     found: dict[str, int] = {}
     for folder, names, files in os.walk("."):
         names[:] = [name for name in names if name[0] != "." and not Path(folder, name, "pyvenv.cfg").exists()]

@@ -80,7 +80,10 @@ def _non_empty(file: Path, first: int, lines: list[bytes]) -> list[Line]:
 
 
 async def _read(opened: FileIO) -> bytes:
-    """What the file has now, empty at its end. In a daemon thread: a terminal or pipe that stays silent must not keep a stopped command."""
+    """Read the bytes that the file has now; empty at its end.
+
+    A daemon thread reads them, because a terminal or pipe that stays silent must not keep a command running that was stopped.
+    """
     done: Future[bytes] = Future()
     done.set_running_or_notify_cancel()
 
@@ -99,7 +102,10 @@ PartitionKey = Callable[[bytes], str]
 
 
 def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
-    """A fixed key, the value of a field of the line's JSON object, or without both a random key for each record."""
+    """Return a function that gives the key of a line.
+
+    The key is fixed, or the value of a field of the line's JSON object. If neither is given, each record has a random key.
+    """
     if fixed is not None:
         return lambda line: fixed
     if field is None:

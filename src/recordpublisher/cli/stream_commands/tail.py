@@ -204,12 +204,15 @@ class PrintedRate:
 
 
 def given_sequence_number(start: str | None) -> str | None:
-    """`--from` if it is a sequence number."""
+    """Return the value of `--from` if it is a sequence number, else None."""
     return start if start is not None and is_sequence_number(start) else None
 
 
 def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[str, str]:
-    """The properties of `--from` or `--since`; none without both, and for a sequence number. Raises: ConfigurationError."""
+    """Return the properties for `--from` or `--since`; none if neither is given, or if `--from` is a sequence number.
+
+    Raises: ConfigurationError if both are given, if one is malformed, or if the time is in the future.
+    """
     if since is not None:
         if start is not None:
             raise ConfigurationError("--since", since, "without --from", reason="both say where to start")
