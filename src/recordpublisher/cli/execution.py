@@ -227,10 +227,12 @@ def ask_service(
 def call_service(
     properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
 ) -> T:
-    """Do something with a client of the service. Nothing is retried: a change that was made, but whose response was lost, would fail the
-    second time. A signal ends the command, without a result.
+    """Return the result of `work`, which gets a client of the service.
 
-    An ARN of `stream` may give the region. Raises: ConfigurationError, RecordPublisherError.
+    Calls are not retried, because a change whose response was lost would fail the second time. A signal ends the command without a
+    result. If `stream` is an ARN, it may give the region.
+
+    Raises: ConfigurationError if a property is invalid; the errors of `work`.
     """
 
     async def call() -> T:

@@ -1,4 +1,4 @@
-"""Examination: which checks doctor makes of a job or of streams, in which order."""
+"""Decides which checks doctor makes of a job or of streams, and in which order."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Finding: what one check found. `examine` runs a check, `examine_all` those of a publisher or a sink."""
+"""Runs checks and describes their findings. `examine` runs one check, and `examine_all` the checks of a publisher or a sink."""
 
 import inspect
 import logging

@@ -1,4 +1,7 @@
-"""JobChecks: what a job needs beside its streams: its store, its sinks, no other process in its place, positions not about to be lost."""
+"""Checks what a job needs in addition to its streams.
+
+These are a state store, the sinks, that no other process runs the job, and that no unread records are about to be lost.
+"""
 
 import asyncio
 from collections.abc import Collection

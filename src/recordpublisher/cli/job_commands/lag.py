@@ -146,7 +146,7 @@ async def _read(
 async def _watch_stored_job(
     properties: Properties, streams: Sequence[str], positions: PositionsReader | None, interval_seconds: float
 ) -> None:
-    """Until it is cancelled. Raises: KinesisError and StateError of the first reading."""
+    """Show the job again and again until cancelled. Raises: KinesisError or StateError if the first reading fails."""
     from recordpublisher.plugins.dashboard.stored_snapshots import (  # brings the AWS SDK
         JoinedSnapshots,
         StoredSnapshots,

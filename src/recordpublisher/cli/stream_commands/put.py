@@ -178,7 +178,7 @@ class Putting:
         self.failed = 0
 
     async def run(self, stream: str, properties: Properties, files: list[Path]) -> None:
-        """Put every line. Raises: as KinesisSink; OSError."""
+        """Put every line. Raises: the errors of KinesisSink; OSError if a file cannot be read."""
         from recordpublisher.plugins.sinks.kinesis.kinesis_sink import KinesisSink
 
         sink = KinesisSink(

@@ -146,8 +146,8 @@ class _Printer:
         self.rate = PrintedRate(SystemClock())
 
     async def print(self, batch: RecordBatch) -> bool:
-        """Print the chosen records of a batch; False when no more are wanted."""
-        # in a thread: a reader that stops (`| less`) must not stop the loop
+        """Print the chosen records of a batch. Return whether more records are wanted."""
+        # Printing runs in a thread, because a reader that stops reading (`| less`) must not block the loop.
         count = await asyncio.to_thread(self._print, batch)
         self._left -= count
         self.rate.add(count)
