@@ -75,7 +75,7 @@ class WorkerLoop:
         self._cache.pop(key, None)
 
     def freeze_heap(self) -> None:
-        """At the second call, exclude all existing objects from garbage collection. Call it after each batch, when the clients are open.
+        """Exclude all existing objects from garbage collection at the second call. Call it after each batch, when the clients are open.
 
         The modules of Spark and the AWS SDK have hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
         time of a read over 900 shards. A process that ends after its first batch, as in a scheduled run, saves the 0.04 s that this takes.
