@@ -1,7 +1,7 @@
 """Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
 
-Everything a user needs stands here; `rp.spark` (extra `spark`), `rp.local` and `rp.testing` are there on access. Each name is imported
-when it is first used: a command or a process of Spark waits only for what it needs. Type checkers find them in `__init__.pyi`, which
+All public names are here, and `rp.spark` (extra `spark`), `rp.local` and `rp.testing`. Each name is imported when it is first used, so
+that a command or a process of Spark loads only the modules that it needs. Type checkers find the names in `__init__.pyi`, which
 `make docs` writes.
 """
 

@@ -13,7 +13,7 @@ LEAVE_SECONDS = 10.0
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 bad configuration, 3 alarm."""
+    """Run the command line and exit with a code: 0 for success, 1 for a failure, 2 for a bad configuration, 3 for an alarm."""
     if find_spec("typer") is None:
         sys.stderr.write(f"recordpublisher: the command line needs the extra 'cli': {install_command('cli')}\n")
         sys.exit(2)
@@ -28,16 +28,20 @@ def main() -> None:
 
 
 def open_closed_streams() -> None:
-    """Let nothing take the place of a standard stream that is closed, as after `>&-`: it reads nothing, and forgets what is written."""
+    """Open the null device for each standard stream that is closed, as after `>&-`.
+
+    Otherwise the next file that is opened could get the stream's descriptor.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def leave_threads_behind(code: int) -> None:
-    """The command is done: end the process with this exit code if it has not ended some seconds later.
+    """End the process with this exit code if it is still there `LEAVE_SECONDS` after the command has finished.
 
-    Python waits at its end for all calls in threads, also for a function of the user that never returns. A thread cannot be ended.
+    When Python exits, it waits for all calls in threads, including a function of the user that never returns. A thread cannot be
+    stopped from outside.
     """
 
     def leave() -> None:

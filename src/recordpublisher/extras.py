@@ -1,4 +1,4 @@
-"""How an extra of this package is installed: from the package index, or from the checkout or file that it was installed from."""
+"""Tells how to install an extra of this package: from the package index, or from the folder or file that it was installed from."""
 
 import json
 from urllib.parse import unquote, urlsplit
@@ -7,12 +7,15 @@ PACKAGE = "recordpublisher"
 
 
 def install_command(extra: str) -> str:
-    """The command, for a sentence that says which extra is missing."""
+    """Return the command that installs an extra, for an error message that says which extra is missing."""
     return install_command_of(_direct_url(), extra)
 
 
 def install_command_of(direct_url: str | None, extra: str) -> str:
-    """The command for an installation with this `direct_url.json`; None or another host than this one: from the package index."""
+    """Return the command for an installation with this `direct_url.json`.
+
+    The command installs from the package index if there is no such file, or if its URL is not a local file.
+    """
     source = json.loads(direct_url) if direct_url else {}
     url = urlsplit(source.get("url", ""))
     if url.scheme != "file":
@@ -22,7 +25,10 @@ def install_command_of(direct_url: str | None, extra: str) -> str:
 
 
 def _direct_url() -> str | None:
-    """What pip noted of an installation that is not from the index. A build may have left metadata without it beside the source."""
+    """Return the `direct_url.json` that pip wrote for an installation that is not from the package index, or None.
+
+    All distributions are searched, because a build may have left metadata without this file next to the source.
+    """
     from importlib.metadata import distributions
 
     noted = (found.read_text("direct_url.json") for found in distributions(name=PACKAGE))

@@ -1,6 +1,11 @@
 """The page of metrics names exactly what a fetcher shows (A1)."""
 
+import re
+
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.metrics.exported_metrics import exported_tables
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
@@ -45,3 +50,12 @@ def test_every_metric_of_the_kinesis_sink_is_on_the_page_in_its_order():
         f"| `{each.name}` | {each.type} | {each.unit} | {each.description} | `{name}` |"
         for each, name in zip(shown, names, strict=True)
     ]
+
+
+def test_the_page_says_how_many_metrics_cloudwatch_bills():
+    page = (ROOT / "docs/operate/export-metrics.md").read_text()
+    numbers = [
+        sum(metric.type is not MetricType.TEXT for metric in table) for table in (SUBTASK_METRICS, SHARD_METRICS)
+    ]
+
+    assert [int(count) for count in re.findall(r"at most (\d+)", page)] == numbers

@@ -42,7 +42,7 @@ LONGEST_LINE = 1_000
 
 
 def subcommands(text: str) -> typer.Typer:
-    """A group of commands below the main one; `text` is its help."""
+    """Return a group of commands below the main one. `text` is its help."""
     return typer.Typer(
         help=text, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
     )
@@ -74,8 +74,10 @@ class CommandGroup(TyperGroup):
 
 @contextmanager
 def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
-    """Name the option where the library's error names its argument: `--port` for `port`, or for another option that is given as
-    `port="--other-port"`. Raises: ConfigurationError."""
+    """Let a ConfigurationError of the library name the command's option in place of the function's argument.
+
+    The option is `--port` for an argument `port`, or another one that is given as `port="--other-port"`.
+    """
     options = {name: f"--{name}" for name in names} | renamed
     try:
         yield
@@ -86,14 +88,17 @@ def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int:
-    """2 when the configuration must change, else 1; a failed subtask brings its own code."""
+    """Return the exit code for an error: 2 if the configuration must change, else 1. A failed subtask has its own code."""
     if isinstance(error, SubtaskFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
 
 
 def one_line(error: BaseException) -> str:
-    """The message in one line; an error that is not ours comes with its class name, or its file, unless it says which extra to install."""
+    """Return the message in one line.
+
+    An error that is not of this package gets its class name or its file in front, unless it says which extra to install.
+    """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
     text = str(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
     text = _shortened(" ".join("; ".join([text, *getattr(error, "__notes__", ())]).split()))
@@ -103,7 +108,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Without the middle of a long text: at its end is what to do."""
+    """Return the text without its middle if it is too long. The end stays because it says what to do."""
     if len(text) <= LONGEST_LINE:
         return text
     return f"{text[: LONGEST_LINE // 2]} ... {text[-LONGEST_LINE // 2 :]}"
@@ -115,12 +120,12 @@ def print_error(line: str) -> None:
 
 
 def print_note(line: str) -> None:
-    """Print one line on stderr about what the command does; it is no error."""
+    """Print one line on stderr about what the command does, which is not an error."""
     _print_line(line, logging.INFO)
 
 
 def _print_line(line: str, level: int) -> None:
-    """After the command's name; with `--log-format json` as a log entry of this level."""
+    """Print a line on stderr after the command's name, or with `--log-format json` as a log entry of this level."""
     if logs_json():
         log.log(level, "%s", line)
     else:
@@ -141,7 +146,10 @@ def _is_debugging(context: typer.Context) -> bool:
 
 
 def _discard_stdout() -> None:
-    """Nobody reads stdout any more; without this the interpreter reports an error when it flushes at exit."""
+    """Redirect stdout to the null device, because its reader has gone.
+
+    Otherwise the interpreter would report an error when it flushes stdout at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -149,15 +157,20 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """Run `work`, which has no end of its own, and return its result. SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it
-    opened; the result is then None, which is not an error. Later signals wait for the closing, for `PATIENCE_SECONDS`; then one breaks it
-    off."""
+    """Run `work`, which may run for ever, and return its result.
+
+    SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it opened. The result is then None, which is not an error. Later
+    signals have no effect for `PATIENCE_SECONDS`, while the work closes. After that, a signal ends the process at once.
+    """
     return asyncio.run(_run(work))[0]
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """The same for work whose result is printed. A signal ends the command with 128 and the signal's number, as a shell has it: nothing
-    is printed, since a part would look like the whole."""
+    """Run `work` and return its result, which the command prints.
+
+    A signal cancels the work, and ends the command with the exit code 128 plus the signal's number, as in a shell. Then nothing is
+    printed, because a part of the result would look like the whole.
+    """
     result, number = asyncio.run(_run(work))
     if number is not None:
         raise typer.Exit(128 + number)
@@ -171,7 +184,7 @@ class RetryNotice:
         self._said = False
 
     def __call__(self, error: Exception, waited: float, left: float) -> None:
-        """A call failed; with the pause that follows it has `waited` seconds, and may wait for `left` more."""
+        """Called when a call failed. With the next pause it has waited `waited` seconds, and may wait for `left` seconds more."""
         if waited >= NOTICE_SECONDS and not self._said:
             self._said = True
             print_note(
@@ -180,7 +193,7 @@ class RetryNotice:
 
 
 async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
-    """The result, or the signal that cancelled the work."""
+    """Return the result of the work, or else the number of the signal that cancelled it."""
     retry_listener.set(RetryNotice())
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
@@ -214,10 +227,12 @@ def ask_service(
 def call_service(
     properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
 ) -> T:
-    """Do something with a client of the service. Nothing is retried: a change that was made, but whose response was lost, would fail the
-    second time. A signal ends the command, without a result.
+    """Return the result of `work`, which gets a client of the service.
 
-    An ARN of `stream` may give the region. Raises: ConfigurationError, RecordPublisherError.
+    Calls are not retried, because a change whose response was lost would fail the second time. A signal ends the command without a
+    result. If `stream` is an ARN, it may give the region.
+
+    Raises: ConfigurationError if a property is invalid; the errors of `work`.
     """
 
     async def call() -> T:

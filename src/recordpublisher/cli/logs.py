@@ -23,15 +23,18 @@ class LogFormat(StrEnum):
 
 
 class TextLines(logging.Formatter):
-    """Formats each log entry as one line, control characters as escapes; a traceback follows, indented, so that it looks like no line."""
+    """Formats each log entry as one line, with control characters as escapes.
+
+    A traceback follows. It is indented so that none of its lines looks like a log entry.
+    """
 
     def __init__(self, has_head: bool = True) -> None:
-        """`has_head`: with time (UTC), level and logger, which rich shows by itself."""
+        """Choose the format. `has_head`: whether a line begins with time (UTC), level and logger; rich shows these itself."""
         super().__init__()
         self._has_head = has_head
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line of a log entry."""
         text: str = printable_line(record.getMessage())
         if self._has_head:
             text = f"{_time_text(record)} {record.levelname} {record.name}: {text}"
@@ -43,10 +46,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats each log entry as one JSON object: time, level, logger, message, what it is about, and the traceback where there is one."""
+    """Formats each log entry as one JSON object: time, level, logger, message, its own fields, and the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line of a log entry."""
         entry = {
             "time": _time_text(record),
             "level": record.levelname,
@@ -64,7 +67,7 @@ def _time_text(record: logging.LogRecord) -> str:
 
 
 def logs_json() -> bool:
-    """Whether the lines of this process are JSON objects."""
+    """Return whether the log lines of this process are JSON objects."""
     return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
 
 
@@ -102,11 +105,11 @@ Debug = Annotated[
 
 
 def _declare(verbose: Verbose = False, debug: Debug = False, log_format: LogFormatOption = LogFormat.TEXT) -> None:
-    """Has the options. Their callbacks do what they mean, so no command sees their values."""
+    """Declare the log options. Their callbacks apply them, so commands do not receive their values."""
 
 
 def given_log_options(context: typer.Context) -> list[str]:
-    """Those that were given to this command, for a process of its own."""
+    """Return the log options that this command was given, to pass them to a process that it starts."""
     verbosity = [option for option, name in (("-v", "verbose"), ("--debug", "debug")) if context.obj[name]]
     return ["--log-format", LogFormat.JSON, *verbosity] if logs_json() else verbosity
 

@@ -44,12 +44,12 @@ def _no_job(given: str) -> str:
 
 
 def is_python_job(given: str) -> bool:
-    """Whether an argument looks like `module:name`; a path of Windows does not."""
+    """Return whether an argument looks like `module:name`. A path of Windows does not."""
     return _PROGRAM.fullmatch(given) is not None and not Path(given).exists()
 
 
 def is_job(given: str) -> bool:
-    """Whether an argument names a job, by its properties file or its program, and not a stream."""
+    """Return whether an argument names a job, by its properties file or its program, and not a stream."""
     return given.endswith(".properties") or is_python_job(given) or Path(given).is_file()
 
 
@@ -72,7 +72,7 @@ Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the str
 
 @dataclass(frozen=True, slots=True)
 class PropertyOptions:
-    """What was given by `-p`, `--region`, `--endpoint` and `--profile`."""
+    """The values of the options `-p`, `--region`, `--endpoint` and `--profile`."""
 
     pairs: list[str] | None = None
     region: str | None = None
@@ -80,7 +80,7 @@ class PropertyOptions:
     profile: str | None = None
 
     def given(self) -> dict[str, str]:
-        """The pairs, overridden by the other options. Raises: ConfigurationError."""
+        """Return the pairs of `-p`, overridden by the other options. Raises: ConfigurationError if a pair is malformed."""
         options = {REGION.key: self.region, ENDPOINT.key: self.endpoint, PROFILE_NAME.key: self.profile}
         if self.profile is not None:
             options[CREDENTIALS_PROVIDER.key] = "PROFILE"
@@ -88,10 +88,13 @@ class PropertyOptions:
         return above | {key: value for key, value in options.items() if value is not None}
 
     def read(self, job: Path | str | None = None) -> Properties:
-        """Those of the job's file or program, overridden by what was given. Raises: ConfigurationError."""
+        """Return the properties of the job's file or program, overridden by the options.
+
+        Raises: ConfigurationError if an option is malformed, or if the file or program cannot be used.
+        """
         above = self.given()
         if job is not None and is_python_job(str(job)):
-            from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # brings the AWS SDK
+            from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # loads the AWS SDK
 
             search_current_folder()
             return properties_of_program(str(job), above)
@@ -113,9 +116,13 @@ _OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": P
 
 
 def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) -> Callable[..., None]:
-    """The command with options in place of its parameter `properties`, which is made of them: `JobProperties` or `StreamProperties`; or in
-    place of its parameter `options`, which are `PropertyOptions`. A command that is a coroutine is run to its end; a signal ends it with
-    128 and the signal's number."""
+    """Return a command whose parameter for properties is replaced by command-line options.
+
+    A parameter `properties` (`JobProperties`, `StreamProperties` or `ProducerProperties`) receives the properties that the options give.
+    A parameter `options` receives the options as `PropertyOptions`.
+
+    A command that is a coroutine is run to its end. A signal ends it with the exit code 128 plus the signal's number.
+    """
     own = dict(inspect.signature(command, eval_str=True).parameters)
     name = "properties" if "properties" in own else "options"
     kind = own.pop(name).annotation
@@ -148,9 +155,11 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 
 
 def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) -> tuple[list[str], Properties]:
-    """The streams of a job's file and its properties, or one stream and those of the options; a read retries for 30 s.
+    """Return the streams and the properties of a job's file, or one stream and the properties of the options.
 
-    Raises: ConfigurationError.
+    Calls are retried for 30 s, unless the properties say how long.
+
+    Raises: ConfigurationError if a file of properties is given in addition to a job, or if the properties cannot be read.
     """
     if not is_job(given):
         return [given], with_short_outages(options.read(file))

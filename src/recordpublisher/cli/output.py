@@ -22,17 +22,17 @@ class Printable(str):
 
 
 def printable(text: str) -> Printable:
-    """The text with control characters as escapes: `\\x1b`, `\\u202e`."""
+    """Return the text with control characters as escapes: `\\x1b`, `\\u202e`."""
     return text if isinstance(text, Printable) else Printable(_CONTROLS.sub(_escaped, text))
 
 
 def printable_line(text: str) -> Printable:
-    """The same in one line."""
+    """Return the text in one line, with control characters and line ends as escapes."""
     return Printable(printable(text).replace("\n", "\\n"))
 
 
 def printable_json(line: bytes) -> bytes:
-    """JSON with such characters as JSON's own escapes: it means the same."""
+    """Return JSON with control characters as JSON's own escapes, which does not change its meaning."""
     return _IN_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), line)
 
 
@@ -50,24 +50,24 @@ def echo(text: str) -> None:
 
 
 def styled(text: str, colour: str | None = None, bold: bool = False) -> Printable:
-    """Text for `echo`, which leaves the style out where stdout is no terminal. `NO_COLOR` leaves it out everywhere."""
+    """Return text with a style for `echo`, which omits the style if stdout is not a terminal. `NO_COLOR` omits it everywhere."""
     plain = printable(text)
     return plain if os.environ.get("NO_COLOR") else Printable(typer.style(plain, fg=colour, bold=bold or None))
 
 
 def joined(lines: Iterable[str]) -> Printable:
-    """The lines as one text, each printable."""
+    """Return the lines as one text, with control characters as escapes."""
     return Printable("\n".join(map(printable, lines)))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Printable:
-    """A bold head and one line for each row, columns aligned."""
+    """Return a bold head and one line for each row, with aligned columns."""
     first, *others = aligned([head, *rows])
     return joined([styled(first, bold=True), *others])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[Printable]:
-    """A line for each row, columns aligned; a cell is one line."""
+    """Return a line for each row, with aligned columns. Line breaks in a cell are escaped."""
     rows = [[cell if isinstance(cell, Printable) else printable_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -77,12 +77,12 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[Printable]:
 
 
 def time_text(time: datetime) -> str:
-    """A time in UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def duration(ms: int | None) -> str:
-    """The largest unit that fits, with one decimal: `4.2 h`."""
+    """Return a duration in the largest unit that fits, with one decimal: `4.2 h`; `-` if it is not known."""
     if ms is None:
         return "-"
     for name, size in UNITS:
@@ -92,17 +92,17 @@ def duration(ms: int | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """A rate with thousands separated, below 10 with two digits; - where it is not known."""
+    """Return a rate with separated thousands, or with two digits if it is below 10; `-` if it is not known."""
     return "-" if per_second is None else f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 
 def yes_no(flag: bool | None) -> str:
-    """`yes`, `no`, or - where it is not known."""
+    """Return `yes` or `no`; `-` if it is not known."""
     return "-" if flag is None else "yes" if flag else "no"
 
 
 def json_text(fields: Mapping[str, Any] | msgspec.Struct) -> Printable:
-    """One JSON object in one line; `max_record_bytes` becomes `maxRecordBytes`."""
+    """Return a JSON object in one line. A name such as `max_record_bytes` becomes `maxRecordBytes`."""
     named = {_camel(name): value for name, value in fields.items()} if isinstance(fields, Mapping) else fields
     return Printable(printable_json(msgspec.json.encode(named)).decode())
 

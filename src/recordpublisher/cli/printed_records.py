@@ -28,13 +28,14 @@ from .output import printable_json
 
 
 class RecordReading:
-    """How `tail` reads with a job's properties: a record that the job cannot use is shown like any other, as it was read.
+    """Reads records for `tail` with a job's properties. A record that the job cannot use is shown like any other, as it was read.
 
-    `properties`: the job's, without those of values. `event_time`: of a record; None where it is the arrival.
+    - `properties`: the properties of the job, without those that decode values.
+    - `event_time`: returns the event time of a record; None if the event time is the arrival.
     """
 
     def __init__(self, job: Properties) -> None:
-        """Raises: ConfigurationError for a compression or an event time that cannot be used."""
+        """Read the job's properties. Raises: ConfigurationError if the compression or the event time cannot be used."""
         self._decompressor = decompressor_for(job)
         self._times_in = timestamp_assigner_for(job, None).times_in
         unused = (DESERIALIZER, SCHEMA, COMPRESSION, ON_BAD_RECORD, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
@@ -42,7 +43,7 @@ class RecordReading:
         self.event_time: Callable[[Record], int] | None = None if self._times_in is None else self._event_time
 
     def decompressed(self, record: Record) -> Record:
-        """The record with its payload decompressed, if that is possible."""
+        """Return the record with its payload decompressed, or as it is if that is not possible."""
         if self._decompressor is None:
             return record
         with suppress(ValueError):
@@ -50,7 +51,7 @@ class RecordReading:
         return record
 
     def _event_time(self, record: Record) -> int:
-        """The job's field, else the arrival."""
+        """Return the time in the job's field (epoch ms), or the arrival if the field has no valid time."""
         with suppress(ValueError):
             if self._times_in is not None:
                 times = self._times_in([self.decompressed(record).data])
@@ -60,7 +61,7 @@ class RecordReading:
 
 
 def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
-    """A regular expression. Raises: ConfigurationError that names the option."""
+    """Return a regular expression, or None if none is given. Raises: ConfigurationError if it is not valid; it names the option."""
     try:
         return None if given is None else re.compile(given)
     except re.error as error:
@@ -68,14 +69,14 @@ def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
 
 
 def is_chosen(record: Record, key: re.Pattern[str] | None, content: re.Pattern[str] | None) -> bool:
-    """Whether the partition key and the payload, as text, contain a match of the patterns."""
+    """Return whether the partition key and the payload, as text, each contain a match of their pattern, if it is given."""
     return (key is None or key.search(record.partition_key or "") is not None) and (
         content is None or content.search(record.data.decode(errors="replace")) is not None
     )
 
 
 def json_line(record: Record) -> bytes:
-    """One line of JSON. A payload that is a JSON object or array is part of it as it is, not as text."""
+    """Return a record as one line of JSON. A payload that is a JSON object or array is embedded as it is, not as text."""
     fields: dict[str, Any] = as_json(record)
     if record.data.lstrip()[:1] in (b"{", b"["):
         try:

@@ -41,7 +41,12 @@ class RecordFile:
     """Owns the records that wait to be written together as columns; lines are written at once."""
 
     def __init__(self, kind: RecordFormat, out: IO[bytes], is_replaced: bool = False) -> None:
-        """`is_replaced`: what is in `out` goes with the first record, or at the end. Raises: ImportError without the extra `arrow`."""
+        """Prepare a file in which nothing is written yet.
+
+        `is_replaced`: whether the content of `out` is removed, which happens at the first record, or at the end if there is none.
+
+        Raises: ImportError if the format needs columns and the extra `arrow` is missing.
+        """
         self._out, self._is_replaced = out, is_replaced
         self._column_writer = None if kind is RecordFormat.JSON else _column_writer(kind)
         self._is_text = kind is RecordFormat.CSV
@@ -72,12 +77,12 @@ class RecordFile:
             self._write_waiting()
 
     def flush(self) -> None:
-        """Let a reader see the lines; columns wait until there are enough of them."""
+        """Flush the lines to the reader of the file. Columns wait until there are enough records."""
         if self._columns is None:
             self._out.flush()
 
     def close(self) -> None:
-        """Write the rest, and what ends a file of columns."""
+        """Write the waiting records, and the end of a file of columns."""
         self._begin()
         if self._columns is not None:
             self._write_waiting()
@@ -98,7 +103,7 @@ class RecordFile:
 
 
 class SchemaFile(RecordFile):
-    """Owns what the records show of the fields of JSON objects, and writes it at the end, as `flink.deserializer.schema` takes it."""
+    """Infers a schema from the fields of JSON objects, and writes it at the end in the form of `flink.deserializer.schema`."""
 
     def __init__(self, out: IO[bytes], is_replaced: bool = False) -> None:
         super().__init__(RecordFormat.JSON, out, is_replaced)

@@ -1,4 +1,4 @@
-"""The shards of a stream: as a tree, children below their parents; and one that a command names."""
+"""Draws the shards of a stream as a tree, children below their parents, and finds a shard that a command names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,7 +7,10 @@ from recordpublisher.publishers.shards import MAX_HASH_KEY, Shard
 
 
 def shard_tree(shards: Sequence[Shard]) -> list[str]:
-    """One line for each shard. A merged shard stands below its second parent and names both; a shard without listed parents is a root."""
+    """Return one line for each shard.
+
+    A merged shard stands below the later of its parents by name, and names both. A shard without listed parents is a root.
+    """
     by_id = {shard.shard_id: shard for shard in shards}
     return [
         f"{indent}{shard}  {'closed' if by_id[shard].closed else 'open'}  {_hash_range(by_id[shard])}{_merged(by_id[shard].parents)}"
@@ -16,14 +19,14 @@ def shard_tree(shards: Sequence[Shard]) -> list[str]:
 
 
 def families(parents: Mapping[str, Sequence[str]]) -> list[str]:
-    """One line for each shard that was split or merged, or came of it; `parents` by the shards' names."""
+    """Return one line for each shard that was split or merged, or that is the result. `parents`: the parents of each shard, by name."""
     related = {parent for of_one in parents.values() for parent in of_one if parent in parents}
     shown = {shard: of_one for shard, of_one in parents.items() if shard in related or related & {*of_one}}
     return [f"{indent}{shard}{_merged(shown[shard])}" for indent, shard in walk_tree(shown)]
 
 
 def walk_tree(parents: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """Each shard below its parent, with the lines that are drawn before its name."""
+    """Yield each shard after its parent, with the lines that are drawn before its name."""
     children: dict[str, list[str]] = {shard: [] for shard in parents}
     roots: list[str] = []
     for shard, of_shard in parents.items():
@@ -52,7 +55,10 @@ SHOWN_SHARDS = 10
 
 
 def known_shard(shard_id: str, shards: Sequence[Shard], key: str, valid: str) -> Shard:
-    """The shard with this id. Raises: ConfigurationError that names some of `shards`; `key` and `valid` are its words."""
+    """Return the shard with this id.
+
+    Raises: ConfigurationError if there is no such shard; it names some of `shards`, and has `key` and `valid` in its message.
+    """
     found = {shard.shard_id: shard for shard in shards}
     if shard_id not in found:
         others = ", ".join([*found][:SHOWN_SHARDS]) + ", ..." * (len(found) > SHOWN_SHARDS)

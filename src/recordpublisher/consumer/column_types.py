@@ -1,4 +1,4 @@
-"""Column types that a field names: `Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(12, 2)"})]`."""
+"""Reads the column type that a field names: `Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(12, 2)"})]`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import inspect
 
 COLUMN = "column"
-"""The key in `msgspec.Meta.extra`."""
+"""The key of the column type in `msgspec.Meta.extra`."""
 MOST_DIGITS = 38
-"""Digits of a decimal in Spark, Arrow, Delta Lake and Iceberg."""
+"""Most digits of a decimal in Spark, Arrow, Delta Lake and Iceberg."""
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
@@ -28,7 +28,7 @@ def column_type(info: Any) -> str | None:
 
 
 def decimal_digits(column: str) -> tuple[int, int] | None:
-    """Return precision and scale of `DECIMAL(12, 2)`; None for another type.
+    """Return precision and scale of a type such as `DECIMAL(12, 2)`; None for another type.
 
     Raises: ValueError if no table can have a column with them.
     """
@@ -43,7 +43,10 @@ def decimal_digits(column: str) -> tuple[int, int] | None:
 
 
 def exact_decimal(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
-    """Return a function that gives a number `scale` digits after the point; it raises ValueError for one that it would have to round."""
+    """Return a function that gives a number `scale` digits after the point.
+
+    The function raises ValueError if it would have to round the number, or if the number is not finite.
+    """
     digits = Context(prec=precision, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[InvalidOperation, Inexact])
     last_digit = Decimal(1).scaleb(-scale)
 

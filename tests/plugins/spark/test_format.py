@@ -23,6 +23,71 @@ print(*sorted(found & {"botocore", "aiobotocore", "boto3", "aiohttp", "sqlalchem
 """
 
 
+OF_THIS_PACKAGE = """
+import sys
+{code}
+print(*(name.removeprefix("recordpublisher.") for name in sys.modules if name.startswith("recordpublisher.")))
+"""
+
+
+def imported_by(code: str) -> set[str]:
+    """The modules of this package that a process has after `code`."""
+    command = [sys.executable, "-c", OF_THIS_PACKAGE.format(code=code)]
+    done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_process_that_looks_for_the_names_of_formats_does_not_import_options():
+    found = imported_by("import pyspark_recordpublisher; pyspark_recordpublisher.DefaultSource.name()")
+    assert "plugins.spark.data_source" in found
+    assert not found & {"plugins.spark.options.spark_options", "plugins.spark.stream_reader", "publishers.clock"}
+
+
+def test_the_process_that_plans_imports_no_fetcher_and_without_fan_out_none_of_it():
+    modules = ("query_planner", "service.kinesis_service", "options.checks")
+    found = imported_by("import " + ", ".join(f"recordpublisher.plugins.spark.{name}" for name in modules))
+    assert "plugins.spark.source.batch_planner" in found
+    assert not found & {"fetcher.assembly", "plugins.runtime.bounded_reader", "publishers.fanout"}
+
+
+LOADED = """
+import pickle, pathlib
+from pyspark.sql.types import BinaryType, StructField, StructType
+from recordpublisher.plugins.spark import KinesisSource
+place = pathlib.Path({place!r})
+if place.exists():
+    assert pickle.loads(place.read_bytes()).streamReader(StructType([StructField("data", BinaryType())]))
+else:
+    source = KinesisSource({{"stream": "orders", "aws.region": "us-east-1", "metadatalocation": "/claims"}})
+    source.schema()
+    place.write_bytes(pickle.dumps(source))
+"""
+
+
+def test_what_load_has_checked_is_not_checked_again_by_the_processes_that_follow(tmp_path):
+    code = LOADED.format(place=str(tmp_path / "source"))
+    assert "plugins.spark.options.checks" in imported_by(code)
+    assert "plugins.spark.options.checks" not in imported_by(code)
+
+
+def test_a_query_whose_schema_is_given_is_checked_although_load_was_not_asked(tmp_path):
+    given = {
+        "stream": "orders",
+        "aws.region": "us-east-1",
+        "metadatalocation": str(tmp_path),
+        "flink.stream.initpos": "soon",
+    }
+    with pytest.raises(ConfigurationError, match="soon"):
+        KinesisSource(given).streamReader(StructType([StructField("data", BinaryType())])).initialOffset()
+
+
+def test_a_task_that_polls_imports_no_fan_out():
+    modules = ("source.task_read", "batch_read.range_read", "batch_read.background_read", "stream_reader")
+    found = imported_by("import " + ", ".join(f"recordpublisher.plugins.spark.{name}" for name in modules))
+    assert "plugins.runtime.bounded_reader" in found
+    assert "publishers.fanout" not in found
+
+
 def test_the_format_has_a_second_name_for_where_kinesis_is_taken():
     names = [
         importlib.import_module(module).DefaultSource.name()

@@ -111,7 +111,10 @@ async def _serve(host: str, port: int, streams: dict[str, int], options: dict[st
 
 
 def shards_by_stream(given: list[str]) -> dict[str, int]:
-    """`["orders:4"]` as `{"orders": 4}`. Raises: ConfigurationError."""
+    """Return the shards of each stream: `{"orders": 4}` for `["orders:4"]`.
+
+    Raises: ConfigurationError if an item is malformed, has no shard, or repeats a stream.
+    """
     streams: dict[str, int] = {}
     for pair in given:
         name, _, count = pair.rpartition(":")

@@ -19,7 +19,7 @@ def properties(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each property.")] = False,
 ) -> None:
-    """List every property, also of installed plugins: key, default, valid values, meaning.
+    """List every property, including properties of installed plugins: key, default, valid values, meaning.
 
     Example: recordpublisher properties watermark
     """
@@ -52,9 +52,9 @@ def _fields(declared: Property[Any]) -> dict[str, Any]:
 
 
 def all_properties() -> list[Property[Any]]:
-    """Those of the library and of plugins, in the order of declaration.
+    """Return the properties of the library and of plugins, in the order of declaration.
 
-    Classes declare theirs when they are imported; one whose extra is missing is skipped.
+    Classes declare their properties when they are imported. A class whose extra is missing is skipped.
     """
     from recordpublisher.plugins.spark.options import spark_options  # noqa: F401
     from recordpublisher.plugins.spark.writer import write_options  # noqa: F401
@@ -74,7 +74,7 @@ def _paragraph(declared: Property[Any]) -> str:
 
 
 def grouped(declared: Iterable[Property[Any]]) -> dict[str, list[Property[Any]]]:
-    """The properties by group; groups by name, properties in the order of declaration."""
+    """Return the properties by group. Groups are sorted by name, and properties are in the order of declaration."""
     groups: dict[str, list[Property[Any]]] = {}
     for one in declared:
         groups.setdefault(one.group or "Others", []).append(one)
@@ -82,7 +82,7 @@ def grouped(declared: Iterable[Property[Any]]) -> dict[str, list[Property[Any]]]
 
 
 def default_text(declared: Property[Any]) -> str:
-    """The default with its unit, as text."""
+    """Return the default with its unit, as text."""
     if declared.default is None:
         return "not set"
     shown = str(declared.default).lower() if isinstance(declared.default, bool) else str(declared.default)

@@ -14,7 +14,10 @@ MAX_PERCENT = 90
 
 
 def check_distribution(shards: Sequence[Shard]) -> str:
-    """Say how even the ranges of the open shards are. Raises: RecordPublisherError when one takes nearly all records."""
+    """Return how large the hash key range of the largest open shard is.
+
+    Raises: RecordPublisherError if it is so large that the shard gets most of the records; NotCheckedError if no shard is known.
+    """
     open_shards = [shard for shard in shards if not shard.closed]
     if not open_shards:
         raise NotCheckedError("no shard is known")

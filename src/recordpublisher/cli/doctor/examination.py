@@ -1,4 +1,4 @@
-"""Examination: which checks doctor makes of a job or of streams, in which order."""
+"""Decides which checks doctor makes of a job or of streams, and in which order."""
 
 import asyncio
 import sys
@@ -62,7 +62,12 @@ async def examined(properties: Properties, uses: dict[str, Use], *, has_job: boo
 
 
 class Examination:
-    """The checks of one job, or of streams. `targets`: the streams that Kinesis sinks write to. `opened` closes what is made."""
+    """Makes the checks of one job, or of streams.
+
+    - `uses`: what the job does with each of its streams.
+    - `opened`: closes the clients and sinks that the checks make.
+    - `targets`: the streams that Kinesis sinks write to.
+    """
 
     def __init__(
         self,
@@ -82,7 +87,10 @@ class Examination:
         self._unreachable: set[str] = set()
 
     async def of_job(self) -> list[Finding]:
-        """Streams, store, sinks, other processes, lag. Meanwhile the stored positions are watched: they tell whether the job runs."""
+        """Return the findings about the streams, the store, the sinks, other processes and the lag.
+
+        While the streams are checked, the stored positions are watched, because they show whether the job is running.
+        """
         job = JobChecks(self._registry, self._properties, self._opened)
         of_stores = [*await job.store_findings(), *await job.sink_findings()]
         running = asyncio.create_task(job.running_finding())
@@ -98,7 +106,10 @@ class Examination:
             running.cancel()
 
     async def of_streams(self) -> list[Finding]:
-        """This machine, the way to the services, and the streams; without a way, nothing is asked of the streams."""
+        """Return the findings about this machine, the connection to the services, and the streams.
+
+        If the services cannot be reached, the streams are not checked.
+        """
         own, findings = await self._own_source()
         findings = [*await version_findings(), *findings]
         try:
@@ -139,11 +150,11 @@ class Examination:
         return endpoints
 
     def _needs_aws(self) -> bool:
-        """Whether region and credentials matter: a plugin may read something else."""
+        """Return whether region and credentials of AWS are needed. A plugin may read from another service."""
         return bool(self._services()) or self._properties.value(RECORD_PUBLISHER) == "QUEUE"
 
     def _services(self) -> dict[str, str | None]:
-        """The services that are called, by the SDK's names, and their endpoints as the properties set them."""
+        """Return the services that are called, by the SDK's names, with the endpoint that the properties set, or None."""
         given, of_state = self._properties, self._properties.value(STATE_ENDPOINT)
         places = {back_end_of(value) for value in given.values()}
         is_glue = (given.value(DESERIALIZER) or "").lower() == "glue"
@@ -191,7 +202,7 @@ def _is_of_aws(url: str) -> bool:
 
 
 def _targets(properties: Properties) -> list[str]:
-    """The streams of the Kinesis sink, and of one for dead letters."""
+    """Return the streams that Kinesis sinks write to, including the sink for dead letters."""
     sinks = {SINK: SINK_STREAM.key}
     if properties.value(ON_BAD_RECORD) == "DEAD_LETTER":
         sinks[DEAD_LETTER_SINK] = DEAD_LETTER.key + SINK_STREAM.key.removeprefix("flink.sink.")
@@ -200,8 +211,11 @@ def _targets(properties: Properties) -> list[str]:
 
 
 async def settings_findings(registry: Registry, properties: Properties, streams: list[str]) -> list[Finding]:
-    """The properties, also those that plugins of the registry declare, and the plugins that they name beside sink and store, which have
-    checks of their own. The publisher is asked whether it can work with the properties."""
+    """Check the properties, including those that plugins declare, and the plugins that the properties name.
+
+    The plugins of sink and store are left out, because they have checks of their own. The publisher checks whether it can work with
+    the properties.
+    """
     return [
         await examine("properties", lambda: _properties(properties, streams, registry)),
         await examine("plugins", lambda: _plugins(registry, properties)),

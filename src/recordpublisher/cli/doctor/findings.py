@@ -1,4 +1,4 @@
-"""Finding: what one check found. `examine` runs a check, `examine_all` those of a publisher or a sink."""
+"""Runs checks and describes their findings. `examine` runs one check, and `examine_all` the checks of a publisher or a sink."""
 
 import inspect
 import logging
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: what was checked, the verdict, and in words what was found or what to do."""
+    """One line of the output: what was checked, the verdict, and in words what was found or what to do."""
 
     name: str
     verdict: Verdict
@@ -32,7 +32,7 @@ class Finding:
 
 
 class NotCheckedError(Exception):
-    """A check that cannot be made, and why."""
+    """Raised if a check cannot be made, with the reason."""
 
 
 Check = Callable[[], str | Awaitable[str | None]]
@@ -40,7 +40,7 @@ Check = Callable[[], str | Awaitable[str | None]]
 
 
 async def examine(name: str, check: Check) -> Finding:
-    """Run a check. It is made once: nothing is retried. An error of a plugin is a finding too, and does not end the other checks."""
+    """Run a check once, without retries, and return its finding. An error, even of a plugin, does not end the other checks."""
     try:
         found = check()
         words = await found if inspect.isawaitable(found) else found
@@ -53,17 +53,17 @@ async def examine(name: str, check: Check) -> Finding:
 
 
 async def examine_all(prefix: str, checks: Checks) -> list[Finding]:
-    """The checks of a publisher or a sink, one after the other."""
+    """Run the checks of a publisher or a sink one after the other, and return their findings."""
     return [await examine(f"{prefix}: {name}", check) for name, check in checks.items()]
 
 
 def problem(name: str, error: Exception) -> Finding:
-    """A check that failed: the error says what to do."""
+    """Return the finding of a check that failed. The error says what to do."""
     return Finding(name, Verdict.PROBLEM, one_line(error))
 
 
 def told_once(findings: Iterable[Finding]) -> list[Finding]:
-    """The same, with a problem that several checks met told where it was met first."""
+    """Return the findings with each problem only once. Later checks with the same problem refer to the first."""
     first: dict[str, str] = {}
     told = []
     for each in findings:

@@ -1,4 +1,7 @@
-"""JobChecks: what a job needs beside its streams: its store, its sinks, no other process in its place, positions not about to be lost."""
+"""Checks what a job needs in addition to its streams.
+
+These are a state store, the sinks, that no other process runs the job, and that no unread records are about to be lost.
+"""
 
 import asyncio
 from collections.abc import Collection
@@ -58,14 +61,14 @@ class JobChecks:
         self._has_store = False
 
     async def store_findings(self) -> list[Finding]:
-        """Whether the store can be read, and the actions that write to it."""
+        """Check whether the state store can be read, and list its write actions, which cannot be checked."""
         found = await examine("store", self._elastic_store if self._is_elastic else self._store)
         self._has_store = found.verdict is Verdict.OK
         words = f"{NEEDS_A_CHANGE}: look at the IAM policy"
         return [found, *(Finding(f"store: {each}", Verdict.NOT_CHECKED, words) for each in self._store_changes())]
 
     def _store_changes(self) -> list[str]:
-        """The actions by which the store changes something: it has no DryRun."""
+        """Return the actions with which the store changes something. They are not checked, because stores have no DryRun."""
         changes = ("writes", "deletes") if self._is_elastic else ("writes",)
         with suppress(RecordPublisherError):  # a store that cannot be made is a finding of its own
             store = self._registry.stores.get(back_end_of(self._properties.value(STATE_URI) or ""), STATE_URI.key)
@@ -73,7 +76,7 @@ class JobChecks:
         return []
 
     async def sink_findings(self) -> list[Finding]:
-        """Whether the sink and the one for dead letters can be made, and what they check themselves."""
+        """Check whether the sink and the dead-letter sink can be made, and run their own checks."""
         findings = []
         for name, make in {"sink": self._make_sink, "dead-letter sink": self._make_dead_letter_sink}.items():
             sinks: list[Sink] = []
@@ -85,7 +88,10 @@ class JobChecks:
         return findings
 
     async def _value_findings(self, sink: Sink, name: str) -> list[Finding]:
-        """Whether the sink takes the values, and they have the field of their event times. Dead letters have no type."""
+        """Check whether the sink accepts the values, and whether they have the field with the event time.
+
+        Values for the dead-letter sink have no type, so their fields are not checked.
+        """
         try:
             is_own = name == "sink"
             of = made_type(chosen_deserializer(self._registry, self._properties, None)) if is_own else None
@@ -100,11 +106,11 @@ class JobChecks:
         return findings
 
     async def running_finding(self) -> Finding:
-        """Whether another process runs the job. It is named, and loses nothing."""
+        """Check whether another process runs the job. The check does not disturb that process."""
         return await examine("runs elsewhere", self._running)
 
     async def lag_finding(self, stream: str, client: KinesisClient) -> Finding:
-        """The time until unread records of a stream of Kinesis are lost."""
+        """Check whether unread records of a Kinesis stream are about to be lost."""
         return await examine(f"{stream}: lag", lambda: self._lag(stream, client))
 
     async def _store(self) -> str:
@@ -121,7 +127,7 @@ class JobChecks:
         return f"reachable, {counted(count, 'stored snapshot')}"
 
     async def _store_in_sink(self) -> str:
-        """What a sink that keeps the positions has. Raises: NotCheckedError if it keeps none, or cannot be asked."""
+        """Return how many positions the sink stores with its rows. Raises: NotCheckedError if it stores none, or cannot be read."""
         stored = None
         try:
             if (sink := self._keeping_sink()) is not None:
@@ -134,7 +140,7 @@ class JobChecks:
         return f"not needed: {self._properties.value(SINK)} keeps the positions with its rows, {count}"
 
     def _keeping_sink(self) -> Sink | None:
-        """The sink, made, if it keeps the positions."""
+        """Make and return the sink if it stores the positions with its rows; else return None."""
         name = self._properties.value(SINK)
         keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
         return self._made_sink() if keeps else None
@@ -143,7 +149,11 @@ class JobChecks:
         return await check_assignment(self._group())
 
     def _group(self) -> ElasticGroup:
-        """The group that the job would join. Raises: ConfigurationError for what ELASTIC cannot be combined with."""
+        """Return the group that the job would join.
+
+        Raises: ConfigurationError if a property cannot be combined with ELASTIC assignment; NotCheckedError if the assignment is another
+        one.
+        """
         sink = dead_letters = None
         with suppress(Exception):  # a sink that cannot be made is a finding of its own
             sink = self._made_sink()
@@ -183,7 +193,7 @@ class JobChecks:
         return await check_generation(self._positions(), self._properties)
 
     async def _check_entries(self) -> None:
-        """Raises: StateError where the positions that lie with the sink's rows are of a job with another name."""
+        """Check that positions stored with the sink's rows are those of this job. Raises: StateError if they have another job's name."""
         if (sink := self._keeping_sink()) is not None and (entries := entries_of(sink)) is not None:
             await SnapshotStore(entries, self._properties.value(JOB_NAME)).own_entries()
 
@@ -201,7 +211,7 @@ class JobChecks:
         return "no unread records are about to be lost"
 
     def _positions(self) -> PositionsReader:
-        """Where the job's positions are. Raises: NotCheckedError when there are none."""
+        """Return the reader of the job's positions. Raises: NotCheckedError if the job stores none, or they cannot be read."""
         sink = self._keeping_sink()
         store = build_store(self._registry, self._properties) if self._has_store else None
         if store is not None:
@@ -224,9 +234,12 @@ SPARE_SECONDS = 1.0
 
 
 async def check_generation(positions: PositionsReader, properties: Properties) -> str:
-    """With STATIC assignment a start takes the next generation, and whoever has the one before is fenced off (S6).
+    """Return whether another process runs a job with STATIC assignment, and which generation a start would take.
 
-    Raises: RecordPublisherError that names the subtasks which store checkpoints now.
+    A start takes the next generation, which fences off the processes of the generation before (S6).
+
+    Raises: RecordPublisherError if subtasks store checkpoints now; it names them. NotCheckedError if none was stored, but the
+    checkpoint interval is negative (no checkpoints) or longer than doctor watches.
     """
     before = await positions.load()
     if not before:
@@ -249,7 +262,7 @@ async def check_generation(positions: PositionsReader, properties: Properties) -
 
 
 async def check_group(group: ElasticGroup) -> str:
-    """With ELASTIC assignment a process joins the others, which keep running."""
+    """Return which workers of a group with ELASTIC assignment send heartbeats. A process that starts here joins them."""
     before = await group.documents.read_records()
     if not before:
         return "no: the group has no workers"
@@ -269,7 +282,10 @@ async def check_group(group: ElasticGroup) -> str:
 
 
 async def check_assignment(group: ElasticGroup) -> str:
-    """The group that a process with ELASTIC assignment would join. Raises: StateError when subtasks of STATIC keep positions there."""
+    """Return the size of the group that a process with ELASTIC assignment would join.
+
+    Raises: StateError if subtasks with STATIC assignment keep positions there, or if the group is another job's.
+    """
     table = await group.documents.read_table()
     if table is not None:
         stored = table.document.job

@@ -62,7 +62,10 @@ async def aws_findings(properties: Properties, streams: list[str]) -> list[Findi
 
 
 async def service_findings(properties: Properties, services: Mapping[str, str | None]) -> list[Finding]:
-    """Say of each service where its calls go and who signs them. `services`: by the SDK's name, the endpoint that the properties set."""
+    """Return for each service where its calls go, and which credentials sign them.
+
+    `services`: the endpoint that the properties set, or None, by the SDK's name of the service.
+    """
 
     async def found(service: str) -> str:
         with translate_errors(service):
@@ -74,7 +77,10 @@ async def service_findings(properties: Properties, services: Mapping[str, str | 
 
 
 async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Finding]:
-    """The proxy, the name of the host, and a connection, for each service that is called: where there are several, with its name."""
+    """Check the proxy, the name of the host, and a connection, for each service that is called.
+
+    If there are several services, the name of each check contains that of its service.
+    """
     findings = []
     for service, find in endpoints.items():
         endpoint = asyncio.ensure_future(_parsed(find))
@@ -86,13 +92,13 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
 
 
 def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
-    """How to find the endpoints of the streams, by the services that they belong to."""
+    """Return how to find the endpoints of the streams, by the service that a stream belongs to."""
     regions = {service_of(properties, stream): _region_of(properties, stream) for stream in streams}
     return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
 
 
 def service_of(properties: Properties, stream: str) -> str:
-    """The Kinesis of which a stream is: a stream by ARN is in the region of the ARN, unless all calls go to `aws.endpoint`."""
+    """Return the service of a stream: Kinesis, with the region of the stream's ARN unless all calls go to `aws.endpoint`."""
     region = _region_of(properties, stream)
     return "Kinesis" if region is None else f"Kinesis in {region}"
 
@@ -103,7 +109,10 @@ def _region_of(properties: Properties, stream: str) -> str | None:
 
 
 async def kinesis_endpoint(properties: Properties, streams: list[str], region: str | None = None) -> str:
-    """Where calls about the streams go, as set, else by the environment and the rules of the SDK; `region`: of ARNs."""
+    """Return the endpoint of calls about the streams: the one that is set, else that of the environment and of the SDK's rules.
+
+    `region`: the region of the streams' ARNs.
+    """
     transport = SdkTransport(properties, streams, region=region)
     try:
         return await transport.endpoint_url()
@@ -156,7 +165,10 @@ async def _address(found: Awaitable[SplitResult]) -> str:
 
 
 async def _connection(found: Awaitable[SplitResult]) -> str:
-    """Raises: RecordPublisherError when neither the proxy nor, without one, the endpoint takes a connection."""
+    """Check that the proxy, or without a proxy the endpoint, accepts a connection.
+
+    Raises: RecordPublisherError if it does not; NotCheckedError if the address of the endpoint is not known.
+    """
     endpoint = await found
     proxy = proxy_for(endpoint.geturl())
     server = endpoint if proxy is None else urlsplit(proxy)
@@ -183,7 +195,7 @@ def _host_and_port(server: SplitResult) -> tuple[str, int]:
     try:
         return server.hostname or "", server.port or DEFAULT_PORTS.get(server.scheme, DEFAULT_PORTS["https"])
     except ValueError:
-        # the error would show a part of the URL, which may be that of a password with a slash
+        # The error would show a part of the URL, which may contain a part of a password with a slash.
         raise RecordPublisherError("the URL of the proxy has no valid port: check HTTP_PROXY and HTTPS_PROXY") from None
 
 
@@ -197,7 +209,7 @@ VARIABLE = "PYSPARK_PYTHON"
 """The environment variable from which Spark takes its workers' Python; else it is the python3 of the PATH."""
 _MODULE = "pyspark_recordpublisher"
 _SECONDS = 60.0
-# Spark brings its own pyspark for the workers, so that may be missing
+# Spark has its own pyspark for the workers, so `pyspark` may be missing here.
 _IMPORT = f"""
 try:
     import {_MODULE}
@@ -208,9 +220,13 @@ except ModuleNotFoundError as error:
 
 
 def spark_python() -> str:
-    """The workers' Python. Raises: RecordPublisherError with what to do, NotCheckedError.
+    """Check that the Python of Spark's workers can import this package.
 
-    A `python3` of the PATH without this package is no problem of its own: most jobs are not for Spark. So it is said, and does not fail.
+    A `python3` of the PATH without this package is not a failure in itself, because most jobs do not use Spark. The check reports
+    it as not checked.
+
+    Raises: RecordPublisherError if the Python that `PYSPARK_PYTHON` names cannot import the package; it says what to do.
+    NotCheckedError if pyspark is missing, if that Python is not on this machine, or if a `python3` of the PATH lacks the package.
     """
     if find_spec("pyspark") is None:
         raise NotCheckedError("pyspark is not installed")

@@ -1,4 +1,4 @@
-"""OwnSource: what doctor says of a source that is no shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS: by its own checks."""
+"""Checks a source that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, with the source's own checks."""
 
 from recordpublisher.plugins.host.build_from_properties import source_class
 from recordpublisher.plugins.host.registry import Registry
@@ -20,14 +20,14 @@ class OwnSource:
         self._source = source
 
     async def endpoint_url(self) -> str:
-        """Where its publishers call. Raises: NotCheckedError when it does not tell."""
+        """Return the endpoint that its publishers call. Raises: NotCheckedError if the source does not report it."""
         url = await self._source.endpoint_url()
         if url is None:
             raise NotCheckedError(f"{self.name} does not tell where it calls")
         return url
 
     async def findings(self, stream: str) -> list[Finding]:
-        """What the publisher checks itself; without any checks, whether it lists shards."""
+        """Return the findings of the publisher's own checks, or, if it has none, whether it lists shards."""
         table = stream_name(stream)
         if checks := self._source.checks(table):
             return await examine_all(stream, checks)
@@ -47,7 +47,10 @@ class OwnSource:
 
 
 def has_own_source(registry: Registry, properties: Properties) -> bool:
-    """Whether the job reads a queue, or its publisher lists its streams itself. Another finding names one that is not installed."""
+    """Return whether the job reads a queue, or its publisher lists its streams itself.
+
+    The result is False if the publisher is not installed, which another finding reports.
+    """
     try:
         made = source_class(registry, properties)
     except RecordPublisherError:
@@ -56,7 +59,7 @@ def has_own_source(registry: Registry, properties: Properties) -> bool:
 
 
 def own_source_of(registry: Registry, properties: Properties) -> OwnSource | None:
-    """The job's own source, if it has one. Raises: whatever the factory of a plugin raises."""
+    """Return the job's own source, or None if it reads shards of Kinesis. Raises: any error of the plugin's factory."""
     if not has_own_source(registry, properties):
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})

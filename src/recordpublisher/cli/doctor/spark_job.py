@@ -17,7 +17,7 @@ from .streams import Use
 
 
 def is_spark_job(properties: Properties) -> bool:
-    """Whether these are the options of a query on Spark: they have its stream, or a place for claims."""
+    """Return whether these are the options of a Spark query: they name its stream, or a place for claims."""
     return any(properties.is_set(option) for option in (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT))
 
 
@@ -37,7 +37,7 @@ async def examined_spark_job(given: Properties, use_of: Callable[[Properties, st
 
 
 async def _claims(options: SparkOptions) -> str:
-    """Whether the place can be read, a folder also written."""
+    """Return in words whether the place of claims can be read, and how many queries have claims there."""
     place = options.metadata_location
     store = conditional_store_of(place, options.metadata_key, options.properties, refused=NOT_FOR_CLAIMS)
     if (folder := missing_folder(place)) is not None:

@@ -32,12 +32,12 @@ class Use:
 
 
 class StreamChecks:
-    """The checks of one stream, in order. Owns what the first ones found, which the later ones need."""
+    """Makes the checks of one stream, in order. It owns the results of early checks that later ones need."""
 
     def __init__(
         self, client: ManagementClient, stream: str, use: Use, clock: Clock, *, knows_dry_run: bool = False
     ) -> None:
-        """`knows_dry_run`: the endpoint is known not to carry out what `DryRun` asks for."""
+        """Prepare the checks. `knows_dry_run`: whether the endpoint is known to honour `DryRun`, and so never puts a test record."""
         self._client = client
         self._stream = stream
         self._use = use
@@ -47,16 +47,16 @@ class StreamChecks:
         self._consumer_arn: str | None = None
         self._key: str | None = None
         self.knows_dry_run = knows_dry_run
-        """Given, or found by the checks."""
+        """Whether the endpoint honours `DryRun`: given, or found by the checks."""
         self.is_unreachable = False
         """No call about the stream can succeed: its shards could not be listed, and not for a missing right."""
         self.is_inactive = False
-        """The cause is that it is being created or deleted."""
+        """Whether the stream cannot be used because it is being created or deleted."""
         self.max_record_bytes: int | None = None
         """The largest record that the stream takes, once the checks have found it."""
 
     async def findings(self) -> list[Finding]:
-        """Clock, settings, consumers, and each IAM action that the use needs."""
+        """Check the clock, the settings, the consumers, and each IAM action that the use of the stream needs."""
         checks: list[tuple[str, Check]] = [
             ("clock", self._clock_offset),
             ("kinesis:ListShards", self._list_shards),
@@ -95,7 +95,7 @@ class StreamChecks:
         return ["RegisterStreamConsumer", "DeregisterStreamConsumer", *tags]
 
     def _key_actions(self) -> list[str]:
-        """What a stream with a KMS key of the user needs; the key of AWS needs nothing."""
+        """Return the KMS actions that the use needs if the stream has a KMS key of the user; none for the key of AWS."""
         if self._key is None or self._key.endswith("alias/aws/kinesis"):
             return []
         return ["kms:Decrypt", *(["kms:GenerateDataKey"] if self._use.writes else [])]
@@ -112,7 +112,7 @@ class StreamChecks:
             self._shards = await self._client.list_shards(self._stream)
         except RecordPublisherError as error:
             is_refused = isinstance(error, FatalKinesisError) and error.code.startswith("AccessDenied")
-            self.is_unreachable = not is_refused  # who may not do this may do something else
+            self.is_unreachable = not is_refused  # without the permission for this call, others may be allowed
             if self.is_unreachable and await self._is_inactive():
                 self.is_inactive = True
                 raise NotCheckedError("because of kinesis:DescribeStreamSummary") from error
@@ -120,7 +120,7 @@ class StreamChecks:
         return f"{sum(not shard.closed for shard in self._shards)} open shards"
 
     async def _is_inactive(self) -> bool:
-        """Whether the stream is being created or deleted: ListShards fails then, and `_describe` says what to do."""
+        """Return whether the stream is being created or deleted. Then ListShards fails, and `_describe` reports what to do."""
         try:
             found = await self._client.describe_settings(self._stream)
         except RecordPublisherError:
@@ -219,7 +219,10 @@ class StreamChecks:
         return check
 
     async def _find_out_dry_run(self) -> None:
-        """By a call that only reads, which a job that only writes has no need to be allowed."""
+        """Find out whether the endpoint honours `DryRun`, with a call that only reads.
+
+        Raises: NotCheckedError if that call fails. A job that only writes may lack the permission for it.
+        """
         try:
             await self._dry_run_iterator()
         except RecordPublisherError as error:

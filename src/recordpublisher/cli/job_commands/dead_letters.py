@@ -36,7 +36,7 @@ dead_letters = subcommands(
 
 
 MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
-"""Below a list so many reasons are told, and so many characters of each."""
+"""Limits of the reasons that are shown below a list: their number, and the characters of each."""
 OfQueue = Annotated[bool, typer.Option("--queue", help="Those of the job's queue, in place of a sink.")]
 
 
@@ -233,9 +233,10 @@ async def _replay(
     *,
     restores: bool = False,
 ) -> tuple[int, int, int]:
-    """Return how many succeeded, failed, and could not be read.
+    """Replay dead letters, and return how many succeeded, failed, and could not be read.
 
-    Raises: StateError for numbers that no letter has, when the others are done.
+    Raises: StateError after the replay if no dead letter has one of the given numbers; ConfigurationError if dead letters with new payloads
+    are to go back to a queue.
     """
     from recordpublisher.plugins.dead_letters.replay import replayed
 

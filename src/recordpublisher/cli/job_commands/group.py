@@ -71,9 +71,9 @@ def drain_worker(
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait until it has left; 0: not at all.")
     ] = 60.0,
 ) -> None:
-    """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint and gives its shards up, and its process ends with exit code 0.
+    """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint, releases its shards, and its process ends with exit code 0.
 
-    The exit code is 1 if it has not left in time. With --force its process, if it lives, goes on as a new worker.
+    The exit code is 1 if it has not left in time. With --force its process, if it is running, continues as a new worker.
 
     Example: recordpublisher group drain job.properties 5f0c2ab94d1e6f37 -p flink.state.uri=group --wait 0
     """
@@ -98,7 +98,10 @@ def drain_worker(
 
 @asynccontextmanager
 async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
-    """The documents of the job's group. Raises: ConfigurationError, StateError when there is none."""
+    """Open the documents of the job's group.
+
+    Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
+    """
     from recordpublisher.fetcher.leases.documents.group_store import GroupStore
     from recordpublisher.plugins.host.build_from_properties import build_store
     from recordpublisher.plugins.host.manager import load_registry

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 async def probes_opened(
     properties: Properties, streams: Sequence[str], positions: PositionsReader | None
 ) -> AsyncIterator[list[LagProbe]]:
-    """A probe of each stream while the block runs. Closes `positions`.
+    """Open a probe for each stream while the block runs. `positions` is closed at the end.
 
-    Raises: ConfigurationError for a publisher that lists its streams itself.
+    Raises: ConfigurationError if the publisher lists its streams itself.
     """
     from recordpublisher.plugins.lag.probe import LagProbe  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
@@ -49,11 +49,11 @@ async def probes_opened(
 
 
 def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | None:
-    """Where the job's positions are: in its sink, if that stores them, else in its state store; None without both.
+    """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.
 
-    The store of a group says which worker has a shard, and the sink how far.
+    If the job is run by a group whose sink stores the positions, the reader takes the worker of each shard from the state store.
 
-    Raises: ConfigurationError.
+    Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
     """
     from recordpublisher.plugins.host.build_from_properties import build_sink, build_store
     from recordpublisher.plugins.host.manager import load_registry
@@ -71,7 +71,7 @@ def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | No
 
 
 def check_folder(properties: Properties) -> None:
-    """Refuse a folder that does not exist."""
+    """Check that the folder of the state exists. Raises: ConfigurationError if it does not."""
     if _is_missing_folder(properties):
         uri = properties.value(STATE_URI)
         raise ConfigurationError(
@@ -80,7 +80,10 @@ def check_folder(properties: Properties) -> None:
 
 
 def _is_missing_folder(properties: Properties) -> bool:
-    """Opening a store in a folder creates it, also for a mistyped path."""
+    """Return whether the state is in a folder that does not exist.
+
+    The caller checks this before it opens the store, because opening would create the folder, even for a mistyped path.
+    """
     from recordpublisher.plugins.stores.by_location import missing_folder
 
     uri = properties.value(STATE_URI)

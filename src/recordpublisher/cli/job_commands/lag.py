@@ -142,7 +142,11 @@ def _positions(properties: Properties, use_sink: bool, is_job: bool) -> Position
 async def _read(
     properties: Properties, streams: Sequence[str], positions: PositionsReader | None, grace_seconds: float | None
 ) -> list[ShardSnapshot]:
-    """The shards once; with a grace period with alarms too. Raises: KinesisError, StateError."""
+    """Read the shards once, with alarms if a grace period (seconds) is given.
+
+    Raises: KinesisError if a call fails; StateError if the positions cannot be read; ConfigurationError if there is a grace period but
+    no stored positions.
+    """
     if grace_seconds is not None and positions is None:
         valid = "together with --state, or with the properties of a job that stores its positions"
         raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
@@ -156,7 +160,7 @@ async def _read(
 async def _watch_stored_job(
     properties: Properties, streams: Sequence[str], positions: PositionsReader | None, interval_seconds: float
 ) -> None:
-    """Until it is cancelled. Raises: KinesisError and StateError of the first reading."""
+    """Show the job again and again until cancelled. Raises: KinesisError or StateError if the first reading fails."""
     from recordpublisher.plugins.dashboard.stored_snapshots import (  # brings the AWS SDK
         JoinedSnapshots,
         StoredSnapshots,
@@ -169,7 +173,7 @@ async def _watch_stored_job(
 
 
 def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
-    """One line for each shard; without the job's positions, what arrives in it."""
+    """Return a table with one line for each shard. Without the job's positions, it shows what arrives in the shard."""
     is_one_stream = len({shard.stream for shard in shards}) < 2
     names = [shard.shard if is_one_stream else f"{shard.stream}/{shard.shard}" for shard in shards]
     if not has_positions:
@@ -179,9 +183,9 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
 
 
 def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
-    """Return the age of the last checkpoint (ms) if it is that of a job that has stopped, or is stuck; None: it may well run.
+    """Return the age of the last checkpoint (ms) if it is so old that the job has stopped or is stuck; None if the job may be running.
 
-    A running job stores its positions while it reads records, once in each interval; one that has nothing to read need not.
+    A running job that reads records stores its positions once in each interval. A job that has nothing to read need not store them.
     """
     if interval_ms < 0:  # nothing is stored before the stop
         return None

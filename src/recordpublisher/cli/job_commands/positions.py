@@ -79,7 +79,7 @@ async def import_positions(
     ] = False,
     watch: WatchSeconds = 20.0,
 ) -> None:
-    """Let a job go on after the checkpoints of the KCL, or the positions of another job: nothing is read twice or skipped. Stop it first.
+    """Let a job continue after the checkpoints of the KCL or the positions of another job: nothing is read twice or skipped. Stop it first.
 
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """
@@ -112,7 +112,7 @@ async def export_positions(
     ] = False,
     watch: WatchSeconds = 20.0,
 ) -> None:
-    """Let the KCL go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
+    """Let the KCL continue after the positions of a job: nothing is read twice or skipped. Stop the job first.
 
     Example: recordpublisher positions export job.properties --to kcl:orders-2 -p flink.state.uri=state
     """
@@ -148,7 +148,7 @@ async def reset_positions(
         bool, typer.Option("--apply/--dry-run", help="Write; otherwise show what would be written.")
     ] = False,
 ) -> None:
-    """Let a job go on from a time, the oldest record or the tip, instead of where it stopped. Stop it first: one that runs is fenced off.
+    """Let a job continue from a time, the oldest record or the tip, instead of where it stopped. Stop it first, or it is fenced off.
 
     Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
     """
@@ -181,7 +181,7 @@ DRY_RUN = "Nothing was written: this was a dry run. --apply writes it to {}."
 
 
 def state_text(state: ShardState) -> str:
-    """Where a shard is read on."""
+    """Return the place in a shard from which reading continues, as text."""
     waiting = " when its parents have ended" if state.waiting else ""
     if state.ended:
         return "ended"
@@ -197,7 +197,10 @@ def _time_text(value: int | None) -> str:
 
 
 def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
-    """Its scheme, and what follows, without the // of a URI of a table. Raises: ConfigurationError."""
+    """Return the scheme of a URI and the place after it, without the `//` in the URI of a table.
+
+    Raises: ConfigurationError if the place is empty or the scheme is not valid for the option.
+    """
     scheme, _, place = uri.partition(":")
     name = place if scheme == "file" else place.removeprefix("//")
     if not name or scheme not in {form.partition(":")[0] for form in valid}:
@@ -206,7 +209,7 @@ def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
 
 
 async def stored_states(properties: Properties) -> dict[str, ShardState]:
-    """The stored state of each shard of a job. Raises: StateError when it has none."""
+    """Return the stored state of each shard of a job. Raises: StateError if the job has stored no positions."""
     from recordpublisher.plugins.positions.job_positions import JobPositions
 
     job = JobPositions(properties)
@@ -220,7 +223,10 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
 
 
 async def still_running(job: JobPositions) -> str:
-    """What becomes of a job that was not stopped, and when the last one stored its positions: seconds ago, it seems to run."""
+    """Return a note on what happens to a job that was not stopped, and on when the job last stored its positions.
+
+    A job that stored them seconds ago is probably running.
+    """
     taken_ms = (await job.load()).merged.taken_ms
     if taken_ms is None:
         return STILL_RUNNING
@@ -232,12 +238,12 @@ async def still_running(job: JobPositions) -> str:
 async def kcl_transfer(
     properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
 ) -> AsyncIterator[KclTransfer]:
-    """Between the job and a lease table of the KCL."""
+    """Open a transfer of positions between the job and a lease table of the KCL."""
     from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
     from recordpublisher.plugins.runtime.stream_names import streams_of
-    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+    from recordpublisher.publishers.kinesis import KinesisClient  # loads the AWS SDK
 
     streams = streams_of(properties)
     async with AsyncExitStack() as opened:
@@ -258,7 +264,7 @@ async def _tell_and_pause(table_name: str, seconds: float) -> None:
 
 @asynccontextmanager
 async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
-    """From a file of positions to the job."""
+    """Open a transfer of positions from a file to the job."""
     from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.job_positions import job_and_service
 

@@ -15,19 +15,21 @@ log = logging.getLogger("recordpublisher.run")
 WATCHED = (".py", ".properties")
 POLL_SECONDS = 0.3
 HANGUP_SECONDS = 5.0
-"""For the drain of a job whose terminal was closed."""
+"""Time for the drain of a job whose terminal was closed."""
 
 
 def run_reloading(arguments: Sequence[str]) -> int:
-    """Run `recordpublisher ARGUMENTS` again and again; returns its exit code when it has ended by itself, or by a signal to this process.
+    """Run `recordpublisher ARGUMENTS`, and start it again whenever a watched file changes.
 
-    A job without a place for its positions has one while this runs, so that it goes on where it was. After an error it waits for a change.
+    Return its exit code once it has ended by itself without an error, or by a signal to this process. After an error, the next
+    start waits for a changed file. A job without a place for its positions gets a temporary one, so that each start continues where the
+    last one stopped.
     """
     signals: list[int] = []
     running: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _frame: object) -> None:
-        """The first signal ends the loop below, which drains the job; a further one ends the job at once."""
+        """Note a signal. The first one ends the loop below, which drains the job. A further one ends the job at once."""
         if signals and running and running[-1].poll() is None:
             running[-1].terminate()
         signals.append(number)
@@ -56,7 +58,10 @@ def run_reloading(arguments: Sequence[str]) -> int:
 
 
 def _end(process: subprocess.Popen[bytes], *, is_left: bool) -> int:
-    """Drain the job and return its exit code. `is_left`: no terminal is left from which a drain that takes long could be ended."""
+    """Drain the job and return its exit code.
+
+    `is_left`: whether the terminal was closed. Then the user can no longer end a long drain, so it ends after `HANGUP_SECONDS`.
+    """
     process.terminate()
     if is_left:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -66,7 +71,10 @@ def _end(process: subprocess.Popen[bytes], *, is_left: bool) -> int:
 
 
 def _watched_files() -> dict[str, int]:
-    """When each file of this folder and those below it was written; without hidden folders and virtual environments."""
+    """Return when each watched file of this folder and its subfolders was written (ns).
+
+    Hidden folders and virtual environments are left out.
+    """
     found: dict[str, int] = {}
     for folder, names, files in os.walk("."):
         names[:] = [name for name in names if name[0] != "." and not Path(folder, name, "pyvenv.cfg").exists()]

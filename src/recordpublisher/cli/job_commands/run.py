@@ -144,13 +144,13 @@ def run(
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
-        # the sink is the user's: its errors are reported like the library's, and with the calls that led to them
+        # An error of user code, such as a sink, is reported like one of this package, after its traceback.
         log_traceback(error)
         raise RecordPublisherError(one_line(error)) from error
 
 
 def _refuse_subtasks(job: str, parallelism: int, subtask: int | None) -> None:
-    """Raises: ConfigurationError for --parallelism and --subtask: the job's own process is the only one."""
+    """Check that a job which is a program has one process only. Raises: ConfigurationError if --parallelism or --subtask is given."""
     if parallelism > 1 or subtask is not None:
         reason = f"{job} is a program; --elastic shares its shards between processes"
         raise ConfigurationError("--parallelism" if parallelism > 1 else "--subtask", parallelism, "1", reason=reason)
@@ -178,7 +178,10 @@ def log_traceback(error: Exception) -> None:
 
 
 def _with_assignment(properties: Properties, elastic: bool, parallelism: int) -> Properties:
-    """Raises: ConfigurationError for --elastic with several subtasks."""
+    """Return the properties, with ELASTIC assignment if `elastic` is set.
+
+    Raises: ConfigurationError if ELASTIC assignment is combined with several subtasks.
+    """
     if elastic:
         properties = properties.merged({SHARD_ASSIGNMENT.key: "ELASTIC"})
     if parallelism > 1 and properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
@@ -197,7 +200,7 @@ def _run_as_subtask(subtask: int, parallelism: int, descriptor: int, metrics_fol
 
 
 def _exporters(properties: Properties, port: int) -> list[MetricsExporter]:
-    """The dashboard on this port, beside what the properties name."""
+    """Return the exporter that serves the dashboard on this port, in addition to the exporters that the properties name."""
     from recordpublisher.fetcher.settings import IdleIntervals
     from recordpublisher.plugins.dashboard.live_snapshots import LiveDashboard
 

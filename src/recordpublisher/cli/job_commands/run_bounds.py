@@ -36,7 +36,7 @@ class RunBounds:
     """What ends a run by itself: made from the options, and checked against the properties of the job."""
 
     def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
-        """Raises: ConfigurationError for a time that cannot be read, and for a bound of several processes."""
+        """Read the options. Raises: ConfigurationError if the time cannot be read, or if a bound is given for several processes."""
         self._given = {"--stop-at-tip": stop_at_tip or None, "--until": until, "--max-records": max_records}
         end = None if until is None else time_ms("--until", until)
         self.bounds = Bounds(
@@ -46,9 +46,11 @@ class RunBounds:
             self._refuse("with --parallelism 1", "subtasks do not know how far the others have read")
 
     def applied(self, properties: Properties) -> Properties:
-        """Return the properties for a run with these bounds. A job that has no start begins at the oldest record, if it ends at the tip.
+        """Return the properties for a run with these bounds.
 
-        Raises: ConfigurationError for a bound that the job cannot have.
+        A job that ends at the tip and has no start begins at the oldest record.
+
+        Raises: ConfigurationError if a bound is given for ELASTIC assignment, or an end time for a queue.
         """
         if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
             reason = "the workers of a group share the shards, and none knows how far the others have read"
@@ -58,7 +60,7 @@ class RunBounds:
         return from_the_oldest(properties) if self.bounds.stop_at_tip else properties
 
     def _refuse(self, valid: str, reason: str, only: str | None = None) -> None:
-        """Raises: ConfigurationError for the first bound that was given, or for this one."""
+        """Refuse the first bound that was given, or `only` that option. Raises: ConfigurationError if such a bound was given."""
         for option, value in self._given.items():
             if value is not None and only in (None, option):
                 raise ConfigurationError(option, value, valid, reason=reason)

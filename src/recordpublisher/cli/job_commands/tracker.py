@@ -60,7 +60,10 @@ async def _serve(host: str, port: int, token: str, tls_files: tuple[str | None, 
 
 
 def token_of(token: str | None, file: Path | None) -> str:
-    """The token, from one of the three places. Raises: ConfigurationError."""
+    """Return the token from the file, else from the option, else from the environment.
+
+    Raises: ConfigurationError if the file cannot be read, or if there is no token.
+    """
     if file is not None:
         try:
             token = file.read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from ..output import duration, echo, joined, rate
 from .watch_lines import table_lines, title_lines, tree_lines
 
 DRAW_SECONDS = 1.0
-"""A terminal shows the age of the values anew this often, also while a reading takes long."""
+"""A terminal updates the age of the values once in this time (s), even while a reading takes long."""
 PIPE_WIDTH = 120
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 30
@@ -134,7 +134,7 @@ class Trend:
             self._points.append(point_of(snapshot))
 
     def line(self) -> str | None:
-        """What is known of both; None before there are two readings."""
+        """Return the charts of rate and lag, as far as they are known; None before there are two readings."""
         if len(self._points) < 2:
             return None
         rates = [point.records_per_second for point in self._points]
@@ -149,6 +149,6 @@ class Trend:
 
 
 def bars(values: Sequence[float | None]) -> str:
-    """A bar for each value, the highest for the largest; a blank for one that is not known."""
+    """Return a bar for each value, the highest for the largest. A value that is not known is a blank."""
     top = max((value for value in values if value is not None), default=0.0) or 1.0
     return "".join(" " if value is None else BARS[round(value / top * (len(BARS) - 1))] for value in values)

@@ -36,7 +36,7 @@ def title_lines(snapshot: JobSnapshot, now_ms: int, error: str | None, width: in
 
 
 def table_lines(snapshot: JobSnapshot, height: int | None) -> list[str]:
-    """A head and a line for each shard; where these are more than `height`, a last line says how many are left out."""
+    """Return a head and a line for each shard. If they need more than `height` lines, the last one says how many shards are left out."""
     shards = sorted(snapshot.shards, key=_urgency)
     count = len(shards)
     if height is not None and count + 1 > height:
@@ -48,7 +48,7 @@ def table_lines(snapshot: JobSnapshot, height: int | None) -> list[str]:
 
 
 def tree_lines(snapshot: JobSnapshot) -> list[str]:
-    """The shards that were split or merged, children below their parents; empty where there are none, or they are not known."""
+    """Return lines with the shards that were split or merged, children below their parents; empty if there are none or they are unknown."""
     streams = {shard.stream for shard in snapshot.shards}
 
     def name(shard: ShardSnapshot, shard_id: str) -> str:
@@ -62,7 +62,7 @@ def tree_lines(snapshot: JobSnapshot) -> list[str]:
 
 
 def _urgency(shard: ShardSnapshot) -> tuple[bool, float, str]:
-    """Alarms first, then the largest lag; a lag that is not known comes last."""
+    """Return the sort key of a shard: alarms come first, then the largest lag, and unknown lags come last."""
     return not shard.alarm, float("inf") if shard.lag_ms is None else -shard.lag_ms, shard.shard
 
 

@@ -34,7 +34,7 @@ def describe(
 
 
 def as_text(described: StreamDescription) -> str:
-    """The settings, one a line, and the tree of shards."""
+    """Return the settings, one a line, and the tree of shards."""
     stream = described.stream
     consumers = ", ".join(f"{each.name} ({each.status})" for each in described.consumers)
     settings = (
@@ -56,7 +56,7 @@ def as_text(described: StreamDescription) -> str:
 
 
 def _limits(described: StreamDescription) -> str:
-    """What the open shards can do: of each 1,000 records and 1 MiB a second in, 2 MiB out (service limits)."""
+    """Return the limits of the open shards: each takes 1,000 records and 1 MiB a second, and gives 2 MiB a second (service limits)."""
     if described.stream.mode == "ON_DEMAND":
         return "the service changes the number of shards with the load"
     shards = described.open_shards
@@ -67,7 +67,7 @@ def _limits(described: StreamDescription) -> str:
 
 
 def as_fields(described: StreamDescription) -> dict[str, Any]:
-    """The same for JSON."""
+    """Return the settings and the shards as fields for JSON."""
     stream = described.stream
     return {
         **asdict(stream),

@@ -33,6 +33,6 @@ def list_streams(
 
 
 def as_table(streams: list[ListedStream]) -> str:
-    """One line for each stream."""
+    """Return a table with one line for each stream."""
     rows = [(each.name, each.status, each.mode, time_text(each.created)) for each in streams]
     return table(("STREAM", "STATUS", "MODE", "CREATED"), rows)

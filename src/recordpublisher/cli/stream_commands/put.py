@@ -45,14 +45,16 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        """For an error."""
+        """The place of the line for error messages, such as `line 3 of orders.jsonl`."""
         return f"line {self.number}" if str(self.file) == "-" else f"line {self.number} of {self.file}"
 
 
 async def blocks_of_lines(files: Sequence[Path]) -> AsyncGenerator[list[Line]]:
-    """The lines of the files, in order, without empty ones; `-` is stdin.
+    """Yield the lines of the files, in order, without empty ones; `-` is stdin.
 
-    A line is passed on as soon as it is complete. Raises: OSError; RecordPublisherError for a line that no stream accepts.
+    A line is passed on as soon as it is complete.
+
+    Raises: OSError if a file cannot be read; RecordPublisherError if a line is too long for any stream.
     """
     for file in files:
         number = 1
@@ -78,7 +80,10 @@ def _non_empty(file: Path, first: int, lines: list[bytes]) -> list[Line]:
 
 
 async def _read(opened: FileIO) -> bytes:
-    """What the file has now, empty at its end. In a daemon thread: a terminal or pipe that stays silent must not keep a stopped command."""
+    """Read the bytes that the file has now; empty at its end.
+
+    A daemon thread reads them, because a terminal or pipe that stays silent must not keep a command running that was stopped.
+    """
     done: Future[bytes] = Future()
     done.set_running_or_notify_cancel()
 
@@ -97,7 +102,10 @@ PartitionKey = Callable[[bytes], str]
 
 
 def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
-    """A fixed key, the value of a field of the line's JSON object, or without both a random key for each record."""
+    """Return a function that gives the key of a line.
+
+    The key is fixed, or the value of a field of the line's JSON object. If neither is given, each record has a random key.
+    """
     if fixed is not None:
         return lambda line: fixed
     if field is None:
@@ -170,7 +178,7 @@ class Putting:
         self.failed = 0
 
     async def run(self, stream: str, properties: Properties, files: list[Path]) -> None:
-        """Put every line. Raises: as KinesisSink; OSError."""
+        """Put every line. Raises: the errors of KinesisSink; OSError if a file cannot be read."""
         from recordpublisher.plugins.sinks.kinesis.kinesis_sink import KinesisSink
 
         sink = KinesisSink(

@@ -1,4 +1,4 @@
-"""What `put` says when it waits for the rate of the stream's shards."""
+"""Makes the notice of `put` that it waits for the rate limit of the stream's shards."""
 
 from collections.abc import Mapping
 
@@ -11,17 +11,17 @@ MEBIBYTE = 2**20
 
 
 class RateNotice:
-    """Decides whether records wait for the rate of their shards. Owns how many were acknowledged when it was last asked."""
+    """Decides whether records wait for the rate limit of their shards. It owns the number of acknowledged records at the last call."""
 
     def __init__(self, properties: Properties) -> None:
         self._percent = properties.value(RATE_LIMIT)
         self._acknowledged = 0
 
     def words(self, metrics: Mapping[str, int]) -> str | None:
-        """Return the sentence, from the metrics of the sink; None while there is nothing to say.
+        """Return the notice, from the metrics of the sink; None if records do not wait for the rate limit.
 
-        Records wait for the rate when more than the shards take in a second are not acknowledged, and others were since the last call.
-        Without that the service is away, of which the log tells.
+        They wait for it if more records are unacknowledged than the shards take in a second, while others were acknowledged since the
+        last call. If none was, the service cannot be reached, which the log reports.
         """
         before, self._acknowledged = self._acknowledged, metrics["numRecordsOut"]
         shards, waiting = metrics["shards"], metrics["outstandingRecordsCount"]

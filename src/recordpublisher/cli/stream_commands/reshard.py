@@ -89,7 +89,7 @@ def _open_shard(shard_id: str, listed: Sequence[Shard]) -> Shard:
 async def _children(
     service: ManagementClient, stream: str, parents: Sequence[Shard], wait: bool, properties: Properties
 ) -> list[str]:
-    """The ids of the new shards; none without waiting."""
+    """Return the ids of the new shards, once the stream is active; none if the command does not wait."""
     if not wait:
         return []
     await service.wait_until_active(stream, DESCRIBE_STREAM_RETRIES.policy(properties), SystemClock())

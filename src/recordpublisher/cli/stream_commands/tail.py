@@ -149,15 +149,15 @@ class _Printer:
         self.rate = PrintedRate(SystemClock())
 
     async def print(self, batch: RecordBatch) -> bool:
-        """Print the chosen records of a batch; False when no more are wanted."""
-        # in a thread: a reader that stops (`| less`) must not stop the loop
+        """Print the chosen records of a batch. Return whether more records are wanted."""
+        # Printing runs in a thread, because a reader that stops reading (`| less`) must not block the loop.
         count = await asyncio.to_thread(self._print, batch)
         self._left -= count
         self.rate.add(count)
         return self._left > 0
 
     def _print(self, batch: RecordBatch) -> int:
-        """Print the chosen records, as many as are wanted; returns how many. One is decompressed at a time."""
+        """Print the chosen records, up to the wanted number, and return their number. One record is decompressed at a time."""
         count = 0
         for record in islice(filter(self._is_printed, map(self._reading.decompressed, batch)), self._left):
             self._file.write(record)
@@ -167,9 +167,9 @@ class _Printer:
 
 
 class PrintedRate:
-    """How many records are printed a second, told on a terminal; a pipe stays quiet.
+    """Reports on stderr how many records are printed a second, if stderr is a terminal.
 
-    Owns the count of the records that were printed, and when the first wait for them began.
+    It owns the count of printed records, and the time when the command began to wait for them.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -178,12 +178,12 @@ class PrintedRate:
         self._count = 0
 
     def add(self, count: int) -> None:
-        """So many records were printed."""
+        """Count records that were printed."""
         self._count += count
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
-        """Say it on stderr now and then while the block runs, if new records came, and at its end; only if stderr is a terminal."""
+        """Report the rate while the block runs, once in `RATE_SECONDS` if there were new records, and at the end of the block."""
         if not sys.stderr.isatty():
             yield
             return
@@ -207,12 +207,15 @@ class PrintedRate:
 
 
 def given_sequence_number(start: str | None) -> str | None:
-    """`--from` if it is a sequence number."""
+    """Return the value of `--from` if it is a sequence number, else None."""
     return start if start is not None and is_sequence_number(start) else None
 
 
 def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[str, str]:
-    """The properties of `--from` or `--since`; none without both, and for a sequence number. Raises: ConfigurationError."""
+    """Return the properties for `--from` or `--since`; none if neither is given, or if `--from` is a sequence number.
+
+    Raises: ConfigurationError if both are given, if one is malformed, or if the time is in the future.
+    """
     if since is not None:
         if start is not None:
             raise ConfigurationError("--since", since, "without --from", reason="both say where to start")

@@ -1,1 +1,1 @@
-"""The Arrow columns of records: what Spark, Parquet files and frames are made of. All but `record_fields.py` needs pyarrow."""
+"""The Arrow columns of records, for Spark, Parquet files and frames. Every module but `record_fields.py` needs pyarrow."""

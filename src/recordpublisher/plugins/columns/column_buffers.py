@@ -1,7 +1,7 @@
 """Arrow columns from Python lists, made of buffers.
 
-`pyarrow.array` and `pyarrow.scalar` import pandas where it is installed, and `pyarrow.compute` is a large module too: together 0.2 s of CPU
-in every Python process that Spark starts.
+Most functions here avoid `pyarrow.array` and `pyarrow.scalar`, which import pandas where it is installed, and the large module
+`pyarrow.compute`. Together these imports take 0.2 s of CPU in every Python process that Spark starts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def binary_column(
     parts: Sequence[Sequence[bytes]], joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview]
 ) -> pa.Array:
-    """Bytes, none of them null, of all parts, which `joined` puts one after the other."""
+    """Return a column with the values of all parts, none of which is null. `joined` concatenates the bytes of the parts."""
     lengths = map(len, chain.from_iterable(parts))
     return _of_bytes(pa.binary(), joined(parts), lengths, sum(map(len, parts)))
 
 
 def text_column(values: Sequence[str | None]) -> pa.Array:
-    """Text; None becomes null."""
+    """Return a column of texts, in which None is null."""
     try:
         text = "".join(values)  # type: ignore[arg-type] # the usual case first: no nulls
     except TypeError:
@@ -45,18 +45,24 @@ def text_column(values: Sequence[str | None]) -> pa.Array:
 
 
 def repeated_column(parts: Iterable[tuple[str, int]]) -> pa.Array:
-    """Each text so many times. Equal neighbours are one part: a part costs 3 us, a row of it 2 ns."""
+    """Return a column with each text repeated by its number of rows.
+
+    Neighbouring parts with the same text are merged first, because a part costs 3 us, and a row of it 2 ns.
+    """
     runs = [(text, sum(rows for _, rows in run)) for text, run in groupby(parts, key=itemgetter(0))]
     return pa.concat_arrays([pa.repeat(text_column([text])[0], rows) for text, rows in runs])
 
 
 def number_column(values: Sequence[int]) -> pa.Array:
-    """Numbers of 64 bits."""
+    """Return a column of 64-bit integers."""
     return _of_numbers(pa.int64(), array("q", values))
 
 
 def instant_column(millis: Sequence[int], kind: pa.DataType = INSTANT) -> pa.Array:
-    """Epoch ms as instants of microseconds, as Spark needs them, or of ms. A time beyond the year 290,000 becomes null."""
+    """Return a column of instants from epoch ms: in microseconds, as Spark needs them, or in ms if `kind` says so.
+
+    A time beyond the year 290,000 does not fit into microseconds, and becomes null.
+    """
     if kind.unit == "ms":
         return _of_numbers(kind, array("q", millis))
     try:
@@ -68,7 +74,7 @@ def instant_column(millis: Sequence[int], kind: pa.DataType = INSTANT) -> pa.Arr
 
 
 def cast_instants(millis: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """The same in a third of the time, by `pyarrow.compute`, which this imports."""
+    """Return the same column as `instant_column` in a third of its time. The cast imports `pyarrow.compute`."""
     try:
         return _of_numbers(pa.timestamp("ms", kind.tz), array("q", millis)).cast(kind)
     except (pa.ArrowInvalid, OverflowError):  # a time that does not fit
@@ -76,7 +82,10 @@ def cast_instants(millis: Sequence[int], kind: pa.DataType) -> pa.Array:
 
 
 def datetime_column(values: Sequence[datetime | None]) -> pa.Array:
-    """Datetimes as instants: in a quarter of the time of `pyarrow.array`, which asks each one for its offset. Raises: as that."""
+    """Return a column of instants from datetimes, in a quarter of the time of `pyarrow.array`, which asks each datetime for its offset.
+
+    Raises: the error of `pyarrow.array` if a value does not fit.
+    """
     try:
         if {datetime, NoneType}.issuperset(map(type, values)):
             return pa.array([value and value - _EPOCH for value in values], pa.duration("us")).view(INSTANT)
@@ -97,6 +106,6 @@ def _of_bytes(
 
 
 def _validity(flags: Iterable[bool]) -> pa.Buffer:
-    """A bit for each row, the first one lowest."""
+    """Return Arrow's validity bitmap: one bit a row, with the first row in the lowest bit."""
     bits = "".join(["1" if flag else "0" for flag in flags])
     return pa.py_buffer(int(bits[::-1], 2).to_bytes((len(bits) + 7) // 8, "little"))

@@ -1,4 +1,4 @@
-"""The Arrow columns of a sink's files and tables: the fields of a type, or the payload, with the metadata."""
+"""The Arrow columns that a sink writes into files and tables: the fields of a type, or the payload, with the metadata."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _VALUE = pa.field("value", pa.string())
 
 
 class FileColumns:
-    """The columns of frames: the fields of a type and the metadata; without a type that has fields the columns of Spark, with `data`.
+    """The columns of a sink's files: the fields of a type, then the metadata.
 
-    Then a last column `value` has deserialised values as JSON text; it is null where there are none.
+    Without a type that has fields, they are the columns of Spark with the payload in `data`, and a last column `value`, which has
+    the deserialised value as JSON text. `value` is null if the records were not deserialised.
     """
 
     def __init__(self, value_type: Any = None, check_rows: Callable[[pa.RecordBatch], None] | None = None) -> None:
-        """`check_rows` raises ValueError for rows that the sink refuses.
+        """Choose the columns of `value_type`. `check_rows` raises ValueError for rows that the sink refuses.
 
-        Raises: ConfigurationError for a field without an Arrow type, or with a name that readers of tables do not take.
+        Raises: ConfigurationError if a field has no Arrow type, or a name that readers of tables do not accept.
         """
         self._check_rows = check_rows
         fields = None if value_type is None else fields_of(inspect.type_info(value_type))
@@ -43,7 +44,10 @@ class FileColumns:
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
     def rows(self, batches: Sequence[RecordBatch], rejected: Rejected) -> list[pa.RecordBatch]:
-        """The records, as few Arrow batches; those whose value has no place in the columns are added to `rejected`."""
+        """Return the records as few Arrow batches, and add each record that does not fit the columns to `rejected`.
+
+        A batch that does not fit is halved until each bad record is alone.
+        """
         try:
             return [self._together(batches)]
         except (TypeError, ValueError, OverflowError, RecursionError, DeserializationError) as error:
@@ -58,7 +62,7 @@ class FileColumns:
             return [rows for half in halves for rows in self.rows([half], rejected)]
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
-        """As `FrameColumns.batch`."""
+        """Return several batches as one. Raises: DeserializationError if a record does not fit the columns; it names the record."""
         rejected: Rejected = []
         rows = self.rows(batches, rejected)
         for record, reason in rejected:
@@ -67,7 +71,7 @@ class FileColumns:
         return together
 
     def check(self, values: Sequence[Any]) -> None:
-        """As `FrameColumns.check`, of values without a type. Raises: also TypeError, for one that has no form in JSON."""
+        """Check that each value can be written as JSON. Raises: ValueError or TypeError if one has no form in JSON."""
         _json_texts(values)
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
@@ -81,7 +85,10 @@ class FileColumns:
 
 
 def _check_names(fields: Iterable[pa.Field]) -> None:
-    """Check the names of columns, and of the fields of objects in them. Raises: ConfigurationError."""
+    """Check the names of columns, and of the fields of objects in them.
+
+    Raises: ConfigurationError if a name is empty, has a NUL or half a surrogate pair, or differs from another one in case only.
+    """
     by_lower: dict[str, str] = {}
     for field in fields:
         _check_name(field.name, by_lower.setdefault(field.name.lower(), field.name))

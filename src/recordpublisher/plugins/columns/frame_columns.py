@@ -1,4 +1,4 @@
-"""The Arrow columns of frames: the fields of typed values with the metadata, or the columns of Spark."""
+"""The Arrow columns of data frames: the fields of typed values with the metadata, or the columns of Spark."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .typed_columns import TypedColumns
 
 
 class FrameColumns:
-    """The columns of values of a type, then the metadata; without a type those of `RECORD_SCHEMA`.
+    """The columns of a type's fields, then the metadata; without a type, the columns of `RECORD_SCHEMA`.
 
-    A field takes the place of the metadata of its name.
+    If a field has the name of a metadata column, the field replaces that column.
     """
 
     def __init__(self, of: Any = None) -> None:
-        """Raises: ConfigurationError that names a field without an Arrow type."""
+        """Choose the columns of the type `of`. Raises: ConfigurationError if a field has no Arrow type; it names the field."""
         self._typed = None if of is None else TypedColumns(of)
         fields = [] if self._typed is None else self._typed.fields
         hidden = {DATA, *(field.name for field in fields)} if fields else ()
@@ -32,7 +32,10 @@ class FrameColumns:
         self.schema = pa.schema([*fields, *self.metadata])
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
-        """Several batches as one. Raises: DeserializationError that names the record and the field that its column does not take."""
+        """Return several batches as one.
+
+        Raises: DeserializationError if a value does not fit its column; it names the record and the field.
+        """
         metadata = arrow_columns(*batches, schema=self.metadata)
         if self._typed is None:
             return metadata
@@ -45,7 +48,7 @@ class FrameColumns:
         return pa.RecordBatch.from_arrays([*typed, *metadata.columns], schema=self.schema)
 
     def check(self, values: Sequence[Any]) -> None:
-        """Raises: ValueError that names the field, for a value that its column does not take."""
+        """Check that values fit the columns. Raises: ValueError if one does not; it names the field."""
         if self._typed is not None:
             self._typed.arrays(values)
 
@@ -60,7 +63,7 @@ class FrameColumns:
 
 @cache
 def frame_columns(of: Any = None) -> FrameColumns:
-    """The columns of a type, made once. Raises: ConfigurationError."""
+    """Return the columns of a type, which are made once and kept. Raises: ConfigurationError if a field has no Arrow type."""
     return FrameColumns(of)
 
 
@@ -71,11 +74,11 @@ def to_arrow(*batches: RecordBatch, into: Any = None) -> pa.RecordBatch:
 
     Args:
         batches: the batches in the order of the rows.
-        into: the type of the values; None: their class if it has fields.
+        into: the type of the values. If it is None, the type is the class of the values, provided that it has fields.
 
     Raises:
-        ConfigurationError: for a field without an Arrow type, and for values of several classes.
-        DeserializationError: for a value that its column does not take.
+        ConfigurationError: if a field has no Arrow type, or if `into` is None and the values are of several classes.
+        DeserializationError: if a value does not fit its column.
     """
     if into is None:
         classes = list(dict.fromkeys(type(value) for batch in batches for value in batch.decoded or ()))

@@ -1,4 +1,4 @@
-"""The Arrow columns of objects whose types nobody has said: those that a table has, and what the data shows."""
+"""The Arrow columns of JSON objects without a declared type: the columns that a table has, and those that the data shows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _METADATA = pa.schema([field for field in RECORD_SCHEMA if field.name != DATA])
 
 
 class InferredColumns(FileColumns):
-    """The columns of a shape, then the metadata. Frozen: `grown_by` makes others."""
+    """The columns of a shape (see `inference.py`), then the metadata. An instance does not change: `grown_by` makes a new one."""
 
     def __init__(
         self,
@@ -44,11 +44,17 @@ class InferredColumns(FileColumns):
         check_rows: Callable[[pa.RecordBatch], None] | None = None,
         shape: dict[str, Shape] | None = None,
     ) -> None:
-        """`there`: the columns of the table; `reserved`: names that no field may have, as those of its partitions."""
+        """Derive the columns from a table, or take them from `shape`.
+
+        - `there`: the columns of the table.
+        - `reserved`: names that no field may have, such as the names of partitions.
+        - `check_rows`: raises ValueError for rows that the sink refuses.
+        - `shape`: the columns, if they are known already.
+        """
         self._given = check_rows
         self._reserved = {*reserved, *_METADATA.names}
         shapes = {field.name: shape_of_type(field.type) for field in there if field.name not in self._reserved}
-        # a column of a type that is not written from JSON: a field of its name has no place
+        # JSON values cannot be written into a column of such a type, so a field of its name is rejected.
         self._reserved |= {name for name, each in shapes.items() if each is None}
         self.shape = {name: each for name, each in shapes.items() if each is not None} if shape is None else shape
         self._decode: Any = None
@@ -60,12 +66,12 @@ class InferredColumns(FileColumns):
             self._check_rows, self.metadata, self.schema = check_rows, _METADATA, _METADATA
 
     def unknown(self, batches: Sequence[RecordBatch]) -> dict[str, Shape] | None:
-        """Return the shape of the records if they have fields for which there could be columns, and are none; else None."""
+        """Return the shape of the records if they have fields that could be columns and are not yet; else None."""
         seen = _seen(batches)
         return seen if self._grown_shape(seen) != self.shape else None
 
     def grown_by(self, seen: Mapping[str, Shape], there: pa.Schema) -> InferredColumns:
-        """Return the columns that a table with the columns `there` has, and those that it lacks of `seen`."""
+        """Return the columns of a table with the columns `there`, and the columns of `seen` that this table lacks."""
         start = InferredColumns(there, self._reserved, self._given)
         return InferredColumns(there, start._reserved, self._given, start._grown_shape(seen))
 
@@ -74,11 +80,14 @@ class InferredColumns(FileColumns):
         return shape
 
     def text(self) -> str:
-        """The columns as `flink.deserializer.schema` takes them."""
+        """Return the columns as text that `flink.deserializer.schema` accepts."""
         return columns_text(self.shape)
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
-        """Raises: ValueError for a record that does not fit, or has a field without a column: the caller finds which one it is."""
+        """Return the records of several batches as one Arrow batch.
+
+        Raises: ValueError if a record does not fit, or has a field without a column. The caller finds out which record it is.
+        """
         for path in without_column(_seen(batches), self.shape):
             raise ValueError(self._why_no_column(path))
         if self._decode is None:
@@ -89,7 +98,7 @@ class InferredColumns(FileColumns):
         try:
             typed = [batch.with_columns(values=list(self._decode.values(batch) or ())) for batch in batches]
         except (msgspec.MsgspecError, ValueError) as error:
-            raise ValueError(str(error)) from None  # the cause says less
+            raise ValueError(str(error)) from None  # The cause would be shown instead of this error, and says less.
         return super()._together(typed)
 
     def _why_no_column(self, path: str) -> str:
@@ -108,7 +117,7 @@ def _seen(batches: Sequence[RecordBatch]) -> Shape:
 
 
 def shape_of_type(kind: pa.DataType) -> Shape:
-    """Return the shape of a column that a table has; None for one that is not written from JSON."""
+    """Return the shape of a table's column; None if a column of this type cannot be written from JSON."""
     types = pa.types
     if types.is_struct(kind):
         shapes = {kind.field(index).name: shape_of_type(kind.field(index).type) for index in range(kind.num_fields)}

@@ -1,4 +1,4 @@
-"""ParquetEncoder: rows to a Parquet file, row group by row group, so that no more than one waits in memory."""
+"""Writes rows into a Parquet file, one row group after the other, so that at most one row group waits in memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from recordpublisher.publishers.properties.properties import Properties
 from .record_fields import RECORD_FIELDS
 
 _ALL_DIFFERENT = {"value", *(field.name for field in RECORD_FIELDS if field.is_distinct)}
-"""Columns without a dictionary: nearly every value differs, and it would cost a quarter of the encoding."""
+"""Columns without a dictionary: nearly every value differs, and a dictionary would take a quarter of the encoding time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """How files are written: `flink.sink.parquet.*`."""
+    """Options of Parquet files, from the properties `flink.sink.parquet.*`."""
 
     compression: str = of_property(PARQUET_COMPRESSION)
     row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
@@ -36,12 +36,12 @@ class ParquetOptions:
 
     @classmethod
     def of(cls, properties: Properties) -> ParquetOptions:
-        """Raises: ConfigurationError."""
+        """Return the options that the properties name. Raises: ConfigurationError if a property has an invalid value."""
         names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
     def check(self, schema: pa.Schema) -> None:
-        """Whether files of these columns can be sorted as wanted. Raises: ConfigurationError."""
+        """Check that files with these columns can be sorted. Raises: ConfigurationError if a sort column is missing or nested."""
         for name in self.sorted_by:
             if name not in schema.names or pa.types.is_nested(schema.field(name).type):
                 valid = ", ".join(field.name for field in schema if not pa.types.is_nested(field.type))
@@ -52,7 +52,7 @@ class ParquetEncoder:
     """Owns the rows of the next row group, and the writer of the file, which is opened with its first row group."""
 
     def __init__(self, open_target: Callable[[], Any], schema: pa.Schema, options: ParquetOptions) -> None:
-        """`open_target` returns a path, or a file that is open for bytes, which stays open."""
+        """Prepare a file that is not opened yet. `open_target` returns a path, or a binary file, which the encoder does not close."""
         self._open_target = open_target
         self._schema, self._options = schema, options
         self._order = [(name, "ascending") for name in options.sorted_by]
@@ -62,18 +62,18 @@ class ParquetEncoder:
 
     @property
     def is_opened(self) -> bool:
-        """Whether a row group was written."""
+        """Whether the file was opened, which happens with its first row group or in `close`."""
         return self._writer is not None
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows to the row group, and write it when it has `row_group_bytes`."""
+        """Add rows to the row group, and write it if it has reached `row_group_bytes`."""
         self._waiting.append(rows)
         self.held_bytes += rows.nbytes
         if self.held_bytes >= self._options.row_group_bytes:
             self.write_row_group()
 
     def write_row_group(self) -> None:
-        """Write what waits: memory is needed."""
+        """Write the waiting rows as a row group, although it may not be full: the caller needs the memory."""
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, self._schema)
             self._waiting, self.held_bytes = [], 0
@@ -81,14 +81,17 @@ class ParquetEncoder:
             self._opened().write_table(table, row_group_size=len(table))
 
     def close(self) -> Any:
-        """Write the rest and the file's footer. Returns what the footer says (`pyarrow.parquet.FileMetaData`)."""
+        """Write the waiting rows and the file's footer. Return the footer (`pyarrow.parquet.FileMetaData`)."""
         self.write_row_group()
         writer = self._opened()
         writer.close()
         return writer.writer.metadata
 
     def abandon(self) -> None:
-        """End the file without what waits: pyarrow would write its footer whenever the writer is collected."""
+        """Close the file without the waiting rows.
+
+        It is closed here because pyarrow would otherwise write its footer when the writer is garbage-collected.
+        """
         self._waiting, self.held_bytes = [], 0
         if self._writer is not None:
             self._writer.close()
@@ -100,7 +103,7 @@ class ParquetEncoder:
                 self._schema,
                 compression=self._options.compression,
                 use_dictionary=[name for name in self._schema.names if name not in _ALL_DIFFERENT],
-                # no reader leaves out row groups by bytes
+                # No reader uses statistics of bytes to skip row groups.
                 write_statistics=[field.name for field in self._schema if not pa.types.is_binary(field.type)]
                 if self._options.has_statistics
                 else False,

@@ -1,4 +1,4 @@
-"""Partitions: which rows belong into the same file, by time or by field, as `flink.sink.partitions` says."""
+"""Decides which rows go into the same file, by time or by field, as `flink.sink.partitions` says."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ _UNITS = {"%H": "hour", "%d": "day", "%j": "day", "%m": "month", "%Y": "year"}
 """The unit of time that a part of a format needs, the smallest first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = (pa.scalar(time.replace(tzinfo=UTC)) for time in (datetime.min, datetime.max))
-"""Times outside have no name in Python's calendar: they count as none."""
+"""Python has no datetime outside of these times: the partition of such a time is the one of rows without a value."""
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
-"""In names of folders, as Hive and Spark do: Spark would take the bytes of an escaped umlaut for characters."""
+"""Characters that are escaped in names of folders. Hive and Spark escape the same ones.
+
+An umlaut is not escaped, because Spark would read each of its escaped bytes as a character.
+"""
 
 
 class PartitionPart(NamedTuple):
-    """One folder of the pattern: its name, the column of its values, and the format of a time; None: a field as it is.
+    """One folder of the pattern: its name, the column of its values, and the format of a time.
 
-    `column` may be the path of a field inside objects, such as `address.country`.
+    `form` is None if the value of a field is used as it is. `column` may be the path of a field inside objects, such as
+    `address.country`.
     """
 
     name: str
@@ -38,37 +42,40 @@ class PartitionPart(NamedTuple):
 
     @property
     def is_derived(self) -> bool:
-        """Whether the values are in no column of the rows: the text of a time, or a field inside an object."""
+        """Whether no column of the rows has these values: they are the text of a time, or a field inside an object."""
         return self.form is not None or "." in self.column
 
     @property
     def unit(self) -> str | None:
-        """hour, day, month or year; None for a field."""
+        """The smallest unit of time in the format: hour, day, month or year; None for a field."""
         return next((unit for code, unit in _UNITS.items() if code in self.form), None) if self.form else None
 
 
 class Partition(NamedTuple):
-    """Rows of one partition, and its values by the names of the parts; None: the rows have none."""
+    """Rows of one partition, with the value of each part by its name. A value is None if the rows have none."""
 
     values: Mapping[str, Any]
     rows: pa.RecordBatch
 
     @property
     def folder(self) -> str:
-        """`dt=2026-11-25/hour=14`; empty without parts."""
+        """The path of the partition's folder, such as `dt=2026-11-25/hour=14`; empty without parts."""
         return "/".join(f"{name}={_folder_name(value)}" for name, value in self.texts.items())
 
     @property
     def texts(self) -> Mapping[str, str | None]:
-        """The values as folders and logs have them; None also for an empty text, for which no reader of folders or of Delta has a form."""
+        """The values as text, as they stand in names of folders and in logs.
+
+        An empty text becomes None, because neither readers of folders nor Delta can express it.
+        """
         return {name: _text(value) for name, value in self.values.items()}
 
 
 class Partitions:
-    """The parts of a pattern. Times are cut in UTC."""
+    """The parts of a pattern. Times are truncated to their unit in UTC."""
 
     def __init__(self, pattern: str | None) -> None:
-        """Raises: ConfigurationError."""
+        """Read a pattern. Raises: ConfigurationError if a part is malformed, has a name twice, or renames a field."""
         self.parts: list[PartitionPart] = []
         for text in pattern.split("/") if pattern else ():
             found = _PART.fullmatch(text)
@@ -89,7 +96,10 @@ class Partitions:
         return [part.name for part in self.parts]
 
     def check(self, schema: pa.Schema) -> None:
-        """Whether rows of these columns can be partitioned. Raises: ConfigurationError."""
+        """Check that rows with these columns can be partitioned.
+
+        Raises: ConfigurationError if a column is missing or of the wrong type, or if a derived part has the name of a column.
+        """
         for part in self.parts:
             kind = type_at(schema, part.column)
             fits = pa.types.is_timestamp if part.form else _is_plain
@@ -109,11 +119,17 @@ class Partitions:
         return [pa.field(part.name, pa.string() if part.form else type_at(schema, part.column)) for part in derived]
 
     def columns_of_files(self, schema: pa.Schema) -> pa.Schema:
-        """Return what files have: the columns by which they are partitioned stand in the names of their folders, or in the log."""
+        """Return the columns that files have: all but the partition columns, which are in the names of folders or in the log."""
         return pa.schema([field for field in schema if field.name not in self.names])
 
     def check_values(self, rows: pa.RecordBatch, longest: int, together: int) -> None:
-        """Whether the folder of each row can be one: in bytes the `longest` name, and all names `together`. Raises: ValueError."""
+        """Check that the folder of each row has a valid length (bytes).
+
+        - `longest`: the limit of one folder's name.
+        - `together`: the limit of the whole path of folders.
+
+        Raises: ValueError if a name or a path is too long.
+        """
         columns = [_column_at(rows, part.column) for part in self.parts]
         texts = [column for column in columns if pa.types.is_string(column.type)]
         sizes = (pc.max(pc.binary_length(text)).as_py() or 0 for text in texts)
@@ -131,7 +147,7 @@ class Partitions:
                 )
 
     def split(self, rows: pa.RecordBatch) -> Iterator[Partition]:
-        """The rows of each partition, in their order."""
+        """Yield the rows of each partition, in their order."""
         if not self.parts:
             yield Partition({}, rows)
             return
@@ -157,13 +173,13 @@ def _paths(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, 
 
 
 def _column_at(rows: pa.RecordBatch, path: str) -> pa.Array:
-    """The values at a path; null where an object on the way is."""
+    """Return the values at a path. A value is null if an object on the path is null."""
     name, *names = path.split(".")
     return pc.struct_field(rows.column(name), names) if names else rows.column(name)
 
 
 def _numbered(keys: Sequence[pa.Array]) -> pa.Array:
-    """A number for each row, the same where all keys are the same."""
+    """Return a number for each row. Rows have the same number if all of their keys are equal."""
     numbers = None
     for key in keys:
         encoded = key.dictionary_encode(null_encoding="encode")
@@ -173,12 +189,12 @@ def _numbered(keys: Sequence[pa.Array]) -> pa.Array:
 
 
 def fit_datetime(times: pa.Array) -> pa.Array:
-    """Whether each can be a datetime: in the years 1 to 9999 in UTC."""
+    """Return for each time whether a datetime can represent it: in UTC, it must be in the years 1 to 9999."""
     return pc.and_(pc.greater_equal(times, _FIRST), pc.less_equal(times, _LAST))
 
 
 def _keys(column: pa.Array, unit: str | None) -> pa.Array:
-    """What rows of one partition have in common."""
+    """Return the key of each row: rows of one partition have the same key. It is the value, or the time truncated to `unit`."""
     if unit is None:
         return column
     return pc.floor_temporal(pc.if_else(fit_datetime(column), column, pa.scalar(None, column.type)), unit=unit)

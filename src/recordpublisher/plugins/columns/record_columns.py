@@ -33,15 +33,17 @@ def arrow_columns(
     schema: pa.Schema = RECORD_SCHEMA,
     joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview] | None = None,
 ) -> pa.RecordBatch:
-    """Several batches as one Arrow batch with these columns: making columns costs the same for five records as for a thousand.
+    """Return several batches as one Arrow batch with these columns.
 
-    `schema`: some of the columns of `RECORD_SCHEMA`; instants may be of ms.
-    `joined` puts the payloads of all batches one after the other; then nothing calls `pyarrow.array`, which takes a third of the time of
-    our buffers for texts, but imports pandas.
+    Batches are joined because columns for five records cost as much as columns for a thousand.
+
+    - `schema`: some of the columns of `RECORD_SCHEMA`. Instants may also be in ms.
+    - `joined`: concatenates the payloads of all batches. With it, nothing calls `pyarrow.array`, which takes a third of the time of
+      our buffers for texts, but imports pandas.
     """
     names = schema.names
     fields = [_FIELDS[name] for name in names]
-    # batch by batch: its records are in the CPU cache while all of its columns are taken
+    # One batch after the other, because its records are in the CPU cache while all of its columns are taken.
     taken = [[field.taken(batch) for field in fields] for batch in batches]
     parts = dict(zip(names, zip(*taken, strict=True), strict=True))
     arrivals = parts.get("approximateArrivalTimestamp")
@@ -58,7 +60,7 @@ def _column(
     kind: pa.DataType,
     joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview] | None,
 ) -> pa.Array:
-    """One array of the values of all batches."""
+    """Return one array with the values of all batches."""
     if field.is_shared:
         return repeated_column(parts)
     if field.spark_type == "BINARY" and joined is not None:

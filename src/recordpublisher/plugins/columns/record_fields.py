@@ -1,6 +1,6 @@
-"""The columns of a record, as Spark, Arrow, Parquet and the lake tables have them: each is declared here once.
+"""Declares the columns of a record for Spark, Arrow, Parquet and lake tables.
 
-Without pyarrow: processes of Spark that only check options import this.
+This module does not import pyarrow, because processes of Spark that only check options import it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ DATA = "data"
 class RecordField(NamedTuple):
     """A column of records.
 
-    - `spark_type`: STRING, LONG, TIMESTAMP (taken as epoch ms) or BINARY; Arrow's type follows from it.
-    - `taken`: the values of a batch; of a shared one the text, and how many records have it.
-    - `is_shared`: all records of a batch have the same. `is_distinct`: nearly every record has another one.
+    - `spark_type`: STRING, LONG, TIMESTAMP (from epoch ms) or BINARY. Arrow's type follows from it.
+    - `taken`: returns the values of a batch; for a shared column, the text and the number of records.
+    - `is_shared`: whether all records of a batch have the same value.
+    - `is_distinct`: whether nearly every record has another value.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The Arrow columns of values of a type: one for each field, objects in them as structs."""
+"""The Arrow columns of typed values: one column for each field. An object inside a field becomes a struct."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarT
 
 
 class _Column(NamedTuple):
-    """An Arrow type, and the function that makes what Arrow takes for it of a value that is not None."""
+    """An Arrow type, and the function that converts a value that is not None into one that Arrow accepts for the type."""
 
     type: pa.DataType
     convert: Callable[[Any], Any]
@@ -56,19 +56,25 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _decimal_column(precision: int, scale: int) -> _Column:
-    """Return a column of numbers. Arrow itself ends the process, or makes up a number, for a large exponent."""
+    """Return a column of decimals.
+
+    Its function checks each number, because for a large exponent Arrow itself ends the process, or makes up a number.
+    """
     return _Column(pa.decimal128(precision, scale), exact_decimal(precision, scale))
 
 
 def _float_of_32_bits(value: float) -> float:
-    """Arrow would make infinity of a number that is too large."""
+    """Return the value. Raises: ValueError if it is too large for 32 bits, because Arrow would turn it into infinity."""
     if isfinite(value) and abs(value) > _GREATEST_FLOAT:
         raise ValueError(f"{value} is too large for 32 bits")
     return value
 
 
 def time_in_utc(value: time) -> time:
-    """Return a time of day without its zone, in UTC; one without a zone is in UTC. Raises: ValueError if its offset depends on the date."""
+    """Return a time of day in UTC, without a zone. A time that has no zone counts as UTC.
+
+    Raises: ValueError if the offset of its zone depends on the date.
+    """
     if value.tzinfo is None:
         return value
     if value.utcoffset() is None:
@@ -78,21 +84,21 @@ def time_in_utc(value: time) -> time:
 
 _CONVERSIONS: dict[type[Any], Callable[[Any], Any]] = {inspect.TimeType: time_in_utc, inspect.UUIDType: str}
 _ANY_DECIMAL = _decimal_column(38, 18)
-"""As Spark has a Decimal of Python."""
+"""The column of a Decimal without digits of its own: Spark uses the same digits for a Decimal of Python."""
 
 
 class TypedColumns:
     """The columns of values of one type; `fields` describes them."""
 
     def __init__(self, of: Any) -> None:
-        """Raises: ConfigurationError that names a field without an Arrow type."""
+        """Choose the columns of the type `of`. Raises: ConfigurationError if a field has no Arrow type; it names the field."""
         self._name, info = name_of(of), inspect.type_info(of)
         fields = fields_of(info) or [TypedField(VALUE, info, _as_it_is)]
         self._columns = [(field, self._column(field.type, f"$.{field.name}", (of,))) for field in fields]
         self.fields = [pa.field(field.name, column.type) for field, column in self._columns]
 
     def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
-        """An array for each field. Raises: ValueError that names the field, for a value that its column does not take."""
+        """Return an array for each field. Raises: ValueError if a value does not fit its column; it names the field."""
         return [self._array(field, column, values) for field, column in self._columns]
 
     def _array(self, field: TypedField, column: _Column, values: Sequence[Any]) -> pa.Array:
@@ -103,7 +109,11 @@ class TypedColumns:
             raise ValueError(f"field '{field.name}' of {self._name} is no {column.type} of Arrow: {error}") from error
 
     def _column(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
-        """`place`: as in JSON. `inside`: the classes around it; one that is inside itself has no Arrow type."""
+        """Return the column of a field.
+
+        - `place`: the path of the field, such as `$.address.country`.
+        - `inside`: the classes around the field. A class inside itself has no Arrow type.
+        """
         named, info = column_type(info), without_none(info)
         if named is not None or isinstance(info, inspect.DecimalType):
             return self._named_column(named, info, place)
@@ -120,7 +130,10 @@ class TypedColumns:
         return self._struct(info, place, inside)
 
     def _named_column(self, named: str | None, info: Any, place: str) -> _Column:
-        """The column type that the field names itself; of a decimal without one the usual digits."""
+        """Return the column that the field names itself, or for a decimal that names none, a column with the usual digits.
+
+        Raises: ConfigurationError if the named column type is not valid, or does not fit the field's type.
+        """
         try:
             digits = decimal_digits(named or "")
         except ValueError as error:

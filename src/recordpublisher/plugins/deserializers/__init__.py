@@ -1,1 +1,1 @@
-"""Formats of payloads besides bytes, text and JSON, and decompression before any of them. Start at `avro.py`."""
+"""Deserialisers for formats other than bytes, text and JSON, and the decompression of payloads. Start at `avro.py`."""

@@ -1,4 +1,4 @@
-"""Avro: records that are one Avro value each, in the binary encoding; extra `avro`."""
+"""Decodes records that are one Avro value each, in the binary encoding. Needs the extra `avro`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ except ImportError as error:
 class Avro(Generic[V]):
     """Records that are one Avro value each, in the binary encoding without a header: `Avro(schema)`, or `Avro(schema, Order)`.
 
-    `schema` is JSON, as text or as what `json.loads` makes of it. A record of Avro becomes a dict, or what `into` says (see `Json`).
+    `schema` is JSON, as text or as the object that `json.loads` returns. An Avro record becomes a dict, or an object of the type `into`
+    (see `Json`).
 
-    Raises: ConfigurationError for a schema or a type that cannot be decoded with.
+    Raises: ConfigurationError if the schema or the type cannot be used for decoding.
     """
 
     def __init__(self, schema: str | dict[str, Any] | list[Any], into: type[V] | UnionType | None = None) -> None:
@@ -42,13 +43,13 @@ class Avro(Generic[V]):
         self._convert = None if into is None else converter_into(into)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
-        """The decoded values. Raises: ValueError for a record that does not fit the schema, or the type."""
+        """Return the decoded values. Raises: ValueError if a record does not fit the schema or the type."""
         values = [decode(data, self._schema) for data in batch.data]
         return values if self._convert is None else list(map(self._convert, values))
 
 
 class AvroDeserializer(Avro[Any]):
-    """Decodes each record with the schema of the properties. Raises: ConfigurationError."""
+    """Decodes each record with the schema of the properties. Raises: ConfigurationError if there is no valid schema."""
 
     def __init__(self, properties: Properties) -> None:
         schema = schema_of(properties)
@@ -61,7 +62,7 @@ _ONE_IS_NEEDED = f"exactly one of it and {AVRO_SCHEMA_FILE.key} is needed by fli
 
 
 def schema_of(properties: Properties) -> Schema | None:
-    """The schema of the properties; None without one. Raises: ConfigurationError."""
+    """Return the schema of the properties, or None if there is none. Raises: ConfigurationError if it is invalid, or set twice."""
     text, path = properties.value(AVRO_SCHEMA), properties.value(AVRO_SCHEMA_FILE)
     if text is None and path is None:
         return None
@@ -76,7 +77,10 @@ def schema_of(properties: Properties) -> Schema | None:
 
 
 def parse_schema(text: str | None) -> Schema:
-    """A schema from its JSON. Raises: ValueError, also for one whose records could have any size or depth that decoding cannot bear."""
+    """Return a schema from its JSON.
+
+    Raises: ValueError if it is not a valid schema, or if a small record could decode to a value of any size or of too great a depth.
+    """
     try:
         return Schema(fastavro.parse_schema(json.loads(text or "")))
     except (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
@@ -84,26 +88,31 @@ def parse_schema(text: str | None) -> Schema:
 
 
 class Schema:
-    """A parsed schema that is safe to decode the bytes of others with.
+    """A parsed schema with which untrusted bytes can be decoded safely.
 
-    The reader in C recurses without a limit, takes negative indexes from the end, and makes as many empty items as a record says. So
-    schemas that recurse are read by the reader in Python, indexes and decimals are checked, and arrays of nothing are refused.
+    fastavro's reader in C recurses without a limit, reads a negative index as one from the end of the list, and makes as many empty
+    items as a record demands. So the reader in Python decodes recursive schemas, indexes and decimals are checked, and arrays whose
+    items have no bytes are refused.
     """
 
     def __init__(self, parsed: Any) -> None:
-        """Raises: ValueError for nesting that is too deep, and for arrays whose items have no bytes."""
+        """Check the schema.
+
+        Raises: ValueError if it is nested too deeply, if a record has more than `MOST_VALUES` values whatever its bytes, or if the items
+        of an array have no bytes.
+        """
         self._named: dict[str, Any] = {}
         self._open: set[str] = set()
         self._values: dict[str, int] = {}
-        """Each record, by its name, has so many values without a choice, those of records in it too."""
+        """The number of values that each record always has, by the name of the record. Values of records inside it count."""
         self.is_recursive = False
         self.begins_with_index = isinstance(parsed, list)
-        """The library copies this list at each call, so its index is looked at here."""
+        """Whether a value begins with the index of a union's branch. fastavro copies the list of branches, so `decode` checks the index."""
         checked = self._checked(parsed, 0)
         self.definition = list(map(self._kept, checked)) if self.begins_with_index else self._kept(checked)
 
     def _kept(self, checked: Any) -> Any:
-        """Marked as parsed: the library would copy it at each call. With what it takes for a type that comes again by its name."""
+        """Return the schema marked as parsed, because fastavro would copy it at each call, with the types that it finds by name."""
         return checked if isinstance(checked, str) else {**checked, _PARSED: True, _NAMED: self._named}
 
     def _checked(self, schema: Any, depth: int) -> Any:
@@ -150,7 +159,7 @@ class Schema:
         return self._values.get(name, 1) if isinstance(name, str) else 1
 
     def _may_be_empty(self, schema: Any, depth: int) -> bool:
-        """Whether a value may be encoded without a byte."""
+        """Return whether a value may be encoded without any byte."""
         if isinstance(schema, str):
             schema = self._named.get(schema, schema)
         if not isinstance(schema, dict) or depth > MAX_SCHEMA_DEPTH:
@@ -163,16 +172,16 @@ class Schema:
 _PARSED, _NAMED = "__fastavro_parsed", "__named_schemas"
 MAX_SCHEMA_DEPTH = 100
 MOST_VALUES = 100_000
-"""Where records have others twice, by name, their number doubles with each: a payload without a byte would take hours."""
+"""Most values of a record. If each record contains the next one twice, the number doubles with each: an empty payload would take hours."""
 MAX_DECIMAL_BYTES = 4_096
-"""Python makes decimals in time that grows with the square of their digits."""
+"""Most bytes of a decimal, because the time for making one grows with the square of its digits."""
 _DECIMAL = "recordpublisher-decimal"
 
 
 class _Indexed(list[Any]):
-    """A list without negative indexes: of a union's branches, or an enum's symbols.
+    """A list that refuses negative indexes, for a union's branches or an enum's symbols.
 
-    The reader in C adds the length to a negative index before it asks, so there is no length.
+    Its length is 0, because the reader in C adds the length to a negative index before it gets the item.
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -188,7 +197,7 @@ class _Indexed(list[Any]):
 
 
 def _read_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = None) -> Any:
-    """Raises: ValueError for more bytes than the precision needs."""
+    """Return a decimal, decoded by fastavro. Raises: ValueError if it has more bytes than its precision needs."""
     digits = writer_schema["precision"]
     most = MAX_DECIMAL_BYTES
     if writer_schema["type"] == "bytes":
@@ -209,7 +218,10 @@ def _check_index(data: bytes) -> None:
 
 
 def decode(data: bytes, schema: Schema, reader_schema: Schema | None = None) -> Any:
-    """The value that `schema` wrote, as the reader's schema has it. Raises: ValueError."""
+    """Return the value that was written with `schema`, resolved to `reader_schema` if one is given.
+
+    Raises: ValueError if the bytes do not fit the schema, or if bytes are left after the value.
+    """
     stream = io.BytesIO(data)
     read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
     try:

@@ -1,4 +1,4 @@
-"""Decompressors: the payloads of a batch before the deserialiser gets them, each at most as large as a property allows."""
+"""Decompresses the payloads of a batch before the deserialiser gets them. A property limits the size of each payload."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -9,13 +9,13 @@ from recordpublisher.publishers.properties.groups.values_and_time import COMPRES
 from recordpublisher.publishers.properties.properties import Properties
 
 GZIP_WINDOW = zlib.MAX_WBITS | 16
-"""zlib: a gzip header and trailer around the deflated data."""
+"""The window size for zlib, with the flag for a gzip header and trailer around the data."""
 MAX_GZIP_MEMBERS = 100
-"""zlib copies the rest of a payload after each member: without a limit, a payload of empty members takes minutes."""
+"""Most members of a payload. zlib copies the rest of the payload after each, so a payload of many empty members would take minutes."""
 
 
 class BoundedDecompressor:
-    """Decompresses payloads with a function that gets a payload and the largest allowed size."""
+    """Decompresses payloads with a function that receives a payload and the largest allowed size (bytes)."""
 
     replaces_data = True
 
@@ -25,7 +25,7 @@ class BoundedDecompressor:
         self._max_bytes = max_bytes
 
     def decompress(self, payloads: Sequence[bytes]) -> list[bytes]:
-        """Each payload decompressed. Raises: ValueError for one that is not compressed so, is cut off, or is too large."""
+        """Return each payload decompressed. Raises: ValueError if one has another format, is truncated, or is too large."""
         try:
             return [self._decompress(payload, self._max_bytes) for payload in payloads]
         except Exception as error:
@@ -36,7 +36,7 @@ class BoundedDecompressor:
 
 
 def decompressor_for(properties: Properties) -> BoundedDecompressor | None:
-    """The decompressor of `flink.deserializer.compression`; None for NONE. Raises: ConfigurationError without its library."""
+    """Return the decompressor for `flink.deserializer.compression`; None for NONE. Raises: ConfigurationError if its library is missing."""
     name, max_bytes = properties.value(COMPRESSION), properties.value(MAX_DECOMPRESSED_BYTES)
     if name == "NONE":
         return None
@@ -45,7 +45,10 @@ def decompressor_for(properties: Properties) -> BoundedDecompressor | None:
 
 
 def gunzip(payload: bytes, max_bytes: int) -> bytes:
-    """A gzip file of one or more members. Raises: ValueError, zlib.error."""
+    """Decompress a gzip file of one or more members.
+
+    Raises: ValueError if it has too many members, is too large, or is truncated; zlib.error if it is not in gzip format.
+    """
     parts: list[bytes] = []
     size = 0
     while payload or not parts:
@@ -63,7 +66,10 @@ def gunzip(payload: bytes, max_bytes: int) -> bytes:
 
 
 def _from_cramjam(name: str, max_bytes: int) -> Callable[[bytes, int], bytes]:
-    """The payload is decompressed into one buffer of the largest size, which bounds what a hostile payload can allocate."""
+    """Return a function of cramjam that decompresses into one buffer of the largest size, so that no payload can allocate more.
+
+    Raises: ConfigurationError if the extra `compression` is missing.
+    """
     try:
         import cramjam
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""GlueDeserializer: records that the serialisers of the AWS Glue Schema Registry wrote; extra `glue`."""
+"""Decodes records that the serialisers of the AWS Glue Schema Registry wrote. Needs the extra `glue`."""
 
 import asyncio
 import zlib
@@ -26,28 +26,31 @@ _VERSION = slice(2, HEADER_BYTES)
 
 
 class GlueDeserializer:
-    """Decodes Avro, JSON and Protobuf by the schema version that each record names, fetched from the registry once.
+    """Decodes Avro, JSON and Protobuf with the schema version that each record names. Each version is fetched from the registry once.
 
-    With a schema in the properties (`flink.deserializer.avro.schema`), records of Avro are read as that schema has them.
+    If the properties have a schema (`flink.deserializer.avro.schema`), Avro records are resolved to it.
     """
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError."""
+        """Read the properties. Raises: ConfigurationError if a compression is set, or the Avro schema is invalid."""
         compression = properties.value(COMPRESSION)
         if compression != "NONE":
             reason = "the header of each record says whether it is compressed"
             raise ConfigurationError(COMPRESSION.key, compression, "NONE with flink.deserializer=glue", reason=reason)
         self._reader_schema = schema_of(properties)
         self.decompressor = GlueDecompressor(properties.value(MAX_DECOMPRESSED_BYTES))
-        """For the job, which decompresses what fits into its memory."""
+        """Used by the job too, which decompresses as many payloads at a time as its memory allows."""
         self._schemas = GlueSchemas(AwsService("glue", properties, properties.value(GLUE_ENDPOINT)), self._decoder_for)
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Fetch the schemas that the batch names and that are not known. Raises: FatalKinesisError, RetriesExhaustedError."""
+        """Fetch the schemas that the batch names and that are not known yet.
+
+        Raises: FatalKinesisError if the registry refuses the call; RetriesExhaustedError if calls keep failing.
+        """
         await self._schemas.fetch({data[_VERSION] for data in batch.data if _has_header(data)}, batch)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The decoded values. Raises: ValueError for a record without the header, or that does not fit its schema."""
+        """Return the decoded values. Raises: ValueError if a record has no header, or does not fit its schema."""
         return list(map(self._value, batch.data))
 
     def _value(self, data: bytes) -> Any:
@@ -69,7 +72,7 @@ class GlueDeserializer:
 
 
 class GlueDecompressor:
-    """Inflates the payloads whose header says that they are compressed."""
+    """Decompresses the payloads whose header says that they are compressed."""
 
     replaces_data = False
 
@@ -77,7 +80,10 @@ class GlueDecompressor:
         self._max_bytes = max_bytes
 
     def decompress(self, payloads: Sequence[bytes]) -> list[bytes]:
-        """Each payload with a header that says it is not compressed. Raises: ValueError for one that is cut off, or too large."""
+        """Return the payloads decompressed, each with a header that says so. A payload that is not compressed stays as it is.
+
+        Raises: ValueError if the compressed data of a payload is invalid, truncated, or too large.
+        """
         return [self._plain(data) if _has_header(data) and data[1] == ZLIB else data for data in payloads]
 
     def _plain(self, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Protobuf of the AWS Glue Schema Registry: messages are parsed by the .proto text that the registry keeps; extra `glue`."""
+"""Parses Protobuf messages with the .proto text that the AWS Glue Schema Registry keeps. Needs the extra `glue`."""
 
 import subprocess
 import sys
@@ -19,15 +19,15 @@ from .protobuf import pool_of_descriptors
 MAX_COMPILE_SECONDS = 60
 _FILE = "schema.proto"
 _LARGEST_INDEX_BYTES = 5
-"""An unsigned 32-bit number as a Protobuf varint."""
+"""The length of an unsigned 32-bit number as a Protobuf varint."""
 
 
 def message_decoder(definition: str) -> Callable[[bytes], Any]:
-    """A function that parses what the registry's Protobuf serialiser wrote: the index of the message, then the message.
+    """Return a function that parses the output of the registry's Protobuf serialiser: the index of the message, then the message.
 
-    The compiler is a process of its own, so this takes some 100 ms: call it in a thread.
+    The compiler runs as a separate process, which takes some 100 ms. Call this function in a thread.
 
-    Raises: ValueError for a definition that cannot be compiled; ConfigurationError without the extra.
+    Raises: ValueError if the definition cannot be compiled; ConfigurationError if the extra `glue` is missing.
     """
     descriptor = pool_of_descriptors(_compile(definition)).FindFileByName(_FILE)
     messages = sorted(_with_nested(descriptor.message_types_by_name.values()), key=lambda each: str(each.full_name))
@@ -46,14 +46,14 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
 
 
 def _with_nested(messages: Iterable[Any]) -> Iterator[Any]:
-    """Messages at every depth, those of maps too: the Java serialiser counts them all, sorted by full name."""
+    """Yield messages at every depth, including those of maps, because the Java serialiser counts them all, sorted by full name."""
     for message in messages:
         yield message
         yield from _with_nested(message.nested_types)
 
 
 def _index(payload: bytes) -> tuple[int, int]:
-    """The index of the message, and where the message begins."""
+    """Return the index of the message, and where the message begins (bytes). Raises: ValueError if there is no index."""
     index = 0
     for place, byte in enumerate(payload[:_LARGEST_INDEX_BYTES]):
         index |= (byte & 0x7F) << (7 * place)
@@ -63,7 +63,7 @@ def _index(payload: bytes) -> tuple[int, int]:
 
 
 def _reasons(printed: str) -> str:
-    """The compiler's errors, without its own log and warnings."""
+    """Return the errors in the compiler's output, without its log and its warnings."""
     return "; ".join(line for line in printed.splitlines() if line.startswith(_FILE) and ": warning: " not in line)
 
 

@@ -1,4 +1,4 @@
-"""GlueSchemas: schema versions of the AWS Glue Schema Registry, each fetched once."""
+"""Fetches schema versions of the AWS Glue Schema Registry, each once."""
 
 import asyncio
 import logging
@@ -14,42 +14,43 @@ from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 log = logging.getLogger("recordpublisher.deserializers")
 Decode = Callable[[bytes], Any]
 DecoderFor = Callable[[str, str], Awaitable[Decode]]
-"""Of a format and a definition. Raises: ValueError for what it cannot use."""
+"""Returns the decoder for a data format and a schema definition. Raises: ValueError if it cannot use them."""
 MAX_SCHEMAS = 1_000
-"""Kept at a time. Above it the oldest that no batch needs are forgotten, and fetched again when a record needs one."""
+"""Most schemas that are kept. Beyond it, the oldest that no batch needs are forgotten, and fetched again when a record needs one."""
 MOST_UNKNOWN, PAUSE_SECONDS = 100, 1.0
-"""After so many versions that do not exist, each call waits, so that their producer cannot use up the account's calls."""
+"""If more than this many versions do not exist, there is a pause before each call, so that a producer cannot use up the account's calls."""
 REFUSED_SECONDS = 60.0
-"""After this time a version that the registry did not have is asked for again: it may be newer than the answer."""
+"""A version that the registry did not have is requested again after this time, because it may have been registered since."""
 RETRIES = RetryPolicy(max_retries=10, base_ms=200, max_ms=5_000, exponent=1.5)
 _UNKNOWN = ("EntityNotFoundException", "InvalidInputException")
 
 
 class GlueSchemas:
-    """Owns a function for each known version that decodes what was written with it. `decoder_for` makes it."""
+    """Owns a decoder for each known schema version. `decoder_for` makes the decoder of a version."""
 
     def __init__(self, glue: AwsService, decoder_for: DecoderFor) -> None:
         self._glue = glue
         self._decoder_for = decoder_for
         self._decoders: dict[bytes, Decode] = {}
         self._needed: dict[int, Collection[bytes]] = {}
-        """What each batch needs that may not be decoded yet, by its `id`."""
+        """The versions that each batch needs, by the `id` of the batch, for as long as the batch exists."""
         self._refused_at: dict[bytes, float] = {}
-        """When the registry did not have a version (seconds of the loop). Whoever may put records can name any number of them."""
+        """When the registry did not have a version (seconds of the loop). A producer can name any number of such versions."""
         self._fetching: dict[bytes, asyncio.Lock] = {}
         self._users = 0
-        """Shards that fetch now."""
+        """Number of shards that fetch a version now."""
 
     def decoder(self, version: bytes) -> Decode:
-        """Return the decoder of a version. `fetch` was awaited for the batch that needs it."""
+        """Return the decoder of a version. `fetch` must have been awaited for the batch that needs it."""
         return self._decoders[version]
 
     async def fetch(self, versions: Collection[bytes], batch: object) -> None:
-        """Fetch those that are not known. A version that does not exist gets a decoder that raises ValueError, for a minute.
+        """Fetch the versions that are not known. A version that does not exist gets a decoder that raises ValueError, for a minute.
 
-        They are known as long as `batch` exists: it may be decoded in parts, and other shards fetch between them.
+        The versions stay known for as long as `batch` exists, because it may be decoded in parts, with fetches of other shards in between.
 
-        Raises: FatalKinesisError, for example without the right; RetriesExhaustedError; ConfigurationError without the extra `glue`.
+        Raises: FatalKinesisError if the registry refuses the call, for example because a permission is missing; RetriesExhaustedError if
+        calls keep failing; ConfigurationError if the extra `glue` is missing.
         """
         self._needed[id(batch)] = versions
         weakref.finalize(batch, self._needed.pop, id(batch), None).atexit = False
@@ -67,7 +68,7 @@ class GlueSchemas:
             missing = [version for version in versions if version not in self._decoders]
 
     async def _fetch_once(self, version: bytes) -> None:
-        """A version that another shard fetches is waited for; no shard waits for what others name."""
+        """Fetch a version unless it is known, or wait if another shard is fetching it. Fetches of other versions are not waited for."""
         lock = self._fetching.setdefault(version, asyncio.Lock())
         try:
             async with lock:
@@ -117,7 +118,10 @@ class GlueSchemas:
 
 
 async def _call_while_throttled(get: Callable[[], Awaitable[tuple[str, str]]]) -> tuple[str, str]:
-    """Whoever may put records can use up the account's calls: throttling is waited for, and ends no job."""
+    """Return the registry's answer, and keep retrying while calls are throttled.
+
+    Throttling does not end the job, because any producer could use up the account's calls.
+    """
     while True:
         try:
             return await call_with_retries(get, RETRIES, service="the Glue Schema Registry")

@@ -1,6 +1,7 @@
 """`format("kinesis")`: Spark's Python data source. The driver plans batches, tasks read them, and writers put rows into streams.
 
-Spark imports this module in several processes for each query. So modules that only one of them needs are imported at their first use.
+Spark imports this module in several processes for each query, one of which only asks for the name of the format. So what not all of these
+processes need is imported at its first use.
 """
 
 from __future__ import annotations
@@ -12,22 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from recordpublisher.plugins.columns.record_fields import SPARK_SCHEMA
-from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .options.spark_options import END_OPTION, ENDING_POSITION, SparkOptions
-from .options.unknown_options import (
-    OptionWarnings,
-    collected_warnings,
-    refuse_new_table,
-    refuse_table,
-    silence_where_writes_are_committed,
-)
 from .process.driver_errors import RefusedQuery, one_sentence
-from .stream_reader import QueryReader
 
 if TYPE_CHECKING:
     from .batch_read.batch_reader import KinesisBatchReader
+    from .options.spark_options import SparkOptions
     from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
 
 
@@ -39,9 +31,11 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        from recordpublisher.publishers.clock import SystemClock
+
         super().__init__(dict(options))
         self._loaded_ms = SystemClock().now_ms() + 1  # + 1, so that a record of this millisecond is before the end
-        self._has_warned = False
+        self._is_checked = False
 
     @classmethod
     def name(cls) -> str:
@@ -51,6 +45,9 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence()
     def schema(self) -> str:
         """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid (C2)."""
+        from .options.spark_options import ENDING_POSITION
+        from .options.unknown_options import refuse_new_table
+
         refuse_new_table(self.options)
         # Spark does not report whether a query or a batch read is loaded, and only a query needs a place for claims.
         options = self._checked_options(keeps_claims=False)
@@ -59,7 +56,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
             ReadRange.parse(options.properties, options.streams, self._loaded_ms)
         options.warnings.tell()
-        self._has_warned = True
+        self._is_checked = True
         return SPARK_SCHEMA
 
     @one_sentence()
@@ -81,11 +78,14 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def _query_reader(self, schema: Any) -> DataSourceStreamReader:
         from .columns.chosen_columns import chosen_columns
+        from .stream_reader import QueryReader
 
         return QueryReader(self.query_options(), chosen_columns(schema))
 
     def query_options(self) -> SparkOptions:
         """Return the options of a query. Raises: ConfigurationError if an option is invalid, or is for batch reads only."""
+        from .options.spark_options import END_OPTION, ENDING_POSITION
+
         options = self._checked_options(keeps_claims=True)
         end = options.properties.value(ENDING_POSITION)
         if end is not None:
@@ -98,6 +98,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
         Raises: ConfigurationError if an option or a column is invalid; StreamNotFoundError if there is no such stream.
         """
+        from .options.unknown_options import silence_where_writes_are_committed
         from .writer.data_writers import KinesisStreamWriter
         from .writer.write_options import WriteOptions
 
@@ -118,10 +119,14 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
         """Return the options of a job that reads. Raises: ConfigurationError if one is invalid."""
-        from .options.checks import check_job
+        from .options.spark_options import SparkOptions
+        from .options.unknown_options import OptionWarnings, collected_warnings, refuse_table
 
         refuse_table(self.options)
         with collected_warnings() as texts:
             options = SparkOptions.parse(self.options, keeps_claims=keeps_claims)
-            check_job(options)
-        return replace(options, warnings=OptionWarnings(tuple(texts), self._has_warned))
+            if not self._is_checked:  # in the process of `load()`, with the same options
+                from .options.checks import check_job
+
+                check_job(options)
+        return replace(options, warnings=OptionWarnings(tuple(texts), self._is_checked))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -12,7 +14,15 @@ from recordpublisher.plugins.spark.service.efo_consumers import deregister_consu
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME
 
+from processes.command_line import process_environment
+
 PROPERTIES = {"aws.region": "us-east-1", "flink.stream.efo.consumername": "mine"}
+
+OPTIONS_OF_ANOTHER_CONNECTOR = """
+from recordpublisher.plugins.spark.service.efo_consumers import consumer_properties
+options = {"streamName": "orders", "consumerMode": "efo", "region": "us-east-1", "kinesis.consumerName": "mine"}
+print(consumer_properties(options)["flink.stream.efo.consumername"])
+"""
 
 
 class Calls(list):
@@ -71,6 +81,12 @@ def test_f8_the_options_of_the_query_name_the_consumer(calls, key):
     with warnings.catch_warnings(action="ignore"):
         run(ConsumerDeregistration("orders", options, "to-parquet", calls), "to-parquet", 1)
     assert (calls.properties[CONSUMER_NAME.key], calls.properties["aws.region"]) == ("mine", "us-east-1")
+
+
+def test_f8_a_process_that_only_deregisters_knows_the_options_of_other_connectors():
+    command = [sys.executable, "-W", "ignore", "-c", OPTIONS_OF_ANOTHER_CONNECTOR]
+    done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("mine", 0), done.stderr
 
 
 def test_f8_an_error_of_the_calls_is_a_warning(listener, calls, caplog):

@@ -36,9 +36,11 @@ def test_a_cached_object_is_made_once():
 
 
 @pytest.mark.slow
-def test_the_heap_is_frozen_once_and_not_again():
+def test_the_heap_is_frozen_after_the_second_batch_and_not_again():
     gc.unfreeze()
     loop = WorkerLoop()
+    loop.freeze_heap()
+    assert gc.get_freeze_count() == 0
     loop.freeze_heap()
     frozen = gc.get_freeze_count()
     kept = [[] for _ in range(1000)]

@@ -1,1 +1,1 @@
-"""Schemas without a Python class: `flink.deserializer.schema` becomes a msgspec Struct, as if it had been written in Python."""
+"""Schemas without a Python class: `flink.deserializer.schema` is turned into a msgspec Struct, as if it were written in Python."""

@@ -1,4 +1,4 @@
-"""Reads a schema of Avro, from a file `.avsc`, as the type of rows. Needs the extra `avro`."""
+"""Turns an Avro schema in a file `.avsc` into the type of rows. Needs the extra `avro`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LOGICAL: dict[str, Any] = {
 
 
 def type_of_avro_file(path: str) -> Any:
-    """Return the type of rows. Named types may be in files next to this one, as `shop.Address.avsc`.
+    """Return the type of rows. Named types may be in files next to this one, such as `shop.Address.avsc`.
 
-    Raises: ValueError for a schema that is not a record, or has a type without a column; OSError.
+    Raises: ValueError if the schema is not a record, or has a type without a column; OSError if the file cannot be read.
     """
     try:
-        Path(path).stat()  # the library says less of a file that is missing
+        Path(path).stat()  # fastavro's error says less about a missing file
         named: dict[str, Any] = {}
         schema = fastavro.schema.load_schema(path, named_schemas=named)
     except (
@@ -49,13 +49,19 @@ def type_of_avro_file(path: str) -> Any:
 
 
 class _Types:
-    """Owns the types that have a name."""
+    """Turns schemas into types. It owns the named schemas, to which others refer."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
 
     def of(self, schema: Any, place: str, inside: tuple[str, ...]) -> Any:
-        """`place`: as in JSON. `inside`: the records around it."""
+        """Return the type for a schema.
+
+        - `place`: the path of the field, such as `$.address.country`.
+        - `inside`: the names of the records around it.
+
+        Raises: ValueError if there is no column for the schema.
+        """
         if isinstance(schema, list):
             return self._union(schema, place, inside)
         if isinstance(schema, str):

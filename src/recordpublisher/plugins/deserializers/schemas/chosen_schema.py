@@ -1,4 +1,4 @@
-"""`flink.deserializer.schema`: the type of the values, and the deserialiser that makes them."""
+"""Turns `flink.deserializer.schema` into the type of the values, and makes rows of it from dicts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ VALID = (
 
 
 def is_inferred(properties: Properties) -> bool:
-    """Return whether columns follow from the data."""
+    """Return whether a sink infers its columns from the data."""
     return (properties.value(SCHEMA) or "").strip().upper() == "INFER"
 
 
 def schema_type(properties: Properties) -> Any:
-    """Return the type that the schema stands for; None without one. Raises: ConfigurationError that says what is wrong in it."""
+    """Return the type of the schema, or None if none is set. Raises: ConfigurationError if it is wrong; the error says where."""
     if is_inferred(properties):
         return InferredRow
     if (given := properties.value(SCHEMA)) is None:
@@ -51,7 +51,7 @@ def _reader_of(given: str) -> Callable[[str], Any]:
 
 
 class ConvertedValues:
-    """Makes rows of the schema of the dicts that another deserialiser makes, such as Avro's."""
+    """Turns the dicts of another deserialiser, such as Avro's, into rows of the schema."""
 
     def __init__(self, values: Deserializer[Any], into: Any) -> None:
         self._values, self.into = values, into
@@ -59,11 +59,11 @@ class ConvertedValues:
         self.decompressor = getattr(values, "decompressor", None)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The rows. Raises: ValueError that names the field, for a record that does not fit the schema."""
+        """Return the rows. Raises: ValueError if a record does not fit the schema; it names the field."""
         made = self._values.values(batch)
         return list(map(self._convert, batch.data if made is None else made))
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the other deserialiser needs."""
+        """Let the other deserialiser fetch what it needs for the batch."""
         if isinstance(self._values, PreparedDeserializer):
             await self._values.prepare(batch)

@@ -1,6 +1,6 @@
-"""Reads columns as Spark and databases write them: `id BIGINT, address STRUCT<country: STRING>, tags ARRAY<STRING>`.
+"""Parses columns as Spark and databases write them: `id BIGINT, address STRUCT<country: STRING>, tags ARRAY<STRING>`.
 
-The grammar has four rules, so it has a parser here: sqlglot reads the whole of SQL, and its types would need the same table of names.
+The parser is our own because the grammar has only four rules. sqlglot parses the whole of SQL, and would need the same table of names.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ MOST_LEVELS = 64
 
 
 def parse_columns(text: str) -> Any:
-    """Return the type of rows with these columns. Raises: ValueError that says where the text is wrong."""
+    """Return the type of rows with these columns. Raises: ValueError if the text is wrong; it says where."""
     return object_type(_Parser(text).fields(""))
 
 
 class _Parser:
-    """Owns the place in the text."""
+    """Parses one text. It owns the current place in the text."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = [*_TOKEN.findall(text), ""]
         self._place, self._levels = 0, 0
 
     def fields(self, end: str) -> list[SchemaField]:
-        """Columns with commas between, up to the sign `end`; empty: up to the end of the text."""
+        """Return the comma-separated columns up to the sign `end`, or up to the end of the text if `end` is empty."""
         fields = [self._field()]
         while self._takes(","):
             fields.append(self._field())
@@ -116,7 +116,7 @@ class _Parser:
         return int(token)
 
     def _takes(self, *words: str) -> bool:
-        """Whether these words or signs are next; then they are taken."""
+        """Return whether these words or signs are next, and skip them if they are."""
         are_next = tuple(map(str.upper, self._tokens[self._place : self._place + len(words)])) == words
         self._place += len(words) if are_next else 0
         return are_next
@@ -127,12 +127,12 @@ class _Parser:
             raise self._error(f"{in_words or repr(sign)} is expected")
 
     def _next(self) -> str:
-        """The next token; empty at the end."""
+        """Return the next token and move behind it; an empty text at the end."""
         self._place += 1
         return self._tokens[min(self._place, len(self._tokens)) - 1]
 
     def _error(self, expected: str) -> ValueError:
-        """`expected` instead of the token that was taken last."""
+        """Return an error that says that `expected` should stand in place of the last token."""
         before, found = (
             " ".join(self._tokens[: self._place - 1][-8:]),
             self._tokens[min(self._place, len(self._tokens)) - 1],

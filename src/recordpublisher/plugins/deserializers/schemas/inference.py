@@ -1,7 +1,12 @@
-"""Infers columns from JSON: `flink.deserializer.schema = INFER`. A shape is what is known of a value's type.
+"""Infers columns from JSON, for `flink.deserializer.schema = INFER`.
 
-A shape is a plain type by its name in a schema (`BIGINT`), a list with the shape of its items, a dict with those of an object's fields,
-a pair for a map that a table has, or None where nothing is known yet.
+A shape describes the type of a value as far as it is known:
+
+- the name of a plain type, such as `BIGINT`;
+- a list with one item, the shape of a list's items;
+- a dict with the shape of each field of an object;
+- a pair with the shapes of keys and values of a map, which only a table can have;
+- None if nothing is known yet.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from .ddl import parse_columns
 
 Shape = Any
 LARGE = "DECIMAL(38, 0)"
-"""The column of whole numbers of which one has more than 64 bits."""
+"""The column of whole numbers if one of them has more than 64 bits."""
 _WIDER = {
     frozenset({"BIGINT", "DOUBLE"}): "DOUBLE",
     frozenset({"BIGINT", LARGE}): LARGE,
@@ -25,21 +30,21 @@ _WIDER = {
 }
 _KINDS = {NoneType: None, bool: "BOOLEAN", float: "DOUBLE", str: "STRING"}
 _NOT_IN_NAMES = {"`", '"', "\\"}
-"""The first ends a name in a schema; the others are escaped in JSON, where msgspec finds no field by them."""
+"""A backtick ends a name in a schema. The other characters are escaped in JSON, and msgspec does not find a field by such a name."""
 _MOST_LEVELS = 32
 
 
 class InferredRow(dict[str, Any]):
-    """The type of values whose columns follow from the data, for sinks: the values themselves are dicts."""
+    """The type that tells a sink to infer its columns from the data. The values themselves are dicts."""
 
 
 class InferredJson(JsonDeserializer):
-    """JSON objects, of which a sink infers its columns."""
+    """Decodes JSON objects, from which a sink infers its columns."""
 
     makes = InferredRow
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The objects. Raises: ValueError for a document that is not an object."""
+        """Return the objects. Raises: ValueError if a document is not an object."""
         values = super().values(batch) or ()
         for value in values:
             if not isinstance(value, dict):
@@ -48,7 +53,12 @@ class InferredJson(JsonDeserializer):
 
 
 def shape_of(value: Any, level: int = 0) -> Shape:
-    """Return the shape of a value of JSON. A text is a STRING whatever is in it: what looks like a time once may not the next time."""
+    """Return the shape of a JSON value.
+
+    Every text is a STRING, even if it looks like a time, because the next text of the same field may not.
+
+    Raises: ValueError if the value is nested too deeply.
+    """
     kind = type(value)
     if kind in _KINDS:
         return _KINDS[kind]
@@ -65,7 +75,7 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merged(first: Shape, second: Shape) -> Shape:
-    """Return a shape for the values of both. Where they have none in common it is the first one of which anything is known."""
+    """Return a shape that holds the values of both. If no type holds both, it is the first shape of which anything is known."""
     if first is None or second is None or first == second:
         return second if first is None else first
     if isinstance(first, dict) and isinstance(second, dict):
@@ -78,7 +88,7 @@ def merged(first: Shape, second: Shape) -> Shape:
 
 
 def grown(there: Shape, seen: Shape) -> Shape:
-    """Return the shape of a table with what it lacks of `seen`. No type that the table has is changed."""
+    """Return the shape of a table, with the fields of `seen` that it lacks. The types that the table has do not change."""
     if there is None:
         return known(seen)
     if isinstance(there, dict) and isinstance(seen, dict):
@@ -95,7 +105,10 @@ def grown(there: Shape, seen: Shape) -> Shape:
 
 
 def known(seen: Shape) -> Shape:
-    """Return the shape without what is not known: nulls, empty lists and empty objects have no column until a value shows its type."""
+    """Return the shape without its unknown parts.
+
+    Nulls, empty lists and empty objects have no column until a value shows its type.
+    """
     if isinstance(seen, dict):
         return {name: shape for name, each in seen.items() if (shape := known(each)) is not None} or None
     if isinstance(seen, list):
@@ -104,7 +117,10 @@ def known(seen: Shape) -> Shape:
 
 
 def without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[str]:
-    """Yield the paths of what is known of `seen` and has no place in `there`; a value of another type is refused when it is decoded."""
+    """Yield the paths of known parts of `seen` that have no column in `there`.
+
+    A value of another type than its column is not reported here, because decoding refuses it.
+    """
     if isinstance(seen, dict) and (isinstance(there, dict) or there is None):
         for name, shape in seen.items():
             yield from without_column(shape, (there or {}).get(name), f"{path}.{name}" if path else name)
@@ -118,7 +134,10 @@ def without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[str]:
 
 
 def with_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
-    """Return the shape with the fields that can be columns: their names are printable, and differ from all others in more than case."""
+    """Return the shape with only the fields that can be columns.
+
+    The name of such a field is printable, and differs from every other name in more than case.
+    """
     if isinstance(seen, list):
         return [with_names(seen[0], there[0] if isinstance(there, list) else None)]
     if not isinstance(seen, dict) or isinstance(there, tuple):
@@ -133,7 +152,7 @@ def with_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Sha
 
 
 def columns_text(shape: Mapping[str, Shape]) -> str:
-    """Return the columns as `flink.deserializer.schema` takes them."""
+    """Return the columns as text that `flink.deserializer.schema` accepts."""
     return ", ".join(f"{_name(name)} {_text(each)}" for name, each in shape.items())
 
 

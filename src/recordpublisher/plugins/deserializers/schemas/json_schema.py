@@ -1,4 +1,4 @@
-"""Reads a JSON Schema, from a file `.json`, as the type of rows: the words that say what a column is."""
+"""Turns a JSON Schema in a file `.json` into the type of rows. It reads only the keywords that define columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _MOST_LEVELS = 64
 
 
 def type_of_json_schema_file(path: str) -> Any:
-    """Return the type of rows. Raises: ValueError for a schema that is not of an object, or has a part without a column; OSError."""
+    """Return the type of rows.
+
+    Raises: ValueError if the schema is not that of an object, or has a part without a column; OSError if the file cannot be read.
+    """
     schema = msgspec.json.decode(Path(path).read_bytes())
     of = _Types(schema).of(schema, "$", 0)
     if not (isinstance(of, type) and issubclass(of, msgspec.Struct)):
@@ -28,13 +31,16 @@ def type_of_json_schema_file(path: str) -> Any:
 
 
 class _Types:
-    """Owns the whole document, in which `$ref` finds its parts."""
+    """Turns schemas into types. It owns the whole document, to whose parts `$ref` refers."""
 
     def __init__(self, document: Any) -> None:
         self._document = document
 
     def of(self, schema: Any, place: str, level: int) -> Any:
-        """`place`: as in JSON."""
+        """Return the type for a schema. `place`: the path of the field, such as `$.address.country`.
+
+        Raises: ValueError if there is no column for the schema.
+        """
         if not isinstance(schema, Mapping) or level > _MOST_LEVELS:
             raise ValueError(f"{place} has no type, or is inside itself: there is no column for it")
         if "$ref" in schema:

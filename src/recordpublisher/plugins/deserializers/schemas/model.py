@@ -1,4 +1,4 @@
-"""The types of Python that each kind of schema is made of: decoding, checks and columns follow from them as from a class."""
+"""Builds the Python types that schemas are turned into. Decoding, checks and columns follow from them as from a class."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PLAIN: dict[str, Any] = {
     "TIME": time,
     "UUID": UUID,
 }
-"""The types without parts, by the names that Spark has for them; TIME and UUID are of databases."""
+"""The types without parts, by their names in Spark. TIME and UUID are names in databases."""
 
 
 class SchemaField(NamedTuple):
@@ -69,7 +69,7 @@ def map_of(key: Any, item: Any) -> Any:
 def object_type(fields: Sequence[SchemaField], name: str = ROW) -> type[msgspec.Struct]:
     """Return a Struct with these fields. A field that is not required may be null, or missing.
 
-    A field whose name is not a valid one in Python is an attribute `field_1`, `field_2` and so on, by its place.
+    A field whose name is not valid in Python becomes an attribute `field_1`, `field_2` and so on, by its place.
 
     Raises: ValueError if there is no field, or if two have one name.
     """
@@ -106,7 +106,10 @@ def _digits_of(of: Any) -> tuple[int, int] | None:
 
 
 def _check_of(digits: dict[str, Any]) -> Callable[[Any], None]:
-    """Each sink gets numbers that fit: PostgreSQL would round them, and JSON lines would have them as they are."""
+    """Return a check of decimals, so that each sink gets numbers that fit.
+
+    Without it, PostgreSQL would round a number that does not fit, and a sink of JSON lines would write it unchanged.
+    """
 
     exact = {name: (of, exact_decimal(*of)) for name, of in digits.items()}
 

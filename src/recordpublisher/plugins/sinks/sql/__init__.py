@@ -1,6 +1,6 @@
-"""The SQL sink: writes rows and positions in one transaction. Start at `sink.py`."""
+"""The SQL sink, which writes rows and positions in one transaction. Start at `sink.py`."""
 
-from recordpublisher.plugins import databases  # noqa: F401 - first, since it names the missing extra
+from recordpublisher.plugins import databases  # noqa: F401 - imported first, because its error names the missing extra
 
 from .sink import SqlSink
 

@@ -1,4 +1,4 @@
-"""Conversions from values of JSON to the types of columns."""
+"""Converts JSON values to the types of columns."""
 
 import json
 import math
@@ -15,15 +15,17 @@ from recordpublisher.consumer.column_types import exact_decimal
 
 Convert = Callable[[Any], Any]
 _DIGITS_OF_A_SECOND = 6
-"""Of the fraction, in every time."""
+"""Digits of a second's fraction in every time."""
 _MOST_DIGITS = 20
-"""Of a BIGINT, and one more."""
+"""One digit more than the longest BIGINT has."""
 
 
 def conversion_of(column_type: types.TypeEngine[Any], declared: types.TypeEngine[Any] | None = None) -> Convert:
-    """Return the conversion from a JSON value to this column type; it raises ValueError or TypeError for a value that does not fit.
+    """Return the conversion from a JSON value to this column type.
 
-    `declared`: the type that the field asks for. A number that does not fit its digits is refused, which PostgreSQL would round.
+    The conversion raises one of the errors in `UNCONVERTIBLE` if a value does not fit.
+
+    `declared`: the type that the field declares. A number that does not fit its digits is refused, because PostgreSQL would round it.
     """
     if isinstance(declared, types.Numeric) and declared.precision is not None and declared.scale is not None:
         return partial(_exact, exact_decimal(declared.precision, declared.scale), conversion_of(column_type))
@@ -40,14 +42,14 @@ def conversion_of(column_type: types.TypeEngine[Any], declared: types.TypeEngine
 
 
 def is_same_decimal(column_type: types.TypeEngine[Any], declared: types.TypeEngine[Any] | None) -> bool:
-    """Return whether a column has the digits after the point that its field declares: then nothing is rounded."""
+    """Return whether a column has as many digits after the point as its field declares. Then nothing is rounded."""
     if not isinstance(column_type, types.Numeric) or not isinstance(declared, types.Numeric):
         return False
     return declared.scale is not None and column_type.scale == declared.scale
 
 
 def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
-    """Return what a column of this type loses of a value without an error; empty if nothing."""
+    """Return which part of a value a column of this type loses without an error; empty if it loses nothing."""
     if isinstance(column_type, types.ARRAY):
         return lost_by(column_type.item_type, dialect)
     if isinstance(column_type, types.Float):
@@ -65,7 +67,7 @@ def lost_by(column_type: types.TypeEngine[Any], dialect: str) -> str:
 
 
 def cannot_take(column: Column[Any], value: Any) -> str:
-    """Why a row is rejected: the column, its type and the value, the beginning of a long one."""
+    """Return why a row is rejected, with the column, its type and at most 100 characters of the value."""
     return f"column '{column.name}' ({str(column.type).lower()}) cannot take {value!r:.100}"
 
 
@@ -86,19 +88,24 @@ def _array(convert: Convert, value: Any) -> Any:
 
 
 def _nested_as_json(value: Any) -> Any:
-    """Objects and lists as their JSON text."""
+    """Return objects and lists as JSON text, and other values as they are. Raises: ValueError if NaN or infinity is inside."""
     return json.dumps(value, allow_nan=False) if isinstance(value, (dict, list)) else value
 
 
 def _json(value: Any) -> Any:
-    """As it is. NaN and infinity, which JSON does not have, are refused: SQLite would store them."""
+    """Return the value as it is. Raises: ValueError for NaN and infinity, which JSON does not have and SQLite would store."""
     if isinstance(value, (float, dict, list)):
         json.dumps(value, allow_nan=False, default=str)
     return value
 
 
 def _number(value: Any) -> Any:
-    """What no number is made of is refused here: SQLite stores it in a column of any type, and Python reads 1_0 and any digits."""
+    """Return the value if it can be a number.
+
+    SQLite would store other values too, in a column of any type, and Python reads `1_0` and the digits of other scripts as numbers.
+
+    Raises: TypeError for a boolean, an object, a list or bytes; ValueError for a text with `_` or with characters outside ASCII.
+    """
     if isinstance(value, (bool, dict, list, bytes)):
         raise TypeError(f"a {type(value).__name__} is not a number")
     if isinstance(value, str) and ("_" in value or not value.isascii()):
@@ -107,7 +114,7 @@ def _number(value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    """A number, or its text. One with a fraction is refused: PostgreSQL would round it."""
+    """Return the integer of a number or of its text. Raises: ValueError for a fraction, because PostgreSQL would round it."""
     value = _number(value)
     if value is None:
         return None
@@ -128,7 +135,12 @@ def _text(value: Any) -> Any:
 
 
 def _timestamp(value: Any, has_zone: bool) -> datetime | None:
-    """ISO-8601 text or a datetime, in UTC if it has no offset, or a number: epoch ms. A column without a zone gets the time in UTC."""
+    """Return the time of an ISO-8601 text, of a datetime, or of a number (epoch ms).
+
+    A text or datetime without an offset is in UTC. A column without a zone gets the time in UTC.
+
+    Raises: TypeError for a value of another type; ValueError for a text that is not ISO-8601.
+    """
     if value is None:
         return None
     if isinstance(value, (str, datetime)):
@@ -142,7 +154,7 @@ def _timestamp(value: Any, has_zone: bool) -> datetime | None:
 
 
 def _time_of_day(value: Any, has_zone: bool) -> Any:
-    """The same for a time of day."""
+    """Return the time of day of an ISO-8601 text, in UTC if it has no offset. A column without a zone gets the time in UTC."""
     if not isinstance(value, str):
         return value
     given = time.fromisoformat(value)
@@ -179,11 +191,11 @@ _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
 
 
 UNCONVERTIBLE = (ValueError, TypeError, ArithmeticError, RecursionError, OSError)
-"""What a conversion raises for a value that does not fit; OSError: a time that the platform cannot represent."""
+"""The errors that a conversion raises for a value that does not fit. OSError stands for a time that the platform cannot represent."""
 
 
 def is_storable_json(value: Any) -> bool:
-    """Whether jsonb of PostgreSQL takes it: it refuses the NUL character, half a surrogate pair, NaN and infinity."""
+    """Return whether PostgreSQL's jsonb accepts a value. It refuses the NUL character, half a surrogate pair, NaN and infinity."""
     try:
         return b"\\u0000" not in json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
@@ -191,9 +203,11 @@ def is_storable_json(value: Any) -> bool:
 
 
 def storable_json(value: Any) -> Any:
-    """Return the same with such characters as text: a dead letter must be stored whatever text is in it, and the bytes are in `data`.
+    """Return the value with each character that jsonb refuses as an escape.
 
-    Raises: ValueError for NaN and infinity, as for every other form of JSON.
+    A dead letter must be stored whatever text is in it. Its original bytes are in the column `data`.
+
+    Raises: ValueError for NaN and infinity, which JSON does not have.
     """
     if isinstance(value, str):
         return value.replace("\0", "\\u0000").encode(errors="backslashreplace").decode()

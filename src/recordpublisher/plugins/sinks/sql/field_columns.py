@@ -1,4 +1,4 @@
-"""The columns for the fields of values: from their type, or from objects of JSON."""
+"""Chooses the columns for the fields of values, from their type or from JSON objects."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import date, datetime
@@ -32,7 +32,7 @@ from recordpublisher.consumer.column_types import column_type, decimal_digits
 from recordpublisher.consumer.typed_values import constants_of, fields_of, has_fields, without_none
 
 FieldColumns = dict[str, types.TypeEngine[Any]]
-"""For each field the type of its column."""
+"""The type of the column for each field."""
 JSON_COLUMN = types.JSON().with_variant(JSONB(), "postgresql")
 _OF_TYPE: dict[type[Any], types.TypeEngine[Any]] = {
     inspect.BoolType: Boolean(),
@@ -58,24 +58,24 @@ _OF_CLASS: dict[type[Any], types.TypeEngine[Any]] = {
     Decimal: _OF_TYPE[inspect.DecimalType],
     UUID: _OF_TYPE[inspect.UUIDType],
 }
-"""JSON has the first four, Avro all."""
+"""The column types by the class of a value. JSON has values of the first four classes, and Avro of all."""
 
 
 @cache
 def columns_of_type(of: Any) -> FieldColumns:
-    """Those of a type; empty for one without fields."""
+    """Return the columns for a type, which are empty if it has no fields."""
     return {field.name: _of_type(field.type) for field in fields_of(inspect.type_info(of)) or ()}
 
 
 @cache
 def bytes_of_type(of: Any) -> dict[str, Callable[[Any], Any]]:
-    """For each field of bytes what gets it from a value; in JSON they are base64."""
+    """Return for each field of bytes a function that gets the bytes from a value. In the JSON form of a value they would be base64."""
     fields = fields_of(inspect.type_info(of)) or ()
     return {field.name: field.take for field in fields if isinstance(without_none(field.type), inspect.BytesType)}
 
 
 def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldColumns:
-    """Those of the fields whose names are not `known`. A field that is null in all of the values has none yet."""
+    """Return the columns for fields whose names are not `known`. A field of a JSON object that is null in all values has none yet."""
     columns: FieldColumns = {}
     for of in dict.fromkeys(map(type, values)):
         columns |= columns_of_type(of) if has_fields(of) else {}
@@ -105,7 +105,7 @@ def _of_type(info: Any) -> types.TypeEngine[Any]:
 
 
 def _of_kinds(kinds: set[type[Any]]) -> types.TypeEngine[Any]:
-    """The column for values of these classes: JSON where they have none in common."""
+    """Return the column for values of these classes. It is a JSON column if no other type holds them all."""
     if kinds == {int, float}:
         return _OF_CLASS[float]
     return _OF_CLASS.get(next(iter(kinds)), JSON_COLUMN) if len(kinds) == 1 else JSON_COLUMN

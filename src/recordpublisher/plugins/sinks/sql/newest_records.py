@@ -1,4 +1,4 @@
-"""NewestRecords: decides which rows are the newest of their keys, and keeps the number of the newest record of each key."""
+"""Decides which rows are the newest of their keys, and stores the number of the newest record of each key."""
 
 import hashlib
 import json
@@ -14,24 +14,24 @@ from recordpublisher.publishers.properties.groups.sinks import SQL_KEY
 from .rows import Row
 
 KEYS = "recordpublisher_keys"
-"""The table with the newest record of each key, also of deleted keys: an older record of such a key must not bring it back."""
+"""The table with the newest record of each key. It includes deleted keys, so that an older record does not bring a deleted row back."""
 _LONGEST_KEY = 200
-"""Characters. A hash stands for a longer key, since an index of PostgreSQL takes at most 2,700 bytes."""
+"""Most characters of a key. A longer key is replaced by its hash, because an index of PostgreSQL takes at most 2,700 bytes."""
 _ASKED_AT_ONCE = 500
-"""SQLite before 3.32 takes 999 parameters in a statement."""
+"""Keys in one statement. SQLite before 3.32 takes at most 999 parameters."""
 
 _SCHEMA = text("SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass(:name)")
 
 
 class NewestRecords:
-    """Owns the table of the newest records of keys, as far as it is about one table of rows.
+    """Owns those rows of the table `KEYS` that are about one target table.
 
-    The newest record of a key is the one with the largest sequence number, within an aggregate the largest sub-sequence number. Numbers
-    of one stream grow with time across its shards; those of two streams cannot be compared.
+    The newest record of a key has the largest sequence number, and within an aggregate the largest sub-sequence number. Sequence
+    numbers of one stream grow with time across its shards. Numbers of two streams cannot be compared.
     """
 
     def __init__(self, connection: Connection, table: Table, key: Sequence[str]) -> None:
-        """Create the table if it is missing."""
+        """Create the table `KEYS` if it is missing."""
         self._key = sorted(key)  # one scope for the jobs that name the key in another order
         self._scope = f"{_full_name(connection, table)} ({', '.join(self._key)})"
         exact = Text().with_variant(Text(collation="C"), "postgresql")
@@ -48,11 +48,11 @@ class NewestRecords:
         self._table.create(connection, checkfirst=True)
 
     def select(self, connection: Connection, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Note the newest record of each key, and return the rows to write, one for each key, and rejected ones.
+        """Store the newest record of each key, and return the rows to write, at most one for each key, and the rejected rows.
 
-        The newest record of a key is written however often it comes, so that rows which were emptied by hand come back. The note locks
-        its key until the transaction ends: of two workers the second sees what the first has written. Both take keys in one order, and do
-        not wait for each other.
+        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The
+        stored number locks its key until the transaction ends, so that of two workers the second sees the number of the first. Both
+        lock keys in the same order, which prevents deadlocks.
         """
         found: dict[tuple[str, str], tuple[str, Row]] = {}
         rejected: list[Row] = []
@@ -80,7 +80,8 @@ class NewestRecords:
                 rejected.append(Row(row.batch, row.index, {}, reason))
             elif known_newest == newest:
                 written.append((newest, row))
-        # in the order in which they were put: what a record frees in another unique index, a later one may take
+        # Rows are in the order in which the records were put, because a record may use a value of another unique index that an earlier one
+        # has released.
         return [row for _, row in sorted(written, key=lambda each: each[0])], rejected
 
     def _parameters(self, of: tuple[str, str], found: tuple[str, Row]) -> dict[str, Any]:
@@ -110,7 +111,7 @@ class NewestRecords:
 
 
 def _full_name(connection: Connection, table: Table) -> str:
-    """Return one name for a table that jobs may name with or without its schema, and in SQLite in upper or lower case."""
+    """Return one name for a table, which jobs may name with or without its schema, and in SQLite in upper or lower case."""
     if connection.dialect.name == "sqlite":
         return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()  # of ASCII only
     name = connection.dialect.identifier_preparer.format_table(table)
@@ -119,7 +120,7 @@ def _full_name(connection: Connection, table: Table) -> str:
 
 
 def _newest(row: Row) -> str | None:
-    """Return the record's number as a text that sorts as numbers do, or None if it has no number."""
+    """Return the record's number as a text that sorts like the number, or None if the sequence number is not a number."""
     number = row.batch.sequence_numbers[row.index]
     if not (number.isascii() and number.isdigit()):
         return None

@@ -1,4 +1,4 @@
-"""RowBuffer: the batches that wait for a checkpoint, the rows that wait for their entry, and the transaction that inserts them."""
+"""Buffers batches until a checkpoint and rows until their commit, and inserts the rows in one transaction."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -15,7 +15,7 @@ from .target_table import RejectedRowsError, TargetTable
 
 
 class RowBuffer:
-    """Owns the waiting batches, and the staged rows. `limit` bytes of batches request a checkpoint. `open` comes before everything else."""
+    """Owns the waiting batches and the staged rows. It requests a checkpoint when `limit` bytes wait. `open` must be called first."""
 
     def __init__(self, database: Database, limit: int) -> None:
         self._database = database
@@ -25,12 +25,12 @@ class RowBuffer:
         self.reset()
 
     def open(self, context: SinkContext, target: TargetTable) -> None:
-        """Begin empty."""
+        """Set the context and the table, and begin with an empty buffer."""
         self._context, self._target = context, target
         self.reset()
 
     def reset(self) -> None:
-        """Drop everything."""
+        """Drop all batches and rows."""
         self._staged: dict[CommitNumber, list[Row]] = {}
         self._keep([])
 
@@ -42,17 +42,18 @@ class RowBuffer:
             self._context.request_checkpoint()
 
     def has_room(self) -> bool:
-        """Not while twice of `limit` waits: the database may be away for long."""
+        """Return whether less than twice `limit` bytes wait. The bound is needed because the database may be unreachable for long."""
         return self._bytes < 2 * self._limit
 
     def drop(self, shards: Collection[str]) -> None:
-        """Forget what waits of these shards (`Shard.key`)."""
+        """Drop the waiting batches of these shards (`Shard.key`)."""
         self._keep([batch for batch in self._waiting if batch.shard.key not in shards])
 
     async def stage(self, number: CommitNumber) -> int:
-        """Make rows of what waits, and return how many. Columns that the table needs are added in a transaction of their own.
+        """Turn the waiting batches into rows, and return their number. Missing columns are added in a separate transaction.
 
-        Raises: what the job's policy for bad records raises; ConfigurationError, RetriesExhaustedError.
+        Raises: the error of the job's policy for bad records if a record is rejected; ConfigurationError if a column cannot be added;
+        RetriesExhaustedError if the database cannot be reached.
         """
         batches = list(self._waiting)
         if fields := await self._database.in_thread(lambda: self._opened_target.new_fields(batches)):
@@ -66,13 +67,15 @@ class RowBuffer:
         return len(good)
 
     async def insert(self, numbers: Sequence[CommitNumber], begin: Callable[[Connection], bool]) -> None:
-        """One transaction: `begin`, then the rows that were staged under these numbers, unless it returns False. Then they are forgotten.
+        """Call `begin` and insert the rows that were staged under these numbers, in one transaction. Then forget the rows.
 
-        Rows that the database rejects are reported, and the transaction is repeated without them. Raises: FencedError if a reset has
-        dropped the rows; what `begin` and the job's policy for bad records raise; RetriesExhaustedError when the database is
-        unreachable: the rows stay.
+        The rows are not inserted if `begin` returns False. Rows that the database rejects are reported, and the transaction is
+        repeated without them.
+
+        Raises: FencedError if a reset has dropped the rows; the errors of `begin` and of the job's policy for bad records;
+        RetriesExhaustedError if the database cannot be reached, in which case the rows stay.
         """
-        # An attempt goes on in its thread when it was cancelled and the next life has begun: then `_staged` is that life's.
+        # A cancelled attempt continues in its thread, possibly after `reset`. Then `self._staged` belongs to the next run of the worker.
         staged = self._staged
 
         def attempt(connection: Connection) -> None:
@@ -95,7 +98,7 @@ class RowBuffer:
             staged.pop(each, None)
 
     def has_staged(self, number: CommitNumber) -> bool:
-        """Whether rows of this number wait for `insert`."""
+        """Return whether rows of this number wait for `insert`."""
         return number in self._staged
 
     def _keep(self, batches: list[RecordBatch]) -> None:

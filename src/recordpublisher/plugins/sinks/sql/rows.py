@@ -1,4 +1,4 @@
-"""Turns batches into rows: fields of a JSON object fill the columns of their name, metadata fills others, each as the column's type."""
+"""Turns batches into rows: fields of a value fill the columns of their name, metadata fills others, converted to the column's type."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record as a row: `values` by column, or the `reason` why it cannot be one."""
+    """One record as a row: `values` by column, or the `reason` why it is rejected. `is_delete`: the row of its key is deleted."""
 
     batch: RecordBatch
     index: int
@@ -40,17 +40,20 @@ class Row:
 
     @property
     def record(self) -> RecordBatch:
-        """The record alone, as a batch."""
+        """The record, as a batch of one."""
         return self.batch.slice(self.index, self.index + 1)
 
 
 class RowBuilder:
     """Builds the rows of one table.
 
-    A field without a column is not stored, nor is one of a column that the database generates. A column without a field gets the
-    record's metadata of that name (`RECORD_COLUMNS`), else its default. In a table keyed by record (see `is_keyed_by_record`) metadata
-    takes precedence over fields. With `stores_all` a record is rejected if a field that is not null has no column: every one that can have
-    a column has got it before. With `latest` each row has a key, and the row of a delete nothing else.
+    - A field without a column is not stored. Neither is a field whose column the database generates.
+    - A column without a field gets the record's metadata of that name (`RECORD_COLUMNS`), else its default.
+    - In a table keyed by record (see `is_keyed_by_record`), metadata takes precedence over fields.
+    - With `stores_all`, a record is rejected if a field that is not null has no column. Each field that can have a column got it before.
+    - With `nan_is_null`, a record with NaN is rejected, because SQLite stores NaN as NULL.
+    - With `latest`, each row has a key, and a row that is a delete has only the key.
+    - `declared`: the column types that the fields ask for.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class RowBuilder:
         declared: FieldColumns | None = None,
     ) -> None:
         self._latest = latest
-        self._nan_is_null = nan_is_null  # in SQLite
+        self._nan_is_null = nan_is_null  # True for SQLite
         self._must_know = set(table.columns.keys()) if stores_all else None
         self._is_of_fields = is_of_fields(table)
         self._owned = (
@@ -95,12 +98,15 @@ class RowBuilder:
         }
 
     def unstored(self, fields: Collection[str]) -> list[str] | None:
-        """The fields that have no column; None: nothing of a record has one, and each is rejected."""
+        """Return the fields that have no column; None if no part of a record has one, so that each record would be rejected."""
         left = [name for name in fields if name not in self._conversions]
         return left if self._metadata_columns or len(left) < len(fields) else None
 
     def losses(self, dialect: str, fields: Collection[str]) -> list[str]:
-        """Return what the database rounds without an error, by the types of the columns of these fields; of all columns without fields."""
+        """Return which columns round values without an error, and how, by the types of the columns.
+
+        `fields`: the fields whose columns are looked at; if it is empty, all columns are.
+        """
         columns = [self._table.columns[name] for name in self._conversions if not fields or name in fields]
         return [
             f"'{column.name}' ({str(column.type).lower()}: {lost})"
@@ -110,7 +116,7 @@ class RowBuilder:
         ]
 
     def rows(self, batch: RecordBatch) -> Iterator[Row]:
-        """One row for each record, including those with a `reason`."""
+        """Yield one row for each record, including rejected ones, which have a `reason`."""
         try:
             metadata = [values_of(batch) for values_of in self._metadata_columns.values()]
         except UNCONVERTIBLE as error:
@@ -121,7 +127,7 @@ class RowBuilder:
             yield self._row(batch, index, value, known)
 
     def _rows_one_by_one(self, batch: RecordBatch, error: Exception) -> Iterator[Row]:
-        """A value of the batch cannot be converted: convert each record alone."""
+        """Yield the rows of a batch that has a value which cannot be converted: each record is converted alone."""
         if len(batch) == 1:
             yield Row(batch, 0, {}, f"{type(error).__name__}: {error}")
             return
@@ -162,7 +168,7 @@ class RowBuilder:
         return Row(batch, index, missing | known | named)
 
     def _delete_or_bad_key(self, batch: RecordBatch, index: int, values: dict[str, Any], is_delete: bool) -> Row | None:
-        """Return the row of a delete, or of a record without a key; None for any other."""
+        """Return the row of a delete, or the rejected row of a record without a valid key; None for any other record."""
         if self._latest is None:
             return None
         if reason := self._latest.why_no_key(self._table, values):
@@ -171,29 +177,29 @@ class RowBuilder:
         return Row(batch, index, key, is_delete=True) if is_delete else None
 
     def _fields(self, value: Any) -> dict[str, Any]:
-        """Those of a typed value, in the form of JSON; bytes for a column of bytes."""
+        """Return the fields of a typed value in their JSON form, but as bytes if the column is one of bytes."""
         fields: dict[str, Any] = plain_value(value)
         takes = bytes_of_type(value.__class__) if self._columns_of_bytes else {}
         return fields | {name: takes[name](value) for name in takes.keys() & self._columns_of_bytes}
 
 
 def is_keyed_by_record(table: Table) -> bool:
-    """Whether the primary key is the record's identity, as in a table that the sink created."""
+    """Return whether the primary key is the record's identity, as in a table that the sink created without a key of its fields."""
     return {column.name for column in table.primary_key.columns} == set(IDENTITY)
 
 
 METADATA = frozenset((*IDENTITY, "partition_key", "approximate_arrival_timestamp", "event_time"))
-"""The columns of a record beside those of its fields."""
+"""The metadata columns of a record, in a table whose other columns are for fields."""
 
 
 def is_of_fields(table: Table) -> bool:
-    """Whether the sink created the table for fields: it has the metadata of a record, and no column for the whole of it."""
+    """Return whether the sink created the table for fields: it has a record's metadata, but not the columns of whole records."""
     names = set(table.columns.keys())
     return is_keyed_by_record(table) and names >= METADATA and "explicit_hash_key" not in names
 
 
 def record_columns() -> list[Column[Any]]:
-    """The columns of a table that the sink creates for whole records."""
+    """Return the columns of a table that the sink creates for whole records."""
     return [
         Column("stream", String(128), primary_key=True),
         Column("shard_id", String(128), primary_key=True),
@@ -209,7 +215,7 @@ def record_columns() -> list[Column[Any]]:
 
 
 def _is_generated(column: Column[Any]) -> bool:
-    """Whether the database refuses any value for it."""
+    """Return whether the database generates the column, and refuses any value for it."""
     return column.computed is not None or (column.identity is not None and bool(column.identity.always))
 
 
@@ -219,7 +225,7 @@ def _is_filled_by_database(column: Column[Any]) -> bool:
 
 
 def _is_row_id(column: Column[Any]) -> bool:
-    """Whether SQLite numbers the rows: it does for an INTEGER PRIMARY KEY."""
+    """Return whether SQLite fills the column with the number of the row, as it does for an INTEGER PRIMARY KEY."""
     table = column.table
     return isinstance(column.type, Integer) and isinstance(table, Table) and list(table.primary_key.columns) == [column]
 
@@ -233,7 +239,7 @@ def _values_as_text(batch: RecordBatch) -> Sequence[str | None]:
 
 
 def _json_values(batch: RecordBatch) -> Sequence[Any]:
-    """For a column of JSON, to which the driver writes what JSON has."""
+    """Return the values for a JSON column, as the dicts, lists and plain values that the driver can write as JSON."""
     if batch.decoded is None:
         return [None] * len(batch)
     values = msgspec.to_builtins(with_all_fields(batch.decoded), enc_hook=_as_json)
@@ -256,4 +262,4 @@ RECORD_COLUMNS: dict[str, Callable[[RecordBatch], Sequence[Any]]] = {
     "data": lambda batch: batch.data,
     "value": _values_as_text,
 }
-"""The metadata of a record by column name."""
+"""Functions that return the metadata of a batch's records, by column name."""

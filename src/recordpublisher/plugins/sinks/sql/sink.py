@@ -1,4 +1,4 @@
-"""SqlSink: writes rows and the entry of their positions in one transaction (S6)."""
+"""Writes rows and the entry with their positions into a database, in one transaction (S6)."""
 
 import hashlib
 import logging
@@ -26,21 +26,21 @@ from .target_table import TargetTable, check_fields
 
 log = logging.getLogger("recordpublisher.database")
 ENTRIES = "recordpublisher_commits"
-"""The table of entries. Its own: the state store of the same job may be in the same database."""
+"""The table of entries. It is separate because the state store of the same job may be in the same database."""
 MAX_JOB_NAME = 200
 EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
-"""Of versions before 26 November 2026, which had positions in tables of their own: with a fixed number of subtasks, and of groups."""
+"""Tables of positions of versions before 26 November 2026: for a fixed number of subtasks, and for groups of workers."""
 
 
 class SqlSink(CommittingSink):
-    """Owns the rows that wait for a checkpoint, and the connection.
+    """Owns the rows that wait for a checkpoint, and the connection to the database.
 
-    A checkpoint is one short transaction: write the entry, if it is still ours, and insert the rows. When more than
-    `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
+    A checkpoint is one short transaction, which writes the entry with the positions if no other process has changed it, and inserts the
+    rows. When `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
-        """Raises: ConfigurationError when the URI, the table or the job's name is missing or wrong."""
+        """Read the properties. Raises: ConfigurationError if the URI or the job's name is missing, or a property is invalid."""
         properties = Properties(properties)
         uri, job = properties.value(SQL_URI), properties.value(JOB_NAME)
         if uri is None:
@@ -60,7 +60,11 @@ class SqlSink(CommittingSink):
         self._buffer = RowBuffer(self._database, properties.value(SQL_BUFFER))
 
     async def open(self, context: SinkContext) -> None:
-        """Find the table, or create it. Raises: ConfigurationError, RetriesExhaustedError, StateError."""
+        """Find the table, or create it.
+
+        Raises: ConfigurationError if the table cannot hold the values; RetriesExhaustedError if the database cannot be reached;
+        StateError if an earlier version has left positions of the job.
+        """
         await self._database.transaction(lambda connection: _refuse_earlier_positions(connection, self._job))
         await self._entries.prepare()
 
@@ -71,19 +75,22 @@ class SqlSink(CommittingSink):
         self._buffer.open(context, await self._database.transaction(target))
 
     def entries(self) -> ConditionalStore:
-        """In the same database."""
+        """Return the store of the entries, which is in the same database as the rows."""
         return self._entries
 
     def target(self) -> str:
-        """The table: with another one the job would begin in the middle."""
+        """Return the table's name, which the entry keeps: with another table, the job would begin in the middle."""
         return f"table {self._table_name}"
 
     def destination(self) -> str:
-        """The database and the table."""
+        """Return the sink's class, the table and the database, as text."""
         return f"{type(self).__name__}, table {self._table_name} of {self._database.place}"
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Whether the table has the columns of the fields, or can be given them; nothing is created."""
+        """Return whether the table has the columns for the fields, or can get them. Nothing is created.
+
+        Raises: ConfigurationError if the table cannot hold the values; RetriesExhaustedError if the database cannot be reached.
+        """
         self._database.check_folder()
         if not self._database.exists():
             return f"{self._table_name} will be created"
@@ -98,11 +105,11 @@ class SqlSink(CommittingSink):
         self._buffer.add(batch)
 
     def has_room(self) -> bool:
-        """Not while twice of `flink.sink.sql.buffer.bytes` waits."""
+        """Return whether less than twice `flink.sink.sql.buffer.bytes` wait."""
         return self._buffer.has_room()
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Drop what waits of these shards: it is read again by another process."""
+        """Drop the waiting batches of these shards, because another process reads these records again."""
         self._buffer.drop(shards)
 
     async def close(self) -> None:
@@ -112,14 +119,15 @@ class SqlSink(CommittingSink):
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
     async def begin(self, life: str) -> None:
-        """Drop what waits. Transactions have the name of the life from now on."""
+        """Drop all waiting rows. From now on, the database session has a name made from `life`, one run of a worker."""
         self._buffer.reset()
         self._database.name_session(self._session_name(life))
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """Make rows, which stay in memory until their entry is written.
+        """Turn the waiting batches into rows, which stay in memory until their entry is written.
 
-        Raises: SinkError for a bad row, unless bad rows are skipped or dead letters; RetriesExhaustedError.
+        Raises: SinkError if a row is rejected, unless the job skips bad rows or writes them as dead letters; RetriesExhaustedError if
+        the database cannot be reached.
         """
         rows = await self._buffer.stage(number)
         return Staged(number, {"rows": rows}) if rows else None
@@ -127,8 +135,11 @@ class SqlSink(CommittingSink):
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry and insert the rows in one transaction. Raises: as `CommittingSink.commit`; SinkError for a row that the database
-        rejects, unless bad rows are skipped or dead letters."""
+        """Write the entry and insert the rows in one transaction.
+
+        Raises: the errors of `CommittingSink.commit`; SinkError if the database rejects a row, unless the job skips bad rows or writes
+        them as dead letters.
+        """
         if expected is None or not staged:
             return await super().commit(store, name, value, expected, staged)
         version = new_version()
@@ -147,20 +158,20 @@ class SqlSink(CommittingSink):
         return version
 
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Nothing for what was committed: its rows are visible. Rows that no entry commits, as dead letters, are inserted."""
+        """Insert the rows that `commit` has not inserted, such as dead letters, which no entry commits."""
         if waiting := [each.number for each in staged if self._buffer.has_staged(each.number)]:
             await self._buffer.insert(waiting, lambda connection: True)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Nothing is staged outside the memory of a process."""
+        """Do nothing, because rows are staged only in the memory of a process."""
 
     async def end_life(self, life: str) -> None:
-        """End its session: if it is stopped within a commit, its lock would stay."""
+        """End the database session of that run of a worker. If its process was suspended during a commit, its lock would stay."""
         name = self._session_name(life)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
 
     def _session_name(self, life: str) -> str:
-        """At most 63 characters."""
+        """Return the name of the session of one run of a worker, in at most 63 characters."""
         return f"{session_prefix(ENTRIES, self._job)} {hashlib.sha256(life.encode()).hexdigest()[:20]}"
 
     def _warn_of_other_jobs(self, connection: Connection) -> None:
@@ -172,7 +183,10 @@ class SqlSink(CommittingSink):
 
 
 def _refuse_earlier_positions(connection: Connection, job: str) -> None:
-    """Raises: StateError when an earlier version has left positions of the job, which says how to take them along."""
+    """Check that no earlier version has left positions of the job.
+
+    Raises: StateError if there are such positions; it says how to transfer them.
+    """
     for table in filter(inspect(connection).has_table, EARLIER_TABLES):
         found = text(f"SELECT count(*) FROM {table} WHERE job = :job AND snapshot IS NOT NULL")
         if connection.scalar(found, {"job": job}):
@@ -189,7 +203,7 @@ class _Targeted(msgspec.Struct):
 
 
 def _target_of(entry: bytes) -> str:
-    """The target in an entry of another job; empty for one that cannot be read."""
+    """Return the target in an entry of another job; empty if the entry cannot be read."""
     try:
         return msgspec.json.decode(entry, type=_Targeted).target
     except (msgspec.MsgspecError, ValueError, RecursionError):

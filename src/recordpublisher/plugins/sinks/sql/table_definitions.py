@@ -1,4 +1,4 @@
-"""Finds and creates the table of rows, and says how a column is added to it."""
+"""Finds and creates the table of rows, and makes the statement that adds a column to it."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -18,12 +18,12 @@ from .rows import METADATA, record_columns
 log = logging.getLogger("recordpublisher.database")
 _MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}
 _LONGEST_NAME = 63
-"""In PostgreSQL, in bytes of UTF-8; it cuts a longer name off."""
+"""Most bytes (UTF-8) of a name in PostgreSQL, which truncates a longer one."""
 _SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 
 
 def find_table(connection: Connection, name: str) -> Table | None:
-    """The table, if it is there. Raises: ConfigurationError for one without columns, or of a schema that does not exist."""
+    """Return the table, or None if it is missing. Raises: ConfigurationError if it has no columns, or its schema does not exist."""
     schema, _, table = name.rpartition(".")
     schemas = inspect(connection).get_schema_names() if schema else []
     if schema and schema not in schemas:
@@ -41,7 +41,7 @@ def find_table(connection: Connection, name: str) -> Table | None:
 
 
 def new_table(name: str, columns: Collection[str]) -> Table:
-    """A table with these columns of a record, which is not created yet."""
+    """Return a table with these columns of a record. It is not created yet."""
     schema, _, table = name.rpartition(".")
     wanted = [column for column in record_columns() if column.name in columns]
     return Table(table, MetaData(schema=schema or None), *wanted)
@@ -70,7 +70,7 @@ def new_keyed_table(connection: Connection, name: str, fields: FieldColumns, key
 
 
 def create_table(connection: Connection, table: Table) -> None:
-    """Create it. Raises: ConfigurationError for a name that is too long."""
+    """Create a table. Raises: ConfigurationError if its name is too long."""
     name = table.fullname
     try:
         table.create(connection)
@@ -81,14 +81,14 @@ def create_table(connection: Connection, table: Table) -> None:
 
 
 def add_column(connection: Connection, table: Table, name: str, column: types.TypeEngine[Any]) -> str:
-    """The statement that adds a column."""
+    """Return the statement that adds a column."""
     dialect = connection.dialect
     added = CreateColumn(Column(name, column)).compile(dialect=dialect)
     return f"ALTER TABLE {dialect.identifier_preparer.format_table(table)} ADD COLUMN {added}"
 
 
 def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
-    """Why a table with these columns cannot have one of this name, too; empty if it can."""
+    """Return why a table with these columns cannot have another one of this name; empty if it can."""
     is_postgresql = dialect.name == "postgresql"
     try:
         length = len(name.encode())
@@ -107,5 +107,5 @@ def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
 
 
 def _lower(name: str) -> bytes:
-    """Return the name as SQLite compares it: without the case of ASCII letters, the only ones whose case it knows."""
+    """Return the name as SQLite compares it: it ignores the case of ASCII letters only."""
     return name.encode(errors="surrogatepass").lower()

@@ -1,4 +1,4 @@
-"""TargetTable: finds or creates the table, and inserts rows so that each bad row is identified."""
+"""Finds or creates the target table, and inserts rows so that each bad row is identified."""
 
 import logging
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ from .table_definitions import add_column, create_table, find_table, new_keyed_t
 
 log = logging.getLogger("recordpublisher.database")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
-"""What an insert raises for a value that its column does not take; StatementError: every error of the database, too."""
+"""The errors of an insert for a value that does not fit its column. Every error of the database is a StatementError, too."""
 MOST_EXPLAINED = 100
-"""Rejected rows of one insert whose column is looked for: that costs a statement for each column."""
+"""Most rejected rows of one insert for which the wrong column is searched, with one statement for each column."""
 
 
 class RejectedRowsError(Exception):
-    """The database rejects these rows; a retry would not help."""
+    """Raised for rows that the database rejects, where a retry would not help."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
@@ -47,7 +47,13 @@ class RejectedRowsError(Exception):
 
 
 class TargetTable:
-    """Owns the table's description. `name` may begin with a schema. `columns`: `flink.sink.sql.columns`."""
+    """Owns the description of the table, and inserts rows into it.
+
+    - `name`: the table, perhaps with a schema in front.
+    - `columns`: the value of `flink.sink.sql.columns`.
+    - `value_type`: the type of the values, if it is known.
+    - `latest`: the key, if the table keeps the latest row of each key.
+    """
 
     def __init__(
         self,
@@ -57,8 +63,11 @@ class TargetTable:
         value_type: Any = None,
         latest: LatestByKey | None = None,
     ) -> None:
-        """Find the table or create it. Raises: ConfigurationError for a table without columns, or of a schema that does not exist, and
-        as `add_fields`; with `latest` if the table has no unique index of the key."""
+        """Find the table or create it.
+
+        Raises: ConfigurationError if the table has no columns, if its schema does not exist, if a field needs a column that cannot be
+        added, or if `latest` is given and the table has no unique index of the key.
+        """
         self._name, self._columns, self._latest = name, columns, latest
         self._fields_of_type = columns_of_type(value_type)
         if find_table(connection, name) is None:
@@ -77,7 +86,7 @@ class TargetTable:
             )
 
     def _describe(self, connection: Connection) -> None:
-        """Owns what depends on the columns, which may be added."""
+        """Read the columns of the table, and make everything that depends on them. Called again after columns were added."""
         table = find_table(connection, self._name)
         assert table is not None
         self.table = table
@@ -93,9 +102,10 @@ class TargetTable:
         self._statement = _insert_statement(self.table, connection.dialect.name)
 
     def new_fields(self, batches: Sequence[RecordBatch]) -> FieldColumns:
-        """Fields of the values that need a column and have none. Those of a known type have had theirs from the start.
+        """Return the fields of the values that need a column and have none.
 
-        One that cannot have a column is left out: its record is rejected (see `RowBuilder`).
+        Fields of a known type got their columns when the table was opened. A field that cannot have a column is left out, and its record
+        is rejected later (see `RowBuilder`).
         """
         if self._fields_of_type or not _needs_columns(self.table, self._columns):
             return {}
@@ -108,7 +118,10 @@ class TargetTable:
         return fields
 
     def add_fields(self, connection: Connection, fields: FieldColumns) -> None:
-        """Add columns. Raises: as `_statements`."""
+        """Add a column for each field that lacks one.
+
+        Raises: ConfigurationError if a column must not or cannot be added, or has the name of a record's own column.
+        """
         lock_table_creation(connection, self._name)
         self._describe(connection)
         for name, statement in _statements(connection, self.table, self._columns, fields).items():
@@ -117,7 +130,10 @@ class TargetTable:
         self._describe(connection)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Insert all rows, or write the newest of each key. Raises: RejectedRowsError with the rows that the database rejects."""
+        """Insert all rows, or with a key, write the newest row of each key.
+
+        Raises: RejectedRowsError if the database rejects rows; it has these rows. SinkError if the table was changed while the job ran.
+        """
         rejected: list[Row] = []
         if self._newest is not None:
             rows, rejected = self._newest.select(connection, rows)
@@ -125,7 +141,7 @@ class TargetTable:
                 raise RejectedRowsError(rejected)
             rows = sorted(
                 rows, key=lambda row: not row.is_delete
-            )  # a row that is deleted frees its place in other unique indexes
+            )  # Deletes come first, because they release values in other unique indexes.
         attempt = connection.begin_nested() if self._has_deferred else None
         self._insert_all(connection, rows, rejected)
         if attempt is not None and not rejected:
@@ -135,14 +151,18 @@ class TargetTable:
                 if not is_about_the_row(error):
                     raise
                 attempt.rollback()
-                connection.execute(_CHECK_NOW)  # each row is checked with its own statement, which shows the bad ones
+                connection.execute(
+                    _CHECK_NOW
+                )  # Each row is now checked by its own statement, which finds the bad ones.
                 self._insert_all(connection, rows, rejected)
         if rejected:
             raise RejectedRowsError(rejected)
 
     def _insert_all(self, connection: Connection, rows: Sequence[Row], rejected: list[Row]) -> None:
-        """Insert what can be. With a key, a rejected row is tried again after the others, one of which may have had its place in another
-        unique index."""
+        """Insert all rows that the database accepts, and add the others to `rejected`.
+
+        With a key, a rejected row is tried again after the others, because one of those may have had its value in another unique index.
+        """
         left, has_progress = rows, True
         while has_progress:
             refused: list[Row] = []
@@ -154,7 +174,7 @@ class TargetTable:
         rejected += refused
 
     def _insert_same_columns(self, connection: Connection, rows: list[Row], rejected: list[Row]) -> None:
-        """Insert rows with the same columns. A rejected group is halved until the bad rows are found: a few statements for each."""
+        """Insert rows with the same columns. A rejected group is halved until the bad rows are found, with few statements for each."""
         try:
             with connection.begin_nested():
                 connection.execute(self._statement_for(rows[0]), [row.values for row in rows])
@@ -181,11 +201,13 @@ class TargetTable:
         return self._latest.upsert(self.table, self._dialect.name, row.values.keys())
 
     def _reason(self, connection: Connection, row: Row, error: Exception) -> str:
-        """Why the database rejects a row. Each value is converted to the type of its column alone, which shows the wrong one."""
+        """Return why the database rejects a row. Each value is cast to the type of its column in turn, which finds the wrong one."""
         value = row.record.values[0]
         fields = value if isinstance(value, dict) else {}
         for name, item in row.values.items():
-            length = getattr(self.table.columns[name].type, "length", None)  # PostgreSQL's CAST makes a text shorter
+            length = getattr(
+                self.table.columns[name].type, "length", None
+            )  # checked here because PostgreSQL's CAST truncates a text
             if isinstance(item, str) and length is not None and len(item) > length:
                 return f"{_message(error)}: {cannot_take(self.table.columns[name], item)}"
         given = {} if isinstance(error, IntegrityError) else row.values
@@ -193,7 +215,7 @@ class TargetTable:
             try:
                 with connection.begin_nested():
                     connection.execute(select(cast(literal(given[column.name], column.type), column.type)))
-            except CompileError:  # a type that SQLAlchemy does not know, as xml
+            except CompileError:  # a type that SQLAlchemy does not know, such as xml
                 continue
             except _OF_A_VALUE as refused:
                 if not is_about_the_row(refused):
@@ -206,9 +228,9 @@ class TargetTable:
 def check_fields(
     connection: Connection, name: str, columns: str, value_type: Any, latest: LatestByKey | None = None
 ) -> str:
-    """What a job with values of this type would find when it opens the table, without a change; in words.
+    """Return in words what a job with values of this type would find when it opens the table. Nothing is changed.
 
-    Raises: ConfigurationError as `TargetTable`, and for a table that has no column for anything of a record.
+    Raises: ConfigurationError if `TargetTable` would raise it, or if no column of the table matches a value.
     """
     fields, found = columns_of_type(value_type), find_table(connection, name)
     table = _table_to_create(connection, name, columns, fields, latest) if found is None else found
@@ -236,17 +258,21 @@ def _table_to_create(
 
 
 def _needs_columns(table: Table, columns: str) -> bool:
-    """Whether each field must have a column."""
+    """Return whether each field must have a column."""
     return columns != "RECORD" or is_of_fields(table)
 
 
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
-    """For each field without a column what adds it, if that is wanted or there are none for fields yet.
+    """Return the statement that adds a column, for each field without one.
 
-    Raises: ConfigurationError that names the statement to run, and for a field that cannot have a column or has the name of the record's
-    own.
+    Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
+
+    Raises: ConfigurationError if a column is missing and must not be added, in which case the error names the statement to run; if a
+    field cannot have a column; or if a field has the name of one of the record's own columns.
     """
-    if is_of_fields(table) and (taken := sorted(fields.keys() & METADATA)):  # the record's own are in those columns
+    if is_of_fields(table) and (
+        taken := sorted(fields.keys() & METADATA)
+    ):  # these columns hold the record's own metadata
         reason = f"field '{taken[0]}' of a value has the name of a column of the record"
         valid = "a table of your own, in which fields come first"
         raise ConfigurationError(SQL_TABLE.key, table.fullname, valid, reason=reason)
@@ -264,9 +290,10 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
 
 
 def _insert_statement(table: Table, dialect: str) -> Insert:
-    """Return the INSERT. A table keyed by record takes each record once, however often it is inserted.
+    """Return the INSERT statement. A table keyed by record keeps each record once, however often it is inserted.
 
-    Only that key is the conflict target: a row that breaks another unique index is a bad record, and would vanish without the target.
+    The statement ignores conflicts of this key only. A row that violates another unique index is a bad record, and must not be
+    ignored silently.
     """
     if not is_keyed_by_record(table):
         return table.insert()
@@ -278,7 +305,7 @@ _CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def _has_deferred_constraints(connection: Connection, table: Table) -> bool:
-    """Whether the database checks some constraints only when the transaction ends, where nobody knows which row was wrong."""
+    """Return whether the database checks a constraint only when the transaction ends, when it no longer names the wrong row."""
     if connection.dialect.name != "postgresql":
         return False
     name = connection.dialect.identifier_preparer.format_table(table)
@@ -288,5 +315,7 @@ def _has_deferred_constraints(connection: Connection, table: Table) -> bool:
 
 def _message(error: Exception) -> str:
     cause = getattr(error, "orig", None) or error
-    text = str(cause).partition("\nCONTEXT:")[0]  # where in the statement: it says nothing about the record
+    text = str(cause).partition("\nCONTEXT:")[
+        0
+    ]  # The context is a place in the statement, which says nothing about the record.
     return f"{type(cause).__name__}: {' '.join(text.split())}"

@@ -1,1 +1,1 @@
-"""Sinks that write into tables of Delta Lake and Iceberg, each record once. Start at `sink.py`."""
+"""Sinks that write each record once into a table of Delta Lake or Iceberg. Start at `sink.py`."""

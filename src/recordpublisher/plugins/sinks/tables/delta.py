@@ -1,4 +1,4 @@
-"""DeltaSink: rows into a table of Delta Lake, each once. Needs the extra `delta`."""
+"""Writes rows into a table of Delta Lake, each once. Needs the extra `delta`."""
 
 from __future__ import annotations
 
@@ -62,25 +62,25 @@ _KNOWN = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "timestampNtz",
     "deletionVectors", "v2Checkpoint",
 }  # fmt: skip
-"""Features of tables that a writer of new files need not know, or whose use `_refusal` looks for."""
+"""Features of tables that do not affect a writer that only adds files, or whose use `_refusal` checks."""
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
-"""In the metadata of a column."""
+"""Beginnings of the names of rules in the metadata of a column."""
 _KEPT = {"delta.setTransactionRetentionDuration": "interval 30 days"}
-"""Of tables that are created here: without it the log keeps one number for each start of a worker for ever."""
+"""Settings of the tables that the sink creates. Without them the log would keep one number for each start of a worker for ever."""
 _INFO, _LOG, _LATEST = "recordpublisher", "_delta_log", 20
 _MOST_CHARACTERS = 32
 _ABOVE_ALL_TEXTS = "\U0010ffff" * 4
 
 
 class DeltaSink(TableSink):
-    """Writes Parquet files into the table's folder, and adds them in one transaction of Delta's log for each commit of the job.
+    """Writes Parquet files into the table's folder, and adds them to the table by one transaction of Delta's log for each commit.
 
-    The positions lie beside the table, in `_recordpublisher`. The log has the writer's number, by which nothing is added twice, and the
-    last sequence number of each shard, for people. See `flink.sink.delta.uri`.
+    The positions are stored in the table's folder, in `_recordpublisher`. The log has the number of the writer's last commit, so that
+    no commit is added twice, and the last sequence number of each shard for people to read. See `flink.sink.delta.uri`.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
-        """Raises: ConfigurationError."""
+        """Read the properties. Raises: ConfigurationError if the table's URI is missing, or a property is invalid."""
         given = Properties(properties)
         uri = given.value(DELTA_URI)
         if uri is None:
@@ -92,12 +92,16 @@ class DeltaSink(TableSink):
         super().__init__(given, table, f"Delta table {storage.uri}", given.value(DELTA_BYTES), uploads)
 
     def entries(self) -> ConditionalStore:
-        """Beside the table."""
+        """Return the store of the job's positions, which is in the folder of the table."""
         return self._entries
 
 
 class DeltaLakeTable(LakeTable):
-    """Owns the last version that was loaded, and whether a record had NaN: from then on files have no limits."""
+    """A table of Delta Lake.
+
+    It owns the last version that was loaded, and whether any record had NaN. Once one had, the log gets no least and greatest values
+    of later files.
+    """
 
     keeps_partition_columns = False
     numbers_expire = True
@@ -107,17 +111,20 @@ class DeltaLakeTable(LakeTable):
         self._loaded: DeltaTable | None = None
         self._loaded_with: dict[str, str] = {}
         self._entry: tuple[int, bytes | None] = (0, None)
-        """A version of the log that was loaded, and what its entry had: another table at this place has another one."""
+        """The version that was loaded, and a digest of its entry in the log. A new table at the same place has another entry."""
         self._checked: tuple[Any, ...] = ()
         self._with_limits: frozenset[str] = frozenset()
         self._has_nan = False
 
     async def refresh(self) -> None:
-        """Those of the storage."""
+        """Find the credentials of the storage."""
         await self._storage.refresh()
 
     def load(self) -> DeltaTable:
-        """Load the table. Of the same one only the log's entries since the last time are read. Raises: NoTableError, StateError."""
+        """Load the table. If it is the same table as before, only the new entries of its log are read.
+
+        Raises: NoTableError if there is no table; StateError if it cannot be read.
+        """
         loaded, self._loaded, options = self._loaded, None, self._storage.options
         try:
             if loaded is None or self._loaded_with != options or not self._is_still_there():
@@ -135,27 +142,30 @@ class DeltaLakeTable(LakeTable):
         return loaded
 
     def _is_still_there(self) -> bool:
-        """Whether the log goes on from what was loaded. deltalake would add the entries of a later table to the state of the one before."""
+        """Return whether the log still has the entry of the loaded version.
+
+        If the table was replaced by a new one, deltalake would add the entries of the new table to the state of the old one.
+        """
         version, digest = self._entry
         return digest is not None and self._digest(version) == digest
 
     def _digest(self, version: int) -> bytes | None:
-        """Return a digest of the log's entry of a version, which nobody changes; None: it is not there."""
+        """Return a digest of the log's entry of a version; None if the entry is missing. Entries never change."""
         with suppress(FileNotFoundError):
             return hashlib.sha256(self.folder().read(f"{_LOG}/{version:020}.json")).digest()
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Notice NaN, which the statistics of Parquet leave out: for Spark it is above each limit."""
+        """Remember whether there is NaN. The statistics of Parquet leave it out, but for Spark it is greater than any limit."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
     def folder(self) -> TableFolder:
-        """The folder of the table."""
+        """Return the folder of the table."""
         return self._storage.folder()
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or add columns."""
+        """Create the table, or compare its columns and partitions, and add columns if that is wanted."""
         wanted = pa.schema([*schema, *partitions.derived_columns(schema)])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
         types = types_by_path(wanted.fields)
@@ -188,14 +198,14 @@ class DeltaLakeTable(LakeTable):
         return types
 
     def columns(self) -> pa.Schema:
-        """As the log has them."""
+        """Return the columns of the newest version; none if there is no table."""
         try:
             return pa.schema(self.load().schema().to_arrow())
         except NoTableError:
             return pa.schema([])
 
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
-        """Compare what the log says of the table itself."""
+        """Prepare the table again if its id, partitions, settings, protocol or columns have changed in the log."""
         try:
             is_new = _shape(self.load()) != self._checked
         except NoTableError as error:
@@ -205,7 +215,7 @@ class DeltaLakeTable(LakeTable):
             self.prepare(schema, partitions)
 
     def misfit(self, loaded: DeltaTable, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
-        """Delta itself compares nothing: rows would lose values."""
+        """Return why rows with these columns cannot be added. Delta itself does not compare columns, so rows would lose values."""
         there = types_by_path(loaded.schema().fields)
         if list(partitions) != (names := loaded.metadata().partition_columns):
             return f"the table is partitioned by {', '.join(names) or 'nothing'} now"
@@ -224,22 +234,25 @@ class DeltaLakeTable(LakeTable):
         return self.load()
 
     def _new_columns(self, wanted: Schema, table: DeltaTable) -> list[Any]:
-        """deltalake merges the fields of an object into a column that is there."""
+        """Return the columns to add, or to extend: deltalake merges new fields of an object into an existing column.
+
+        Raises: ConfigurationError if a column has another type, or is missing and must not be added.
+        """
         kinds, there = types_by_path(wanted.fields), types_by_path(table.schema().fields)
         missing = check_columns(kinds, there, self._storage.uri, DELTA_COLUMNS, self._columns)
         return [field for field in wanted.fields if any(is_in(field.name, path) for path in missing)]
 
     def describe(self, footer: Any) -> str | None:
-        """Delta's statistics: readers leave out files by them."""
+        """Return Delta's statistics of a file as JSON. Readers use them to skip files."""
         found = _statistics(footer, self._with_limits) if not self._has_nan else {"numRecords": footer.num_rows}
         return msgspec.json.encode(found).decode()
 
     def last_number(self, loaded: DeltaTable, writer: str) -> int:
-        """As the log has it: it outlives the cleanup of the log."""
+        """Return the last number of a writer, from the log; 0 if there is none. The number survives the cleanup of the log."""
         return loaded.transaction_version(writer) or 0
 
     def writers(self, loaded: DeltaTable) -> Collection[str]:
-        """Return the writers that the last files of the log name. `history` of deltalake would hold up the whole process."""
+        """Return the writers that the last files of the log name. deltalake's `history` would block the whole process."""
         folder, found = self.folder(), set[str]()
         for name in sorted(name for name in folder.names(_LOG) if name.endswith(".json"))[-_LATEST:]:
             actions = map(json.loads, folder.read(f"{_LOG}/{name}").splitlines())
@@ -250,8 +263,13 @@ class DeltaLakeTable(LakeTable):
     def commit(
         self, loaded: DeltaTable, staged: Sequence[Staged], numbers: Mapping[str, int], retired: Collection[str] = ()
     ) -> None:
-        """A handle that is not the newest is refused if the same writer has committed since. Numbers have their time, by which the log
-        drops those that are older than the table's `delta.setTransactionRetentionDuration`."""
+        """Add the files, and store the numbers of the writers.
+
+        If `loaded` is not the newest version, Delta refuses the commit only if the same writer has committed since. Each number has the
+        time of its commit, so that the log drops numbers older than the table's `delta.setTransactionRetentionDuration`.
+
+        Raises: ConflictingCommitError if the commit conflicts with another one; StateError if the table does not accept it.
+        """
         adds: list[Any] = []
         positions: dict[str, str] = {}
         now_ms = time.time_ns() // 1_000_000
@@ -306,7 +324,7 @@ def _refusal(table: DeltaTable) -> str | None:
 
 
 def _checked(field: pa.Field) -> pa.Field:
-    """The field itself. Raises: ConfigurationError for one that Delta Lake has no type for, such as a time of day."""
+    """Return the field itself. Raises: ConfigurationError if Delta Lake has no type for it, such as for a time of day."""
     try:
         Schema.from_arrow(pa.schema([field]))
     except Exception as error:
@@ -317,10 +335,11 @@ def _checked(field: pa.Field) -> pa.Field:
 
 
 def _statistics(footer: Any, expected: Collection[str]) -> dict[str, Any]:
-    """Return the number of rows, with the nulls and the limits of columns if those are known of all of which readers `expect` them.
+    """Return the number of rows, and the nulls and limits (least and greatest values) of columns.
 
-    deltalake's Arrow datasets, which DuckDB and polars also read, take a limit that is missing beside others for null, and find no row. In
-    columns that the file does not have, all rows are null.
+    Nulls and limits are left out unless they are known for all `expected` columns. If some columns have limits and another does not,
+    deltalake's Arrow datasets, which DuckDB and polars use too, read the missing limit as null, and find no row. In columns that the file
+    does not have, all rows are null.
     """
     rows = {"numRecords": footer.num_rows}
     there = {footer.schema.column(index).path for index in range(footer.num_columns)}
@@ -346,9 +365,12 @@ def _has_no_limits(kind: pa.DataType) -> bool:
 
 
 def _limits(found: Any) -> list[Any]:
-    """Return the least and the greatest value; nothing if they are not known. Times are rounded up to the log's ms."""
+    """Return the least and the greatest value; nothing if they are not known.
+
+    The greatest time is rounded up, because the log keeps only ms.
+    """
     try:
-        if not found.has_min_max:  # Parquet leaves out long texts
+        if not found.has_min_max:  # Parquet has no limits for long texts
             is_text = found.logical_type.type == "STRING" and found.num_values > 0
             return ["", _ABOVE_ALL_TEXTS] if is_text else []
         values = [found.min, found.max]
@@ -360,7 +382,7 @@ def _limits(found: Any) -> list[Any]:
 
 
 def _json_value(value: Any, *, is_greatest: bool = False) -> Any:
-    """Return a limit as Delta's log has it: times in ms, the beginning of a long text, decimals without an exponent."""
+    """Return a limit in the form of Delta's log: a time in ms, the beginning of a long text, a decimal without an exponent."""
     if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
         return value[:_MOST_CHARACTERS] + (_ABOVE_ALL_TEXTS if is_greatest else "")
     if isinstance(value, Decimal):

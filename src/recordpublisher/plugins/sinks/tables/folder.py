@@ -1,4 +1,4 @@
-"""TableFolder: the files of a table, on the local disk or in object storage."""
+"""Reads and writes the files of a table, on the local disk or in object storage."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from recordpublisher.plugins.stores.durable_files import DurableFile
 from recordpublisher.plugins.stores.obstore_client import words_of
 
 STAGED = "_recordpublisher/staged"
-"""Here each stage that is not published has a mark. Table formats ignore folders that begin with `_`."""
+"""The folder with a mark for each stage that is not published. Table formats ignore folders that begin with `_`."""
 DATA = "data"
 _PART_BYTES, _PARTS = 10 * 2**20, 2
-"""Of an upload, and how many are sent at a time: so many files are open that this is their memory. A smaller file is one request."""
+"""Size of an upload's parts (bytes), and how many are sent at a time.
+
+They bound the memory of each open file, and many files are open. A file smaller than a part is one request.
+"""
 
 
 class OutputFile(NamedTuple):
-    """A file that is written; `close` makes it durable."""
+    """A file that is being written; `close` makes it durable."""
 
     name: str
     target: Any
@@ -35,59 +38,59 @@ class TableFolder:
         self._path = Path(path)
 
     def create(self, name: str) -> OutputFile:
-        """Begin a file. Nothing is there, or only a part of it, before it is closed. Raises: FileExistsError for a local one."""
+        """Begin a file. It is complete only once it is closed. Raises: FileExistsError if there is such a file."""
         file = DurableFile(self._path / name, is_new=True)
         return OutputFile(name, file, file.close)
 
     def mark(self, name: str) -> None:
-        """Make an empty file."""
+        """Write an empty file."""
         self.create(name).close()
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file, or None if there is none."""
+        """Return the size of a file (bytes), or None if there is no such file."""
         file = self._path / name
         return file.stat().st_size if file.is_file() else None
 
     def read(self, name: str) -> bytes:
-        """Return a small file."""
+        """Return the content of a small file."""
         return (self._path / name).read_bytes()
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder; none if there is none."""
+        """Return the names in a folder; none if there is no such folder."""
         with suppress(FileNotFoundError):
             return os.listdir(self._path / folder)
         return []
 
     def total(self, folder: str) -> tuple[int, float]:
-        """Return the bytes of all files in a folder, and when the newest was written (epoch seconds; 0: there is none)."""
+        """Return the size of all files in a folder (bytes), and when the newest was written (epoch seconds, 0 if there is no file)."""
         found = [file.stat() for file in (self._path / folder).rglob("*") if file.is_file()]
         return sum(each.st_size for each in found), max((each.st_mtime for each in found), default=0.0)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that may be there."""
+        """Delete the files that exist among these."""
         for name in names:
             (self._path / name).unlink(missing_ok=True)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder that may be there, with its files."""
+        """Delete a folder with its files, if it exists."""
         with suppress(FileNotFoundError):
             shutil.rmtree(self._path / folder)
 
 
 class ObjectFolder(TableFolder):
-    """The objects below a prefix, by obstore's client."""
+    """The objects below a prefix, which obstore's client reads and writes."""
 
     def __init__(self, client: Any, prefix: str = "") -> None:
-        """`prefix`: below the client's own, with a slash at its end."""
+        """Use a client. `prefix`: a path below the client's own prefix, with a slash at its end."""
         self._client, self._prefix = client, prefix
 
     def create(self, name: str) -> OutputFile:
-        """Begin an object."""
+        """Begin an object, which exists once it is closed. It replaces an object of the same name."""
         stream = ObjectWriter(self._client, self._prefix + name)
         return OutputFile(name, stream, stream.close)
 
     def size(self, name: str) -> int | None:
-        """Ask for its head."""
+        """Return the size of an object (bytes), from a HEAD request; None if there is no such object."""
         try:
             with as_os_errors():
                 return int(self._client.head(self._prefix + name)["size"])
@@ -95,12 +98,12 @@ class ObjectFolder(TableFolder):
             return None
 
     def read(self, name: str) -> bytes:
-        """Get it."""
+        """Return the content of a small object."""
         with as_os_errors():
             return bytes(self._client.get(self._prefix + name).bytes())
 
     def names(self, folder: str) -> list[str]:
-        """List its objects and prefixes."""
+        """Return the names of the objects and prefixes directly below a folder."""
         with as_os_errors():
             found = self._client.list_with_delimiter(self._prefix + folder)
         return [
@@ -109,20 +112,20 @@ class ObjectFolder(TableFolder):
         ]
 
     def total(self, folder: str) -> tuple[int, float]:
-        """List all objects below it."""
+        """Return the size of all objects below a folder (bytes), and when the newest was written (epoch seconds, 0 if there is none)."""
         found = self._below(folder)
         return sum(each["size"] for each in found), max(
             (each["last_modified"].timestamp() for each in found), default=0.0
         )
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete them, each by a request of its own, which every service has."""
+        """Delete objects that exist, each with its own request, because not every service has a request for many."""
         for name in names:
             with suppress(FileNotFoundError), as_os_errors():
                 self._client.delete(self._prefix + name)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete all objects below it."""
+        """Delete all objects below a folder."""
         self.delete([each["path"].removeprefix(self._prefix) for each in self._below(folder)])
 
     def _below(self, folder: str) -> list[Any]:
@@ -131,7 +134,7 @@ class ObjectFolder(TableFolder):
 
 
 class ObjectWriter(io.RawIOBase):
-    """An object that is written from its beginning to its end, as a file."""
+    """A file object that uploads an object from its beginning to its end."""
 
     _upload: Any = None
 
@@ -143,15 +146,15 @@ class ObjectWriter(io.RawIOBase):
             self._upload = open_writer(client, path, buffer_size=_PART_BYTES, max_concurrency=_PARTS)
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the bytes written."""
+        """Return the number of bytes written."""
         return self._written
 
     def write(self, data: Any) -> int:
-        """Write all of it. Raises: OSError."""
+        """Write all of the data. Raises: OSError if the upload fails."""
         view = memoryview(data)
         with as_os_errors():
             self._upload.write(view)
@@ -159,7 +162,7 @@ class ObjectWriter(io.RawIOBase):
         return view.nbytes
 
     def close(self) -> None:
-        """End the upload: then the object is there. Raises: OSError."""
+        """End the upload, after which the object exists. Raises: OSError if the upload fails."""
         if not self.closed:
             super().close()
             if self._upload is not None:
@@ -169,7 +172,7 @@ class ObjectWriter(io.RawIOBase):
 
 @contextmanager
 def as_os_errors() -> Iterator[None]:
-    """Raise the errors of obstore as OSError, but for FileNotFoundError."""
+    """Raise errors of obstore as OSError. A FileNotFoundError stays as it is."""
     from obstore.exceptions import BaseError
 
     try:

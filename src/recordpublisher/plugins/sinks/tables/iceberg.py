@@ -1,4 +1,4 @@
-"""IcebergSink: rows into a table of Apache Iceberg, each once. Needs the extra `iceberg`."""
+"""Writes rows into a table of Apache Iceberg, each once. Needs the extra `iceberg`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _NUMBER = "recordpublisher."
 _MOST_STATISTICS_BYTES = 4096
 _RETRIES = "commit.retry.num-retries"
 _OF_AWS = ("glue", "dynamodb")
-"""The types of catalogue that boto3 calls."""
+"""The types of catalogue that pyiceberg calls with boto3."""
 _TRANSFORMS: dict[str | None, Transform[Any, Any]] = {
     None: IdentityTransform(),
     "year": YearTransform(),
@@ -86,18 +86,23 @@ _TRANSFORMS: dict[str | None, Transform[Any, Any]] = {
     "day": DayTransform(),
     "hour": HourTransform(),
 }
-"""By the smallest unit of time in the pattern, in this order."""
+"""The transform of a partition column, by the smallest unit of time in the pattern. The order is from no unit to the smallest."""
 
 
 class IcebergSink(TableSink):
-    """Writes Parquet files into the table's folder, and adds them in one snapshot for each commit of the job.
+    """Writes Parquet files into the table's folder, and adds them to the table by one snapshot for each commit of the job.
 
-    The positions lie at `flink.state.uri`. A property of the table has the writer's number, by which nothing is added twice, and the
-    snapshot's summary the last sequence number of each shard, for people. See `flink.sink.iceberg.table`.
+    The positions are stored at `flink.state.uri`. A property of the table has the number of the writer's last commit, so that no commit
+    is added twice. The snapshot's summary has the last sequence number of each shard, for people to read. See
+    `flink.sink.iceberg.table`.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
-        """Raises: ConfigurationError."""
+        """Read the properties.
+
+        Raises: ConfigurationError if the table or `flink.state.uri` is missing, or if a property is invalid or cannot be combined with
+        another one.
+        """
         given = Properties(properties)
         name = given.value(ICEBERG_TABLE)
         if name is None or "." not in name.strip("."):
@@ -121,10 +126,14 @@ class IcebergSink(TableSink):
 
 
 class IcebergTable(LakeTable):
-    """Owns the catalogue, and the thread that calls it: one in memory, a database of SQLite, is known to its thread only."""
+    """A table of Apache Iceberg.
+
+    It owns the catalogue, and the one thread that calls it. One thread is needed because a catalogue in memory is a database of SQLite,
+    which exists for its thread only.
+    """
 
     def __init__(self, name: str, given: Properties) -> None:
-        """Without properties of a catalogue it is the one of pyiceberg's own configuration."""
+        """Read the catalogue's properties. If there are none, the catalogue is the one of pyiceberg's own configuration."""
         catalog = given.with_prefix(ICEBERG_CATALOG)
         self._name, self._columns, self._given = name, chosen_evolution(given, ICEBERG_COLUMNS), given
         file_io = f"{ObjectFileIO.__module__}.{ObjectFileIO.__name__}"
@@ -135,7 +144,7 @@ class IcebergTable(LakeTable):
         self._s3: dict[tuple[str | None, bool], AwsAccess] = {}
         self._catalog_access: AwsAccess | None = None
         if (kind := catalog.get("type")) in _OF_AWS:
-            from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # the SDK
+            from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # loads the AWS SDK
 
             own = {
                 name: catalog.get(f"{kind}.{name}") or catalog.get(f"client.{name}")
@@ -149,7 +158,11 @@ class IcebergTable(LakeTable):
         self.place = f"{name} of the catalogue {mask_passwords(where)}"
 
     async def refresh(self) -> None:
-        """Find what the SDK's clients use, for the files and for a catalogue of AWS. Raises: StoreUnavailableError, ConfigurationError."""
+        """Find the credentials, region and endpoint that the AWS SDK would use, for the files and for a catalogue of AWS.
+
+        Raises: KinesisError if a call fails; ConfigurationError if there are no credentials; StoreUnavailableError if the provider of
+        the credentials cannot be reached.
+        """
         for access in list(self._s3.values()):
             await access.refresh()
         if self._catalog_access is not None:
@@ -166,7 +179,11 @@ class IcebergTable(LakeTable):
             self._found = own
 
     def _files_access(self, region: str | None, needs_keys: bool) -> AwsAccess:
-        """In the thread: whether files are in S3, and what the catalogue gives, is known when the first is wanted."""
+        """Return the access to S3 for the table's files.
+
+        It is made at first use, in the calling thread, because only then it is known whether files are in S3, and which region and keys
+        the catalogue gives.
+        """
         if (region, needs_keys) not in self._s3:
             access = s3_access(self._given, region, needs_keys=needs_keys)
             run_sync(access.refresh())
@@ -174,24 +191,31 @@ class IcebergTable(LakeTable):
         return self._s3[region, needs_keys]
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """pyiceberg reads the statistics of Parquet, where Arrow leaves out long values, as values of Python."""
+        """Check rows against the limits of pyiceberg, which converts the statistics of Parquet into Python values.
+
+        Raises: ValueError if a partition's value is so long that Arrow leaves it out of the statistics, or if a time is outside of the
+        years 1 to 9999 in UTC.
+        """
         partitions.check_values(rows, _MOST_STATISTICS_BYTES, _MOST_STATISTICS_BYTES)
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             if pa.types.is_timestamp(column.type) and not pc.all(fit_datetime(column), min_count=0).as_py():
                 raise ValueError(f"the column {name!r} has a time before the year 1 or after 9999 in UTC")
 
     def load(self) -> Table:
-        """Raises: NoTableError."""
+        """Load the newest version of the table. Raises: NoTableError if there is no table."""
         return self._called(lambda catalog: catalog.load_table(self._name))
 
     def folder(self) -> TableFolder:
-        """Where the table is, with the credentials that the catalogue gives now."""
+        """Return the folder of the table, with the credentials that the catalogue gives now."""
         table = self.load()
         assert isinstance(table.io, ObjectFileIO)
         return table.io.folder(table.location())
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or add columns. Workers start at the same time: what another has just created is there the second time."""
+        """Create the table, or compare its columns and partitions, and add columns if that is wanted.
+
+        After an OSError this is tried once more, because another worker that started at the same time may have created the table.
+        """
         try:
             try:
                 return self._prepare(schema, partitions, may_change)
@@ -203,14 +227,14 @@ class IcebergTable(LakeTable):
             ) from error
 
     def columns(self) -> pa.Schema:
-        """As the table's current schema has them."""
+        """Return the columns of the table's current schema; none if there is no table."""
         try:
             return self.load().schema().as_arrow()
         except NoTableError:
             return pa.schema([])
 
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
-        """Compare the ids of the table, its schema and its partitions."""
+        """Prepare the table again if the id of the table, of its schema or of its partitions has changed."""
         try:
             is_new = _shape(self.load()) != self._checked
         except NoTableError as error:
@@ -220,7 +244,7 @@ class IcebergTable(LakeTable):
             self.prepare(schema, partitions)
 
     def misfit(self, loaded: Table, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
-        """pyiceberg compares them too, and says less."""
+        """Return why rows with these columns cannot be added. pyiceberg compares the columns too, but its errors say less."""
         return _refusal(loaded) or differing(columns, _types(loaded.schema()))
 
     def _prepare(self, schema: pa.Schema, partitions: Partitions, may_change: bool) -> Mapping[str, str]:
@@ -243,17 +267,22 @@ class IcebergTable(LakeTable):
         return {path: kind for path, kind in types.items() if any(is_in(name, path) for name in schema.names)}
 
     def last_number(self, loaded: Table, writer: str) -> int:
-        """As the table's property has it: that outlives the expiry of snapshots."""
+        """Return the last number of a writer, from a property of the table; 0 if there is none. It survives the expiry of snapshots."""
         return int(loaded.properties.get(_NUMBER + writer, 0))
 
     def writers(self, loaded: Table) -> Collection[str]:
-        """As the table's properties say."""
+        """Return the writers that the table's properties name."""
         return [name.removeprefix(_NUMBER) for name in loaded.properties if name.startswith(_NUMBER)]
 
     def commit(
         self, loaded: Table, staged: Sequence[Staged], numbers: Mapping[str, int], retired: Collection[str] = ()
     ) -> None:
-        """A handle that is not the newest is refused: each commit has a snapshot, even one without files."""
+        """Add the files in a snapshot, and store the numbers of the writers.
+
+        Each commit makes a snapshot, even one without files, so that Iceberg refuses the commit if `loaded` is not the newest version.
+
+        Raises: ConflictingCommitError if the commit is refused, or if it is not known whether it was made.
+        """
         positions: dict[str, str] = {}
         paths: list[str] = []
         for files in map(staged_data_files, staged):
@@ -263,7 +292,8 @@ class IcebergTable(LakeTable):
         gone = [_NUMBER + name for name in retired if _NUMBER + name in loaded.properties]
 
         def commit(_: Catalog) -> None:
-            # pyiceberg repeats a refused append on the newest version, where the files of this number may be already: rows came twice
+            # By default pyiceberg repeats a refused append on the newest version. That version may already have the files of this number,
+            # and their rows would be there twice.
             loaded.metadata.properties[_RETRIES] = "0"
             with loaded.transaction() as transaction:
                 if paths:
@@ -304,7 +334,11 @@ class IcebergTable(LakeTable):
         return table
 
     def _called(self, call: Callable[[Catalog], T]) -> T:
-        """Raises: NoTableError, OSError when a later call may help, ConflictingCommitError, StateError."""
+        """Call the catalogue in its thread, and return the result.
+
+        Raises: NoTableError if there is no table; ConflictingCommitError if a commit is refused or its result is unknown; StateError if
+        the catalogue or the table does not accept the call; OSError if it failed for another reason, so that a later call may succeed.
+        """
         return self._thread.submit(self._call, call).result()
 
     def _call(self, call: Callable[[Catalog], T]) -> T:
@@ -321,12 +355,12 @@ class IcebergTable(LakeTable):
             raise
         except (ValueError, TypeError, NotImplementedError, ValidationError, UnsupportedPyArrowTypeException) as error:
             raise StateError(f"{self.place} does not take it: {error}") from error
-        except Exception as error:  # of a database, of botocore, of a REST service
+        except Exception as error:  # The error of a database, of botocore or of a REST service.
             raise OSError(mask_passwords(f"{type(error).__name__}: {error}")) from error
 
 
 def _transforms(partitions: Partitions) -> dict[str, Transform[Any, Any]]:
-    """How Iceberg cuts each column: a time by the smallest unit in the pattern."""
+    """Return Iceberg's transform of each partition column: a time is truncated to the smallest unit in the pattern."""
     order = list(_TRANSFORMS)
     units: dict[str, str | None] = {}
     for part in partitions.parts:

@@ -1,4 +1,4 @@
-"""ObjectFileIO: how pyiceberg reads and writes the files of a table: with the clients of all sinks."""
+"""Lets pyiceberg read and write the files of a table with the object storage clients that all sinks use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from recordpublisher.publishers.errors import StateError
 from .folder import ObjectFolder, ObjectWriter, TableFolder, as_os_errors
 
 ACCESS = "recordpublisher.access"
-"""The property of pyiceberg that has a function: it returns the job's `AwsAccess` to S3 for a region, with keys or without."""
+"""The property of pyiceberg whose value is a function, which returns the job's `AwsAccess` to S3 for a region, with keys or without."""
 _S3: dict[str, tuple[str, ...]] = {
     "region": ("s3.region", "client.region"),
     "endpoint": ("s3.endpoint",),
@@ -49,18 +49,18 @@ _NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "abfs": _AZURE,
     "abfss": _AZURE,
 }
-"""Obstore's names of settings, by the scheme of a location, and pyiceberg's: the first that is set counts."""
+"""For each scheme of a location, obstore's names of settings with pyiceberg's names. The first of these that is set is used."""
 NOT_TAKEN = {
     "s3.role-arn", "s3.signer", "s3.profile-name", "s3.proxy-uri", "s3.force-virtual-addressing", "client.role-arn",
     "client.profile-name", "glue.profile-name", "dynamodb.profile-name", "adls.connection-string",
 }  # fmt: skip
-"""Properties of pyiceberg that say where files are, or who signs, and that this FileIO does not know."""
+"""Properties of pyiceberg about the place of files or about credentials that this FileIO does not support."""
 
 
 def is_news(line: logging.LogRecord) -> bool:
-    """Return False for pyiceberg's warning that a column of a file has no statistics.
+    """Return whether a line should be logged: False for pyiceberg's warning that a column of a file has no statistics.
 
-    Arrow leaves them out for long values and for columns of bytes, so the warning would come with each file of a job.
+    Arrow omits the statistics of long values and of columns of bytes, so the warning would be logged for each file of a job.
     """
     return "PyArrow statistics missing" not in str(line.msg)
 
@@ -69,28 +69,34 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_news)
 
 
 class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
-    """Owns a client for each bucket. Local files are on the disk when they are closed: then a catalogue, which survives a power cut, names
-    them."""
+    """Reads and writes files for pyiceberg. It owns a client for each bucket.
+
+    A local file is flushed to the disk when it is closed, because after that a catalogue names the file and may survive a power cut.
+    """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         super().__init__(properties)
         self._clients: dict[str, Any] = {}
 
     def folder(self, location: str) -> TableFolder:
-        """Return a folder of the table. Raises: OSError, StateError."""
+        """Return the folder of the table at a location.
+
+        Raises: StateError if the scheme is not supported or the bucket cannot be opened; for a bucket of S3 also the errors of
+        `AwsAccess.refresh`.
+        """
         client, path = self.place(location.rstrip("/"))
         return TableFolder(path) if client is None else ObjectFolder(client, f"{path}/" if path else "")
 
     def new_input(self, location: str) -> InputFile:
-        """A file to read."""
+        """Return a file to read."""
         return _File(location, *self.place(location))
 
     def new_output(self, location: str) -> OutputFile:
-        """A file to write."""
+        """Return a file to write."""
         return _File(location, *self.place(location))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete a file. Raises: OSError."""
+        """Delete a file. Raises: OSError if that fails."""
         client, path = self.place(location if isinstance(location, str) else location.location)
         if client is None:
             Path(path).unlink()
@@ -99,7 +105,11 @@ class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
                 client.delete(path)
 
     def place(self, location: str) -> tuple[Any, str]:
-        """Return the client of a location, None for a local one, and the path. Raises: OSError; StateError for another scheme."""
+        """Return the client of a location (None for a local one), and the path.
+
+        Raises: StateError if the scheme is not supported or the bucket cannot be opened; for a bucket of S3 also the errors of
+        `AwsAccess.refresh`.
+        """
         scheme, separator, rest = location.partition("://")
         if not separator or scheme == "file":
             return None, rest if separator else os.path.abspath(location.removeprefix("file:"))
@@ -132,7 +142,7 @@ class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
 
 
 class _File(InputFile, OutputFile):  # type: ignore[misc]
-    """A file that is read or written."""
+    """A file that pyiceberg reads or writes."""
 
     def __init__(self, location: str, client: Any, path: str) -> None:
         super().__init__(location)
@@ -148,17 +158,17 @@ class _File(InputFile, OutputFile):  # type: ignore[misc]
         return size
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Return whether the file exists."""
         return self._folder().size(self._path) is not None
 
     def open(self, seekable: bool = True) -> Any:
-        """Open it to read."""
+        """Open the file for reading."""
         if self._client is None:
             return open(self._path, "rb")
         return io.BufferedReader(_ObjectReader(self._client, self._path))
 
     def create(self, overwrite: bool = False) -> Any:
-        """Open it to write. Raises: FileExistsError without `overwrite`."""
+        """Open the file for writing. Raises: FileExistsError if it exists and `overwrite` is not set."""
         if self._client is None:
             return DurableFile(Path(self._path), is_new=not overwrite)
         if not overwrite and self.exists():
@@ -166,12 +176,12 @@ class _File(InputFile, OutputFile):  # type: ignore[misc]
         return ObjectWriter(self._client, self._path)
 
     def to_input_file(self) -> InputFile:
-        """The same, to read."""
+        """Return this file, which can be read too."""
         return self
 
 
 class _ObjectReader(io.RawIOBase):
-    """An object that is read as a file. Raises: OSError."""
+    """A file object that reads an object of the storage. Raises: OSError if the object cannot be opened or read."""
 
     def __init__(self, client: Any, path: str) -> None:
         from obstore import open_reader
@@ -180,23 +190,23 @@ class _ObjectReader(io.RawIOBase):
             self._object = open_reader(client, path)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Continue there."""
+        """Move to a place in the object, and return it (bytes from the beginning)."""
         return int(self._object.seek(offset, whence))
 
     def tell(self) -> int:
-        """Return where the next read begins."""
+        """Return where the next read begins (bytes)."""
         return int(self._object.tell())
 
     def readinto(self, buffer: Any) -> int:
-        """Read at most what fits."""
+        """Read at most as many bytes as fit into the buffer, and return their number."""
         with as_os_errors():
             found = memoryview(self._object.read(len(buffer)))
         buffer[: len(found)] = found

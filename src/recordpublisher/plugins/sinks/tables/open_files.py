@@ -1,4 +1,4 @@
-"""OpenFiles: the Parquet files that are written for the next stage, bounded in memory."""
+"""Writes the Parquet files of the next stage, with bounded memory."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .folder import DATA, OutputFile, TableFolder
 from .staged_data_files import DataFile, StagedDataFiles, folder_of, mark_of
 
 MOST_OPEN = 32
-"""Files that are written at a time: each has a buffer of a few MiB for its upload. With more partitions, the fullest are ended."""
+"""Most files that are written at a time, because each has a buffer of a few MiB for its upload. With more partitions, files are ended."""
 _MOST_FOLDER_BYTES = 250
-"""A longer one has no valid name on the usual file systems, and the name of the file must fit into a key of an object store."""
+"""Longest path of partition folders (bytes). The usual file systems refuse longer names, and a file's key in an object store is limited."""
 Describe = Callable[[Any], str | None]
-"""What a table wants to know of a file, from the footer of Parquet."""
+"""Returns what a table format stores about a file, from the footer of the Parquet file."""
 
 
 @dataclass(slots=True)
 class _OpenFile:
-    """The file of one partition, in a folder. `output` is begun with the first row group."""
+    """The file of one partition. `output` is opened with the first row group."""
 
     partition: Mapping[str, str | None]
     folder: str
@@ -36,16 +36,16 @@ class _OpenFile:
     output: OutputFile | None = None
 
     def abandon(self) -> None:
-        """Close the file, of which nobody knows."""
+        """Close the file without its waiting rows. No stage names it."""
         self.encoder.abandon()
         if self.output is not None:
             self.output.close()
 
 
 class OpenFiles:
-    """Owns the files of the next stage. All calls block, and come from one thread; they raise OSError.
+    """Owns the files of the next stage. All methods block, must be called from one thread, and raise OSError if a file cannot be written.
 
-    A row group is written when it is full, or when the rows of all files need more memory than they may.
+    A row group is written when it is full, or when the waiting rows of all files need more than `limit_bytes`.
     """
 
     def __init__(
@@ -59,7 +59,11 @@ class OpenFiles:
         *,
         without: Collection[str] = (),
     ) -> None:
-        """`without`: columns that the files do not have, since the table has them from the partition, and polars from names of folders."""
+        """Begin without files.
+
+        `without`: columns that are left out of the files, because the table has them from the partition, and polars from the names of
+        folders.
+        """
         self._open_folder, self._describe = open_folder, describe
         self._partitions, self._options = partitions, options
         self._limit = limit_bytes
@@ -69,7 +73,7 @@ class OpenFiles:
         self.begin("")
 
     def begin(self, life: str) -> None:
-        """Drop what is written and not taken. What is in the folder stays."""
+        """Drop the files of the next stage, and begin a new run of the worker with the name `life`. Written files stay in the folder."""
         for file in self._open.values():
             with suppress(OSError):
                 file.abandon()
@@ -77,7 +81,7 @@ class OpenFiles:
         self.begin_stage()
 
     def begin_stage(self) -> None:
-        """Forget what was handed over: later files are of the next stage."""
+        """Forget the files that `taken` returned. Later files are of the next stage."""
         self._stage += 1
         self._folder: TableFolder | None = None
         self._open = {}
@@ -87,14 +91,17 @@ class OpenFiles:
         self._positions: dict[str, str] = {}
 
     def use(self, columns: FileColumns) -> None:
-        """Write these columns from now on. What was written before is ended."""
+        """Write these columns from now on. Files with the earlier columns are ended."""
         self.end_files()
         self._columns = columns
         self._names = [name for name in columns.schema.names if name not in self._without]
         self._schema = pa.schema([columns.schema.field(name) for name in self._names])
 
     def write(self, batches: Sequence[RecordBatch], shard: str | None) -> Rejected:
-        """Add records, of one shard if their files are to be of one. Returns those that have no place in the columns."""
+        """Add records, and return those that do not fit the columns.
+
+        `shard`: the shard of all these records, if each shard has files of its own; else None.
+        """
         rejected: Rejected = []
         for rows in self._columns.rows(batches, rejected):
             for partition in self._partitions.split(rows):
@@ -103,7 +110,7 @@ class OpenFiles:
         return rejected
 
     def drop(self, shards: Collection[str]) -> None:
-        """Drop what was written of these shards."""
+        """Drop the files of these shards, and delete those that are open."""
         for key, file in list(self._open.items()):
             if file.shard in shards:
                 del self._open[key]
@@ -114,19 +121,19 @@ class OpenFiles:
         self._positions = {shard: last for shard, last in self._positions.items() if shard not in shards}
 
     def end_files(self) -> None:
-        """Make everything written durable."""
-        while self._open:  # an end may begin this file, and so end another one before it
+        """End all open files, which makes them durable."""
+        while self._open:  # Ending a file may open it, and so end another file first.
             self._end(next(iter(self._open)))
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows were written that were not taken."""
+        """Whether the next stage has rows."""
         return bool(self._open or self._ended)
 
     def taken(self, columns: Mapping[str, str]) -> StagedDataFiles | None:
-        """Return what is durable and was not handed over; None: nothing is. It stays until `begin_stage`.
+        """Return the files of the stage, or None if it has none. They are kept until `begin_stage`. All files must have been ended.
 
-        `columns`: their types in the table.
+        `columns`: the types that the columns have in the table.
         """
         if self._open:
             raise AssertionError("files are open")

@@ -1,4 +1,4 @@
-"""TableSink: writes Parquet files into a table's folder, and publishes them by transactions of the table (S6)."""
+"""Writes Parquet files into a table's folder, and publishes them with transactions of the table (S6)."""
 
 from __future__ import annotations
 
@@ -39,22 +39,23 @@ from .table import ConflictingCommitError, LakeTable, NoTableError
 log = logging.getLogger("recordpublisher.lake")
 T = TypeVar("T")
 _GROUP_BYTES = 4 * 2**20
-"""Memory of records that become columns together."""
+"""Memory of the records that are turned into columns together (bytes)."""
 _MOST_ATTEMPTS = 30
-"""Of one commit while others commit to the same table."""
+"""Most attempts for one commit while other processes commit to the same table."""
 _MOST_LEARNINGS = 3
-"""Of one group of records, while others add columns to the same table."""
+"""Most attempts to add the columns of one group of records while other processes add columns to the same table."""
 _TAKEN_BACK = "/taken-back"
-"""What the name of a writer gets, for the number of its first commit that was taken back."""
+"""The suffix of a writer's name under which the number of its first commit that was taken back is stored."""
 _NO_MORE = 2**63 - 1
-"""The number of a writer that can publish nothing more."""
+"""The number of a writer that can no longer publish anything."""
 
 
 class TableSink(CommittingSink):
-    """Owns the records that are no columns yet, the open files, and the thread that writes them.
+    """Owns the records that are not yet turned into columns, the open files, and the thread that writes them.
 
-    A stage ends the files: they are in the folder of the table, which does not know them. A mark beside them says that they are not
-    published. To publish is to add them in one transaction with the writer's number, which tells what the table has already.
+    A stage ends the files. Then they are in the folder of the table, but not a part of the table, and a mark says that they are not
+    published. To publish them, one transaction adds them to the table together with the number of the writer's commit. This number
+    shows which commits the table already has.
     """
 
     can_take_back = True
@@ -67,7 +68,14 @@ class TableSink(CommittingSink):
         commit_bytes: int,
         uploads: UnfinishedUploads | None = None,
     ) -> None:
-        """`place`: the table in words. `uploads`: into its folder. Raises: ConfigurationError."""
+        """Read the properties.
+
+        - `place`: the table in words.
+        - `commit_bytes`: the sink requests a checkpoint when it has written this many bytes.
+        - `uploads`: finds unfinished uploads into the folder of the table.
+
+        Raises: ConfigurationError if a property is invalid.
+        """
         self._table, self._place, self._commit_bytes = table, place, commit_bytes
         self._uploads = uploads
         self._takes_fields = properties.value(PARQUET_COLUMNS) == "FIELDS"
@@ -90,11 +98,14 @@ class TableSink(CommittingSink):
         self._rejected: Rejected = []
 
     def destination(self) -> str:
-        """The table."""
+        """Return the sink's class and the table, as text."""
         return f"{type(self).__name__}, {self._place}"
 
     async def open(self, context: SinkContext) -> None:
-        """Create the table, or compare its columns. Raises: ConfigurationError, StoreUnavailableError."""
+        """Create the table, or compare its columns and partitions.
+
+        Raises: ConfigurationError if the table cannot accept the rows; StoreUnavailableError if it cannot be reached.
+        """
         self._context = context
         columns = await self._prepared(context, may_change=True)
         self._files = OpenFiles(
@@ -109,7 +120,10 @@ class TableSink(CommittingSink):
         await self.begin(secrets.token_hex(8))
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Whether the table can be read and fits, as `open` would find; it need not be there."""
+        """Check as `open` does whether the table accepts the rows, and return the result in words. The table need not exist.
+
+        Raises: ConfigurationError if the table cannot accept the rows; StoreUnavailableError if it cannot be reached.
+        """
         columns = await self._prepared(context, may_change=False)
         return f"{self._place} has, or gets, {counted(len(columns.schema), 'column')}"
 
@@ -132,12 +146,12 @@ class TableSink(CommittingSink):
         return self._inferred
 
     async def begin(self, life: str) -> None:
-        """Forget what is not staged. Its files stay until they are discarded."""
+        """Drop records and files that are not staged, and begin a new run of the worker. The files stay on disk until `discard`."""
         self._waiting, self._waiting_bytes, self._rejected = [], 0, []
         await asyncio.wrap_future(self._thread.submit(self._begin_in_thread, life))
 
     async def write(self, batch: RecordBatch) -> None:
-        """Write records to files, together with later ones. Raises: SinkError."""
+        """Add records, which are written to files together with later ones. Raises: SinkError if a file cannot be written."""
         if len(batch) == 0:
             return
         self._waiting.append(batch)
@@ -148,8 +162,12 @@ class TableSink(CommittingSink):
                 self._context.request_checkpoint()
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """End all files, if the table still takes them. Raises: SinkError, StoreUnavailableError; ConfigurationError if the table was
-        changed so that it does not: then nothing is committed. What is rejected is reported before."""
+        """End all files, and report rejected records, if the table still accepts the rows.
+
+        Raises: SinkError if a file cannot be written; StoreUnavailableError if the table cannot be reached; ConfigurationError if the
+        table was changed so that it no longer accepts the rows, in which case nothing is committed; the error of the job's policy for
+        bad records if a record is rejected.
+        """
         await self._write_waiting()
         if self._opened.has_rows:
             await self._called(lambda: self._table.look_again(self._schema, self._partitions))
@@ -158,20 +176,23 @@ class TableSink(CommittingSink):
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
         taken = await self._written(self._opened.taken, self._types)
-        # Only now, because a stage that is cancelled hands nothing over. The thread does it before anything that comes later.
+        # Only now, because a cancelled stage must not lose its files. The thread does this before any later call.
         self._thread.submit(self._write_in_thread, self._opened.begin_stage)
         if taken is None:
             return None
         return Staged(number, msgspec.to_builtins(taken), len(taken.files), sum(file.size for file in taken.files))
 
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """One transaction of the table for each writer. Raises: StoreUnavailableError, StateError."""
+        """Add the files of commits to the table, in one transaction for each writer.
+
+        Raises: StoreUnavailableError if the table cannot be reached; StateError if it does not accept the rows, or files are missing.
+        """
         for writer, commits in _by_writer(staged):
             await self._publish(writer, commits)
         await self._delete_marks(staged)
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """As the numbers of the writers in the table prove."""
+        """Return the commits that are not published, as the numbers of the writers in the table show."""
 
         def found() -> list[Staged]:
             try:
@@ -185,13 +206,16 @@ class TableSink(CommittingSink):
         return await self._called(found)
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Store in the table that these writers have nothing more to publish: a process that publishes now is refused, or was faster."""
+        """Store in the table that these writers must not publish any further commit, and return the commits that were not published.
+
+        If a process publishes at the same time, either the table refuses its commit, or it was faster and its commit is not returned.
+        """
         taken = [
             each
             for writer, commits in _by_writer(staged)
             for each in await self._retried(partial(self._take_back_once, writer, commits))
         ]
-        # The entry will not name the others either, and a file whose stage has a mark and is in no entry is deleted.
+        # The entry will not name the other commits, which are published, and a stage with a mark but without an entry would be deleted.
         await self._delete_marks([each for each in staged if each not in taken])
         return taken
 
@@ -207,12 +231,18 @@ class TableSink(CommittingSink):
             await self._called(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the files of stages that have a mark, of lives that have ended. Raises: StoreUnavailableError."""
+        """Delete the files of stages that have a mark and whose run of a worker has ended.
+
+        Raises: StoreUnavailableError if the table cannot be reached.
+        """
         await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
 
     async def forget(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Let the numbers of these lives go with a later commit, where the table does not drop them by itself. A process of such a life
-        that wakes up finds that its mark is gone, and publishes nothing."""
+        """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
+
+        Return whether none of these numbers is left. If a suspended process of such a run continues, its mark is gone, so it does not
+        publish anything.
+        """
 
         def of(names: Collection[str]) -> set[str]:
             return {name for name in names if is_forgotten(name.removesuffix(_TAKEN_BACK).rpartition("/")[2])}
@@ -226,12 +256,12 @@ class TableSink(CommittingSink):
         return not waiting
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """Stages that have a mark; in S3 also uploads that did not end."""
+        """Return the stages that have a mark and are not in `kept`, and in S3 the unfinished uploads."""
         uploads = () if self._uploads is None else await self._uploads.found(f"{DATA}/")
         return [*await self._staged(kept), *uploads]
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete the files, then the marks."""
+        """Delete the files of these leftovers, then their marks."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
         await self._called(lambda: self._remove([left for left in leftovers if left.upload is None]))
@@ -243,17 +273,17 @@ class TableSink(CommittingSink):
             return []
 
     def assigned(self, shards: Collection[str]) -> None:
-        """Each shard gets files of its own from now on: they are dropped if it goes to another process."""
+        """Write separate files for each shard from now on, so that they can be dropped if the shard moves to another process."""
         self._is_in_group = True
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Drop what is written of these shards."""
+        """Drop the waiting records and the files of these shards."""
         self._waiting = [batch for batch in self._waiting if batch.shard.key not in shards]
         self._waiting_bytes = sum(batch.held_bytes for batch in self._waiting)
         self._thread.submit(self._write_in_thread, self._opened.drop, frozenset(shards))
 
     async def close(self) -> None:
-        """End the files, of which nobody knows, and the thread."""
+        """Drop the files that are not staged, and end the thread."""
         if self._files is not None:
             self._thread.submit(self._begin_in_thread, "")
         self._thread.shutdown(wait=False)
@@ -265,20 +295,25 @@ class TableSink(CommittingSink):
         return self._files
 
     async def _write_waiting(self) -> None:
-        with suppress(StoreUnavailableError):  # then those that were found last may still be valid
+        with suppress(StoreUnavailableError):  # the credentials that were found last may still be valid
             await self._table.refresh()
         async with self._learning:
             waiting = list(self._waiting)
             if self._inferred is not None:
                 await self._learn(self._inferred, waiting)
-            left = set(map(id, self._waiting))  # without those of shards that were revoked in the meantime
+            left = set(map(id, self._waiting))  # without batches of shards that were revoked in the meantime
             waiting = [batch for batch in waiting if id(batch) in left]
             self._waiting = self._waiting[len(waiting) :]
             self._waiting_bytes = sum(batch.held_bytes for batch in self._waiting)
             await self._written(self._write_all, waiting, self._rejected)
 
     async def _learn(self, columns: InferredColumns, waiting: Sequence[RecordBatch]) -> None:
-        """Add columns for fields that wait and have none. The table decides where another process adds the same at this time."""
+        """Add columns for fields of waiting records that have none.
+
+        If another process adds columns at the same time, the columns of the table are read again, up to `_MOST_LEARNINGS` times.
+
+        Raises: ConfigurationError if the last attempt fails.
+        """
         seen = await asyncio.to_thread(columns.unknown, waiting)
         for attempt in range(_MOST_LEARNINGS if seen is not None else 0):
             assert seen is not None
@@ -295,7 +330,7 @@ class TableSink(CommittingSink):
             break
 
     def _write_all(self, waiting: Sequence[RecordBatch], rejected: Rejected) -> None:
-        """In the thread."""
+        """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread of files."""
         if not self._is_in_group:
             rejected += self._opened.write(waiting, None) if waiting else ()
             return
@@ -304,7 +339,10 @@ class TableSink(CommittingSink):
             rejected += self._opened.write(list(batches), shard)
 
     async def _written(self, call: Callable[..., T], *arguments: Any) -> T:
-        """In the thread of files, after what it does already. A call that was cancelled is carried out. Raises: SinkError."""
+        """Make a call in the thread of files, after its earlier calls, and return the result. A cancelled call is still carried out.
+
+        Raises: SinkError if a file cannot be written.
+        """
         running = self._thread.submit(self._write_in_thread, call, *arguments)
         try:
             return await asyncio.shield(asyncio.wrap_future(running))
@@ -312,7 +350,10 @@ class TableSink(CommittingSink):
             raise SinkError(f"files of {self._place} cannot be written: {error}") from error
 
     def _write_in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """After an error nothing is written in this life: who waited for the call may have been cancelled, and does not know."""
+        """Make a call, unless an earlier one has failed since `begin`; then raise its error again.
+
+        The task that waited for the failed call may have been cancelled, and so not know of the error.
+        """
         if self._error is not None:
             raise self._error
         try:
@@ -326,7 +367,10 @@ class TableSink(CommittingSink):
         self._opened.begin(life)
 
     async def _called(self, call: Callable[[], T]) -> T:
-        """One call of the table at a time, also after one that was cancelled. Raises: StoreUnavailableError, StateError."""
+        """Call the table in another thread and return the result. Calls run one at a time, even after one was cancelled.
+
+        Raises: StoreUnavailableError if the table cannot be reached; StateError if the table does not accept the call.
+        """
 
         def alone() -> T:
             with self._lock:
@@ -386,13 +430,15 @@ class TableSink(CommittingSink):
             self._retired -= retired
 
     def _is_known_as_published(self, folder: TableFolder, staged: Staged) -> bool:
-        """Whether the mark of a commit is gone, whose number the table may have dropped: the mark goes when the table has the rows.
+        """Return whether the missing mark of a commit shows that the commit was published.
 
-        Where no number goes while an entry names the commit, a removal of orphans may have taken the mark."""
+        The mark is deleted once the table has the rows. It counts only if the table may drop the commit's number by itself. Otherwise
+        the number is there for as long as an entry names the commit, and a removal of orphan files may have deleted the mark.
+        """
         return self._table.numbers_expire and folder.size(staged_data_files(staged).mark) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Those of the commits that were taken back."""
+        """Return the commits that were taken back."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 

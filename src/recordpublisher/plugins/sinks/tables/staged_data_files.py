@@ -1,4 +1,4 @@
-"""What a table sink has staged, as an entry names it."""
+"""Describes the files that a table sink has staged, in the form in which an entry names them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from recordpublisher.publishers.errors import StateError
 from .folder import DATA, STAGED
 
 Life = Annotated[str, msgspec.Meta(pattern=r"^(?!\.)[A-Za-z0-9_.-]{1,200}$")]
-"""It becomes a path: an entry may be somebody else's."""
+"""The name of one run of a worker. It is checked because it becomes a part of a path, and the entry may be one of another program."""
 _Folder = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$))")]
-"""Within the folder of the stage."""
+"""A path inside the folder of the stage."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """One Parquet file: its number in the stage, its size in bytes, its rows, the values of its partition, and Delta's statistics.
+    """One Parquet file: its number in the stage, its size in bytes, its number of rows, the values of its partition, and Delta's
+    statistics.
 
-    `folder`: the folders by partition in which it is, with a slash at the end.
+    `folder`: the path of the file's partition folders, with a slash at the end.
     """
 
     number: int
@@ -33,8 +34,12 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class StagedDataFiles(msgspec.Struct, frozen=True):
-    """The files of one stage of a life. `positions`: how far each shard was read, for people. `columns`: the types of the columns of the
-    table that the rows need, as the format names them."""
+    """The files of one stage.
+
+    - `life`: the name of the run of a worker that wrote them.
+    - `positions`: how far each shard was read, for people to read.
+    - `columns`: the types of the table's columns that the rows need, with the names that the table format has for types.
+    """
 
     life: Life
     stage: int
@@ -44,26 +49,26 @@ class StagedDataFiles(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """The mark that is there until the files are published."""
+        """The path of the mark, which exists until the files are published."""
         return mark_of(self.life, self.stage)
 
     def name(self, file: DataFile) -> str:
-        """Where a file is, relative to the table."""
+        """Return the path of a file, relative to the table."""
         return f"{folder_of(self.life, self.stage)}/{file.folder}{file.number}.parquet"
 
 
 def mark_of(life: str, stage: int | str) -> str:
-    """The mark of a stage."""
+    """Return the path of the mark of a stage."""
     return f"{STAGED}/{life}/{stage}"
 
 
 def folder_of(life: str, stage: int | str) -> str:
-    """The folder with the files of a stage."""
+    """Return the path of the folder with the files of a stage."""
     return f"{DATA}/{life}/{stage}"
 
 
 def staged_data_files(staged: Staged) -> StagedDataFiles:
-    """What was staged. Raises: StateError for something else."""
+    """Return the files that were staged. Raises: StateError if the entry names something else."""
     try:
         return msgspec.convert(staged.content, StagedDataFiles)
     except msgspec.ValidationError as error:

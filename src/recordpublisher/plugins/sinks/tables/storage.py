@@ -1,4 +1,4 @@
-"""The storage of a table, from the job's properties: its folder, and the options of deltalake's own client."""
+"""Opens the storage of a table from the job's properties: its folder, and the options of deltalake's own client."""
 
 from __future__ import annotations
 
@@ -29,16 +29,22 @@ _OF_OBSTORE = {
     "AWS_SESSION_TOKEN": "session_token",
     "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "virtual_hosted_style_request",
 }
-"""The options of deltalake that say where its objects are, and obstore's names of them."""
+"""The options of deltalake that say where objects are and who signs, with obstore's names of them."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _CA_FILE = "SSL_CERT_FILE"
 
 
 class TableStorage:
-    """A location: its URI, what deltalake's client needs for it, and its folder."""
+    """The location of a table: its URI, the options of deltalake's client, and its folder."""
 
     def __init__(self, location: str, key: str, properties: Properties, given: Mapping[str, str] | None = None) -> None:
-        """`key` is the property that has the location. `given`: options of deltalake, which take precedence. Raises: ConfigurationError."""
+        """Read the location.
+
+        - `key`: the property that has the location.
+        - `given`: options of deltalake, which take precedence over those that are found.
+
+        Raises: ConfigurationError if the location is not a folder and not in S3, Google or Azure.
+        """
         back_end = back_end_of(location)
         if back_end not in ("FILE", "S3", "GOOGLE", "AZURE"):
             raise ConfigurationError(key, location, FORMS)
@@ -60,8 +66,10 @@ class TableStorage:
             self._objects = ObjectLocation(self.uri, key, properties, self._access, **named)
 
     async def refresh(self) -> None:
-        """Put what the SDK finds into `options`; to be called before each use. Raises: as `AwsAccess.refresh`; ConfigurationError for a
-        token in the environment that is not of these credentials."""
+        """Put the credentials, region and endpoint that the AWS SDK finds into `options`. Call this before each use.
+
+        Raises: the errors of `AwsAccess.refresh`; ConfigurationError if the environment has a session token of other credentials.
+        """
         if self._access is None:
             return
         found = await self._access.refresh()
@@ -80,12 +88,15 @@ class TableStorage:
             raise ConfigurationError(_KEYS[2], reason=reason)
 
     def folder(self) -> TableFolder:
-        """Raises: OSError."""
+        """Return the folder of the table. Raises: OSError if its client cannot be opened."""
         return TableFolder(self.uri) if self._objects is None else ObjectFolder(self._objects.client)
 
 
 def _option(name: str) -> str:
-    """The name of an option as it is in `_OF_OBSTORE`, if it is one of these: deltalake ignores the case, and knows each without AWS_."""
+    """Return the name of an option as `_OF_OBSTORE` has it, or the name as it is if it is not one of those.
+
+    deltalake ignores the case of names, and knows each also without `AWS_`.
+    """
     known = f"AWS_{name.upper().removeprefix('AWS_')}"
     known = {"AWS_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_TOKEN": "AWS_SESSION_TOKEN"}.get(known, known)
     return known if known in _OF_OBSTORE or known == "AWS_ALLOW_HTTP" else name

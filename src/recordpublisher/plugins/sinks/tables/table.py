@@ -1,4 +1,4 @@
-"""LakeTable: what a sink needs of a table format; and what the columns of a table must be."""
+"""Defines the operations that a sink needs of a table format, and compares the columns of rows with those of a table."""
 
 from __future__ import annotations
 
@@ -20,80 +20,99 @@ from .folder import TableFolder
 
 
 class NoTableError(Exception):
-    """There is no table yet."""
+    """Raised if there is no table yet."""
 
 
 class ConflictingCommitError(Exception):
-    """Another commit was faster, or there is no answer: the table must be loaded again, and says whether the number is there."""
+    """Raised if another commit was faster, or if the result of a commit is unknown.
+
+    The caller loads the table again, which shows whether the number of the commit is stored.
+    """
 
 
 class LakeTable(ABC):
-    """A table that keeps the last number of each writer. All calls block, and raise OSError when a later one may help, StateError when not.
+    """A table that keeps the last number of each writer.
 
-    `folder` and `describe` may be called from any thread, the others one at a time: what is loaded is the same version in `last_number`
-    and in `commit`.
+    All methods but `refresh` block. They raise OSError if a later call may succeed, and StateError if not. `folder`, `describe` and
+    `check_rows` may be called from any thread. The others are called one at a time, so that `last_number` and `commit` see the same
+    loaded version.
     """
 
     keeps_partition_columns = True
-    """Whether files have the columns by which the table is partitioned."""
+    """Whether files include the columns by which the table is partitioned."""
     numbers_expire = False
     """Whether the table may forget the number of a writer by itself."""
 
     async def refresh(self) -> None:  # noqa: B027 - optional on purpose
-        """Find credentials: called on the event loop before the other calls. Raises: KinesisError, StoreUnavailableError."""
+        """Find credentials. Called on the event loop before the other methods.
+
+        Raises: KinesisError or StoreUnavailableError if they cannot be found.
+        """
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:  # noqa: B027 - optional on purpose
-        """From any thread. Raises: ValueError for rows that could be committed and never be published."""
+        """Check rows before they are written; may be called from any thread.
+
+        Raises: ValueError if the rows could be committed but never published.
+        """
 
     @abstractmethod
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or compare its columns and partitions; adds columns if that is wanted. Returns the types of the rows' columns.
+        """Create the table, or compare its columns and partitions, and add columns if that is wanted.
 
-        `may_change`: else nothing is created or added. Raises: ConfigurationError, also for a table that takes no such rows (`refusal`).
+        Return the types of the rows' columns. With `may_change` False, nothing is created or added.
+
+        Raises: ConfigurationError if the columns or partitions differ, or if the table cannot accept rows of this sink.
         """
 
     @abstractmethod
     def columns(self) -> pa.Schema:
-        """Return the columns that the newest version has; none if there is no table."""
+        """Return the columns of the newest version; none if there is no table."""
 
     @abstractmethod
     def look_again(self, schema: pa.Schema, partitions: Partitions) -> None:
-        """Prepare the table once more if it has another version than the last time; it must be there. Raises: as `prepare`."""
+        """Prepare the table again if its columns, partitions or settings have changed since.
+
+        Raises: ConfigurationError if the table was deleted, or no longer accepts the rows (see `prepare`).
+        """
 
     @abstractmethod
     def misfit(self, loaded: Any, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
-        """Return why rows with these columns cannot be added to this version, or would lose values; None: they can be added."""
+        """Return why rows with these columns cannot be added to this version, or would lose values; None if they can be added."""
 
     @abstractmethod
     def folder(self) -> TableFolder:
-        """Where its files are."""
+        """Return the folder of the table's files."""
 
     def describe(self, footer: Any) -> str | None:
-        """What the format stores of a file, from its footer."""
+        """Return what the table format stores about a file, from the file's footer; None if it stores nothing."""
         return None
 
     @abstractmethod
     def load(self) -> Any:
-        """The newest version of the table. Raises: NoTableError."""
+        """Return the newest version of the table. Raises: NoTableError if there is no table."""
 
     @abstractmethod
     def last_number(self, loaded: Any, writer: str) -> int:
-        """The last number of a writer in this version; 0: none."""
+        """Return the last number of a writer in this version, or 0 if it has none."""
 
     @abstractmethod
     def writers(self, loaded: Any) -> Collection[str]:
-        """Return writers of the last commits."""
+        """Return the writers of the last commits."""
 
     @abstractmethod
     def commit(
         self, loaded: Any, staged: Sequence[Staged], numbers: Mapping[str, int], retired: Collection[str] = ()
     ) -> None:
-        """Add the files, perhaps none, and store the numbers of these writers. Raises: ConflictingCommitError if another process has
-        committed a number of one of them after this version. `retired`: writers whose numbers nobody needs."""
+        """Add the files, perhaps none, and store the numbers of these writers.
+
+        `retired`: writers whose numbers are no longer needed.
+
+        Raises: ConflictingCommitError if another process has committed a number of one of these writers after this version.
+        """
 
 
 def chosen_evolution(properties: Properties, declared: Property[str]) -> str:
-    """Return FIXED or EVOLVE. Columns that are inferred need EVOLVE, and imply it. Raises: ConfigurationError."""
+    """Return FIXED or EVOLVE. Inferred columns imply EVOLVE. Raises: ConfigurationError if the columns are inferred and FIXED is set."""
     if is_inferred(properties):
         if properties.is_set(declared) and properties.value(declared) != "EVOLVE":
             reason = f"{SCHEMA.key}=INFER adds columns"
@@ -103,7 +122,11 @@ def chosen_evolution(properties: Properties, declared: Property[str]) -> str:
 
 
 def types_by_path(fields: Iterable[Any]) -> dict[str, str]:
-    """Return the types of the columns of Delta Lake or Iceberg, and of what is inside them: `address.country`, `tags[]`, `sums[key]`."""
+    """Return the types of columns of Delta Lake or Iceberg by path, including the fields inside a column.
+
+    Such paths are `address.country` for a field of an object, `tags[]` for the items of a list or the values of a map, and `sums[key]`
+    for the keys of a map.
+    """
     types: dict[str, str] = {}
     for field in fields:
         _add_types(types, field.name, _type_of(field))
@@ -136,7 +159,10 @@ def is_in(column: str, path: str) -> bool:
 
 
 def differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
-    """Return how the columns of rows differ from those of a table, which may have more; each by its path, as `types_by_path` has it."""
+    """Return how the columns of rows differ from those of a table, or None if they do not. The table may have more columns.
+
+    `wanted`, `there`: the types by path (see `types_by_path`).
+    """
     for name, kind in wanted.items():
         if there.get(name) != kind:
             found = "no longer exists" if name not in there else f"is {there[name]} now"
@@ -153,11 +179,14 @@ def check_columns(
     *,
     may_widen: bool = False,
 ) -> list[str]:
-    """Return the paths that the table lacks, or has with a narrower type. `columns`: the value of the property, FIXED or EVOLVE.
+    """Return the paths of columns that the table lacks, or has with a narrower type.
 
-    `may_widen`: whether EVOLVE also takes another type, which the format has checked.
+    - `wanted`, `there`: the types by path of the rows and of the table (see `types_by_path`).
+    - `columns`: the value of the property `declared`, FIXED or EVOLVE.
+    - `may_widen`: whether EVOLVE also accepts another type, which the table format has checked.
 
-    Raises: ConfigurationError for one of another type or of another case of letters, and for one that is missing and must not be added.
+    Raises: ConfigurationError if a column has another type, if its name differs from another one in case only, or if it is missing and must
+    not be added.
     """
     by_lower = {name.lower(): name for name in there}
     missing: list[str] = []

@@ -27,7 +27,7 @@ class WorkerLoop:
         self._loop = asyncio.new_event_loop()
         self._cache: dict[Hashable, Any] = {}
         self._background: set[Future[Any]] = set()
-        self._is_frozen = False
+        self._freeze_calls = 0
         thread = threading.Thread(target=self._loop.run_forever, name="recordpublisher-loop", daemon=True)
         thread.start()
 
@@ -75,13 +75,13 @@ class WorkerLoop:
         self._cache.pop(key, None)
 
     def freeze_heap(self) -> None:
-        """Exclude all objects that exist at the first call from garbage collection. Call it once the clients are open.
+        """Exclude all existing objects from garbage collection at the second call. Call it after each batch, when the clients are open.
 
         The modules of Spark and the AWS SDK have hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
-        time of a read over 900 shards.
+        time of a read over 900 shards. A process that ends after its first batch, as in a scheduled run, saves the 0.04 s that this takes.
         """
-        if not self._is_frozen:
-            self._is_frozen = True
+        self._freeze_calls += 1
+        if self._freeze_calls == 2:
             gc.collect()
             gc.freeze()
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 MODULES = (
     "pyspark_recordpublisher",
+    "recordpublisher.plugins.spark.stream_reader",
     "recordpublisher.plugins.spark.source.task_read",
+    "recordpublisher.plugins.runtime.bounded_reader",
     "recordpublisher.plugins.spark.batch_read.range_read",
     "recordpublisher.publishers.polling",
     "recordpublisher.publishers.kinesis.client",

@@ -5,9 +5,6 @@ from collections.abc import Mapping, Sequence
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.factory import register_eagerly
-from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
@@ -23,6 +20,10 @@ def registered_consumers(streams: Sequence[str], properties: Properties) -> dict
     """
     if properties.value(REGISTRATION) == "NONE":
         return {}
+    from recordpublisher.publishers.fanout.factory import (
+        register_eagerly,
+    )  # not needed by tasks, nor by queries that poll
+
     registered = register_eagerly(properties.merged({REGISTRATION.key: "EAGER"}), streams)
     return {CONSUMER_ARN.key + stream: arn for stream, arn in registered.with_prefix(CONSUMER_ARN).items()}
 
@@ -32,6 +33,8 @@ def consumer_properties(options: Mapping[str, object]) -> Properties:
 
     Raises: ConfigurationError if the consumer's name is missing.
     """
+    from ..options import spark_options  # noqa: F401 - declares the options that those of other connectors become
+
     properties = own_options(Properties(options), has_default=())
     if not properties.is_set(CONSUMER_NAME):
         raise ConfigurationError(CONSUMER_NAME.key, None, "the name of the consumer to deregister")
@@ -52,6 +55,9 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
 
 
 async def _deregister(streams: list[str], properties: Properties) -> None:
+    from recordpublisher.publishers.fanout.config import FanOutConfig
+    from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
+
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
     async with kinesis.KinesisClient(properties, streams) as client:
         registration = RegistrationCalls(client, config, SystemClock())

@@ -1,13 +1,20 @@
 """Detects outages, and a consumer that others use too, from failed reads of successive batches (F10)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.fanout.resubscribe_policy import SubscriptionPreemptionDetector
+from recordpublisher.publishers.shards import Shard
 
 from ..outages import OutageWatch
 from .batch_claims import BatchClaims
 from .claim import ShardRead
 from .offset import BatchOffset
 from .task_plans import MAX_DOUBLINGS
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.fanout.resubscribe_policy import SubscriptionPreemptionDetector
 
 NO_RESPONSE = "no response to any read, however long it was waited for"
 
@@ -41,8 +48,8 @@ class FailedReads:
         self._noted_plan = offset.plan
         self._note_outages(offset, claims)
         for key, read in claims.shards.items():
-            detector = self._detectors.setdefault(key, SubscriptionPreemptionDetector(offset.shards[key].shard))
-            self._note_subscriptions(detector, read)
+            if key in self._detectors or read.seen.refused or read.seen.taken_over:
+                self._note_subscriptions(self._detector_of(offset.shards[key].shard), read)
         before = self._disturbed
         self._disturbed = frozenset(key for key, read in claims.shards.items() if _is_disturbed(read))
         return before & self._disturbed
@@ -59,6 +66,13 @@ class FailedReads:
                 pauses.append(self._outages.on_failure(f"{key}: {failure}", key))
         pause = max(pauses, default=0.0) if not has_response else 0.0
         self.retry_at_ms = self._clock.now_ms() + round(pause * 1000)
+
+    def _detector_of(self, shard: Shard) -> SubscriptionPreemptionDetector:
+        from recordpublisher.publishers.fanout.resubscribe_policy import (
+            SubscriptionPreemptionDetector,
+        )  # most queries poll
+
+        return self._detectors.setdefault(shard.key, SubscriptionPreemptionDetector(shard))
 
     def _note_subscriptions(self, detector: SubscriptionPreemptionDetector, read: ShardRead) -> None:
         for _ in range(read.seen.refused):

@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
-from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
@@ -96,6 +95,9 @@ class ReadShards(Protocol):
 
 def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> ReadShards:
     """Return the function with which a task reads: the fetcher on the worker's loop, whose clients stay open from batch to batch."""
+    # Imported here because the driver, which makes plans for tasks, needs no fetcher.
+    from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
+
     properties = endless_retries(task_properties(options.properties, consumer_arns))
     job = tuple(sorted(properties.items()))
 
