@@ -164,9 +164,38 @@ def test_a_start_has_the_same_words_everywhere(given, start):
     assert named_start("start", given) == start
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("oldest", "earliest"),
+        ("Beginning", "earliest"),
+        ("erliest", "earliest"),
+        ("TRIM_HORIZN", "TRIM_HORIZON"),
+        ("trim-horizon", "TRIM_HORIZON"),
+        ("newest", "LATEST"),
+        ("lastest", "LATEST"),
+    ],
+)
+def test_a_wrong_start_is_told_what_was_meant(given, meant):
+    hint = rf"has the value '{given}'; did you mean '{meant}'\?; valid: TRIM_HORIZON"
+    with pytest.raises(ConfigurationError, match=f"setting 'start' {hint}"):
+        named_start("start", given)
+    with pytest.raises(
+        ConfigurationError, match=rf"property 'flink.stream.initpos' {hint}, LATEST, .*, earliest, an age"
+    ):
+        initial_position(Properties({"flink.stream.initpos": given}))
+
+
+@pytest.mark.parametrize("given", ["yesterday", "7 fortnights"])
+def test_a_start_that_is_like_no_word_gets_no_hint(given):
+    with pytest.raises(ConfigurationError, match=f"'{given}'; valid"):
+        named_start("start", given)
+
+
 @pytest.mark.parametrize("given", ["erliest", "AT_TIMESTAMP", [1], timedelta(hours=-1), datetime(2026, 1, 1)])
 def test_a_start_that_is_none_is_refused_by_the_name_of_its_argument(given):
     with pytest.raises(
-        ConfigurationError, match=r"setting 'start' has the value .* valid: TRIM_HORIZON, LATEST, an age"
+        ConfigurationError,
+        match=r"setting 'start' has the value .* valid: TRIM_HORIZON \(or earliest\), LATEST, an age",
     ):
         named_start("start", given)

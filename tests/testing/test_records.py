@@ -26,6 +26,19 @@ def test_a_value_is_also_the_payload_as_json():
     assert (made.data, made.value, made.event_time) == (b'{"price":1.5}', Order(1.5), 1_767_225_600_000)
 
 
+@pytest.mark.parametrize("value", [{"price": 1}, [{"price": 1}]])
+def test_a_json_document_is_the_value_and_its_text_the_payload(value):
+    assert record(value) == record(value=value) == next(iter(batch_of(value)))
+    assert type(record(value).data) is bytes
+    assert record(value, value=Order(1)).value == Order(1)
+
+
+@pytest.mark.parametrize("data", [5, Order(1.5), bytearray(b"a")])
+def test_what_is_no_payload_is_refused_with_what_to_write(data):
+    with pytest.raises(TypeError, match=r"not .*: record\(value=.*\) makes a record of a value"):
+        record(data)
+
+
 def test_a_time_without_a_zone_is_refused():
     with pytest.raises(rp.ConfigurationError, match=r"'arrival' .* it has no zone"):
         record(arrival=datetime(2026, 1, 1))

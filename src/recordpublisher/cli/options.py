@@ -157,16 +157,18 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) -> tuple[list[str], Properties]:
     """Return the streams and the properties of a job's file, or one stream and the properties of the options.
 
+    Calls are retried for 30 s, unless the properties say how long.
+
     Raises: ConfigurationError if a file of properties is given in addition to a job, or if the properties cannot be read.
     """
     if not is_job(given):
-        return [given], options.read(file)
+        return [given], with_short_outages(options.read(file))
     if file is not None:
         raise ConfigurationError("--properties", str(file), "not together with a job's file")
     from recordpublisher.plugins.runtime.stream_names import streams_of  # brings the AWS SDK
 
     search_current_folder()  # for a function that the properties name
-    properties = options.read(given)
+    properties = with_short_outages(options.read(given))
     return streams_of(properties), properties
 
 

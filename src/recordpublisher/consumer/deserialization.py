@@ -9,7 +9,7 @@ import msgspec
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch, V, V_co
-from recordpublisher.publishers.user_code import check_user_function, refuse_never_run
+from recordpublisher.publishers.user_code import check_user_function, describe_error, refuse_never_run
 
 from .typed_values import Json, is_type
 
@@ -88,6 +88,9 @@ class JsonDeserializer:
         return list(map(self._decode, batch.data))
 
 
+_GOT_A_RECORD = 'the function got a Record: use deserializer="json", or lambda record: json.loads(record.data)'
+
+
 class CallableDeserializer:
     """Calls a user's function from a record to a value. It must be a plain function, because it is called on the event loop.
 
@@ -100,7 +103,12 @@ class CallableDeserializer:
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the function's result for each record. Raises: TypeError if a result is a coroutine or a generator."""
-        values = [self._function(record) for record in batch]  # `map` would take StopIteration for the end
+        try:
+            values = [self._function(record) for record in batch]  # `map` would take StopIteration for the end
+        except TypeError as error:
+            if "Record" not in (reason := describe_error(error)):
+                raise
+            raise TypeError(f"{reason.removeprefix('TypeError: ')}; {_GOT_A_RECORD}") from error
         refuse_never_run(values)
         return values
 

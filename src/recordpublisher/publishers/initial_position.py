@@ -44,7 +44,7 @@ def initial_position(properties: Properties) -> StartingPosition:
     return StartingPosition.at_timestamp(initial_timestamp_ms(properties) if is_apart else epoch_ms(position))
 
 
-A_START = f"TRIM_HORIZON, LATEST, an age such as 1h, or a time: {A_TIME}"
+A_START = f"TRIM_HORIZON (or earliest), LATEST, an age such as 1h, or a time: {A_TIME}"
 """The values that `named_start` accepts, for messages."""
 
 

@@ -36,8 +36,8 @@ class SkippedRecordsLog:
         sequence_number: str | None = None,
         *,
         how: str = "skipped",
-    ) -> None:
-        """Note that a record was skipped.
+    ) -> bool:
+        """Note that a record was skipped. Return whether its line, with the traceback, was logged at once.
 
         - `error`: the error that user code raised, for its traceback.
         - `shard`: the `Shard.key` of the record.
@@ -48,11 +48,12 @@ class SkippedRecordsLog:
         where = about(shard, sequence_number, error) if shard else None
         if now >= self._next_at:
             self._write(what, where, error)
-            return
+            return True
         self._unlogged += 1
         self._last = what, where, now  # without its error, whose traceback would keep the batch in memory
         if self._unlogged == 1:
             self._tell_later(self._next_at - now)
+        return False
 
     def _write(self, what: str, where: Mapping[str, object] | None, error: BaseException | None = None) -> None:
         others = f" ({self._unlogged} others since the last such line)" if self._unlogged else ""

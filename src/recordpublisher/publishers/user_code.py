@@ -177,13 +177,17 @@ class AsyncPort:
                 raise TypeError(f"{cls.__name__}.{name} must be async: write `async def {name}`, without `yield`")
 
 
-def log_user_error(log: logging.Logger, error: BaseException, message: str, shard: str, sequence_number: str) -> None:
+def log_user_error(
+    log: logging.Logger, error: BaseException, message: str, shard: str, sequence_number: str, *, is_told: bool = False
+) -> None:
     """Log an error of user code, with its traceback.
 
     - `shard`: the `Shard.key` of the record.
     - `sequence_number`: the sequence number of the record, or of the first one.
+    - `is_told`: whether an earlier line has the traceback, so that this one has none.
     """
-    log.error("%s", message, exc_info=for_log(error), extra=about(shard, sequence_number, error))
+    trace = None if is_told else for_log(error)
+    log.error("%s", message, exc_info=trace, extra=about(shard, sequence_number, error))
     object.__setattr__(error, _LOGGED, True)  # a class of the user may forbid changes, as a frozen dataclass does
 
 

@@ -19,7 +19,7 @@ STREAM, SHARD_ID, KEY = "orders", "shardId-000000000000", "key"
 
 
 def record(
-    data: bytes | str | None = None,
+    data: bytes | str | dict[str, Any] | list[Any] | None = None,
     *,
     value: Any = None,
     key: str | None = KEY,
@@ -34,7 +34,8 @@ def record(
     """Return a record as a handler gets it.
 
     Args:
-        data: the payload, text as UTF-8. If it is None, the payload is `value` as JSON, or empty without a value.
+        data: the payload, text as UTF-8. A dict or a list is the value, and its JSON the payload. If it is None, the payload is `value` as
+            JSON, or empty without a value.
         value: the value that the deserialiser would return. If it is None, the value is the payload itself.
         key: the partition key.
         stream: the stream's name.
@@ -45,12 +46,16 @@ def record(
         arrival: when the service accepted the record, as epoch ms or as a datetime with a zone.
         event_time: the event time in the same form. If it is None, it is `arrival`.
 
-    Raises: TypeError if there is no `data` and `value` cannot be written as JSON; ConfigurationError if a datetime has
-    no zone.
+    Raises: TypeError if `data` is of another type, or if a value cannot be written as JSON; ConfigurationError if a datetime has no zone.
     """
-    if data is None:
+    if isinstance(data, dict | list):
+        value, data = data if value is None else value, msgspec.json.encode(data)
+    elif data is None:
         data = b"" if value is None else msgspec.json.encode(value)
     payload = data.encode() if isinstance(data, str) else data
+    if not isinstance(payload, bytes):
+        text = "the data of a record must be bytes, text, a dict or a list"  # type: ignore[unreachable]
+        raise TypeError(f"{text}, not {type(data).__name__}: record(value=...) makes a record of a value")
     arrival_ms = time_ms("arrival", arrival)
     return Record(
         stream,

@@ -219,14 +219,40 @@ def test_whether_a_process_runs_is_known_by_the_last_checkpoint(fields, interval
     assert silence_ms([shard_with(**fields)], interval_ms) == silent_ms
 
 
-def test_a_job_of_which_no_process_runs_is_told(endpoint, tmp_path):
+@pytest.fixture
+def stopped(endpoint, tmp_path):
+    """The state of a job that stopped three minutes ago, with nine records of shard 1 unread."""
     one = {
         f"flights/{IDS[1]}": ShardState(StartingPosition.trim_horizon(), SequenceNumber(endpoint.sequences[IDS[1]][0]))
     }
     asyncio.run(stored(tmp_path, snapshot_to_json(one, None, 1, 0, 1, taken_ms=now_ms() - 200_000)))
 
-    told = lag(endpoint, "--state", str(tmp_path)).stderr
+    return str(tmp_path)
+
+
+def test_a_job_of_which_no_process_runs_is_told(endpoint, stopped):
+    told = lag(endpoint, "--state", stopped).stderr
 
     assert re.search(
-        r"no process of this job has stored a checkpoint for [\d.]+ min, and records wait: none runs, or", told
+        r"no process of this job has stored a checkpoint for [\d.]+ min, and records wait: none runs, or [^;]*$", told
     )
+
+
+def test_check_exits_with_3_when_records_of_a_job_that_does_not_run_are_older_than_the_interval(endpoint, stopped):
+    done = lag(endpoint, "--state", stopped, "--check", "--grace", "0.1", *QUICK)
+
+    assert done.returncode == 3
+    assert "none runs, or what it waits for does not answer (its store, its sink)\n" in done.stderr
+    assert f"ALARM {IDS[1]}: subtask 0 stores no progress" in done.stderr
+
+
+def test_check_says_when_it_would_exit_with_3(endpoint, stopped):
+    done = lag(endpoint, "--state", stopped, "--check")
+
+    assert done.returncode == 0
+    assert done.stderr.endswith("; --check exits with 3 once they have waited for 5.0 min (flink.alarm.interval)\n")
+
+
+def test_the_help_of_check_names_the_time_that_it_needs():
+    said = " ".join(command("lag", "--help").stdout.split())
+    assert "records unread for flink.alarm.interval (default: 5 minutes)" in said

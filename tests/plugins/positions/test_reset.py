@@ -282,7 +282,8 @@ def test_places_are_named_as_in_properties(to, place):
 @pytest.mark.parametrize("to", ["", "yesterday", "AT_TIMESTAMP", "-5"])
 def test_a_place_that_is_none_is_refused(to):
     with pytest.raises(
-        rp.ConfigurationError, match=r"option '--to'.*TRIM_HORIZON, LATEST, an age such as 1h, or a time: 2026"
+        rp.ConfigurationError,
+        match=r"option '--to'.*TRIM_HORIZON \(or earliest\), LATEST, an age such as 1h, or a time: 2026",
     ):
         place_named(to)
 

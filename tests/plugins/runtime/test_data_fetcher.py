@@ -73,6 +73,8 @@ def test_a_snapshot_that_cannot_be_read_fails_at_construction():  # S5
         {"max_time": "5"},
         {"max_records": -1},
         {"max_records": 1.5},
+        {"stop_at_tip": "no"},
+        {"stop_at_tip": 1},
         {"max_bytes": True},
         {"until_event_time": "2020"},
     ],
@@ -196,3 +198,34 @@ async def test_an_assigners_number_is_taken_modulo_the_parallelism(answer, owner
         read.append(len(sink.records))
 
     assert read == [4 if subtask == owner else 0 for subtask in range(3)]
+
+
+class KeepsPositions(rp.MemorySink):
+    async def stored_positions(self):
+        return []
+
+
+def told_of_positions(caplog):
+    return [line for line in caplog.messages if line.startswith("no positions are stored: each start ")]
+
+
+async def test_a_run_that_stores_no_positions_says_once_what_a_restart_does(caplog):
+    async with fetcher() as running:
+        await running.run()
+        await running.run()
+
+    (told,) = told_of_positions(caplog)
+    assert told.endswith("; set flink.state.uri")
+
+
+@pytest.mark.parametrize("kept", ["in a store", "in the sink", "by the program", "for a bounded run"])
+async def test_a_run_whose_positions_are_kept_says_nothing_of_them(kept, caplog, tmp_path):
+    options = {
+        "in a store": {"state_store": rp.FolderStore(tmp_path)},
+        "in the sink": {"sink": KeepsPositions()},
+        "by the program": {"restore": []},
+    }
+    async with fetcher(**options.get(kept, {})) as running:
+        await (running.run_bounded(max_records=1) if kept == "for a bounded run" else running.run())
+
+    assert told_of_positions(caplog) == []

@@ -18,6 +18,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.short_outages import with_short_outages
 
 from ..execution import FAILED, print_note, run_to_end, subcommands
 from ..options import Job, JobProperties, PropertyOptions, is_python_job, search_current_folder, with_properties
@@ -170,7 +171,7 @@ def replay(
     search_current_folder()
     restores = to is None and queue
     calls_program = is_python_job(job) and not restores and to is not Target.STREAM
-    read = None if calls_program else options.read(job)
+    read = None if calls_program else with_short_outages(options.read(job))
     mended = None if payloads is None else _read_payloads(payloads)
 
     async def run() -> int:
@@ -181,7 +182,7 @@ def replay(
             target: JobTarget | StreamTarget | DropTarget
             if read is None:
                 program = await opened.enter_async_context(fetcher_beside(job, options.given()))
-                properties = program.described()
+                properties = with_short_outages(program.described())
                 target = JobTarget(properties, program)
             else:
                 properties = read

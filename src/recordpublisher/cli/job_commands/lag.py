@@ -12,6 +12,7 @@ from recordpublisher.plugins.lag.stored_positions import PositionsReader, withou
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
@@ -42,7 +43,11 @@ def lag(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 3 when the job does not read a shard that has unread records.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit with 3 when the job does not read a shard that has records unread for flink.alarm.interval (default: 5 minutes).",
+        ),
     ] = False,
     grace: Annotated[
         float | None,
@@ -103,15 +108,24 @@ def lag(
         shards = run_to_end(_read(properties, streams, positions, grace_seconds))
         echo(joined(map(json_text, shards)) if as_json else shard_table(shards, positions is not None))
         if (silent_ms := silence_ms(shards, checkpoint_interval_ms(properties))) is not None:
+            is_early = check and not any(shard.alarm for shard in shards)
+            when = f"; {_exits_later(properties)}" if is_early else ""
             print_note(
                 f"no process of this job has stored a checkpoint for {duration(silent_ms)}, and records wait: none runs, or what it waits "
-                "for does not answer (its store, its sink)"
+                f"for does not answer (its store, its sink){when}"
             )
         _report_alarms(shards, check)
 
 
 def _grace_seconds(given: float | None, properties: Properties) -> float:
     return max(MIN_GRACE_SECONDS, 3 * checkpoint_interval_ms(properties) / 1000) if given is None else given
+
+
+def _exits_later(properties: Properties) -> str:
+    interval = ALARM_INTERVAL
+    return (
+        f"--check exits with {ALARM} once they have waited for {duration(properties.value(interval))} ({interval.key})"
+    )
 
 
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> PositionsReader | None:

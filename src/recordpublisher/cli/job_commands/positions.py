@@ -138,7 +138,7 @@ async def reset_positions(
         typer.Option(
             "--to",
             metavar="TIME|AGE|TRIM_HORIZON|LATEST",
-            help="Where to continue; a time is ISO-8601 or epoch seconds, an age 1h or 2d.",
+            help="Where to continue; earliest is TRIM_HORIZON, a time is ISO-8601 or epoch seconds, an age 1h or 2d.",
         ),
     ],
     shards: Annotated[

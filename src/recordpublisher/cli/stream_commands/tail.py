@@ -30,7 +30,10 @@ from ..printed_records import RecordReading, is_chosen, pattern
 from ..record_files import RecordFile, RecordFormat, record_file
 
 RATE_SECONDS = 10.0
-_FROM = "TRIM_HORIZON, LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
+_FROM = (
+    "TRIM_HORIZON (or earliest), LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a "
+    "sequence number."
+)
 _UNTIL = "Stop at records from this time on (by default their arrival) or at the tip; so without --follow."
 
 

@@ -63,6 +63,8 @@ class Bounds:
         _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
         _check("max_records", self.max_records, (int,), "a number of records, not negative")
         _check("max_bytes", self.max_bytes, (int,), "a number of bytes, not negative")
+        if not isinstance(self.stop_at_tip, bool):
+            raise ConfigurationError("stop_at_tip", self.stop_at_tip, "True or False")
         for key, limit in self.shard_limits.items():
             _check(f"shard_limits[{key}]", limit, (int,), "a number of records, not negative")
         if self.until_event_time is not None and type(self.until_event_time) is not int:

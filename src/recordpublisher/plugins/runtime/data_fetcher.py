@@ -115,6 +115,8 @@ class DataFetcher(Generic[V]):
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
         self._state_place = job.state_place
+        # Nothing is lost if positions are stored, or if the program restores snapshots, which it then stores too.
+        self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
         self.subtask = subtask
         self._handles_signals = handle_signals
@@ -158,10 +160,17 @@ class DataFetcher(Generic[V]):
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, or the end of every stream.
 
-        The run ends with a checkpoint, except after an error or a cancellation. An error is also logged.
+        The run ends with a checkpoint, except after an error or a cancellation. An error is also logged, and once that no positions are
+        stored.
 
         Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
+        if not self._is_loss_told:
+            from ..lag.stored_positions import without_positions  # imported here because it loads the modules of groups
+
+            self._is_loss_told = True
+            if words := without_positions(None, self.properties):
+                log.warning("%s", words)
         try:
             return await self.run_bounded()
         except Exception as error:

@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..password_masking import MASK, mask_passwords
 from .declaration import Property, declared_properties, find_property, is_secret
 from .keywords import property_of_keyword
-from .times import why_no_time
+from .times import which_name, why_no_time
 from .unknown_keys import warn_if_unknown
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class Properties(Mapping[str, str]):
         except (ValueError, OverflowError) as error:
             shown = MASK if declared.secret else mask_passwords(text)
             # the cause may quote the value
-            reason = why_no_time(shown) if declared.type_name == "enum" else ""
+            is_name = declared.type_name == "enum"
+            reason = (why_no_time(shown) or which_name(shown, declared.valid)) if is_name else ""
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def as_given(self, declared: Property[str]) -> str:

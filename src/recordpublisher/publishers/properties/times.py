@@ -1,6 +1,7 @@
 """Parses a time as every setting and argument accepts it: ISO-8601 with a zone, epoch seconds or epoch milliseconds."""
 
 import contextlib
+import difflib
 import re
 from datetime import UTC, datetime
 
@@ -12,6 +13,11 @@ _MILLIS_FROM = 1e11
 """A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
 OTHER_NAMES = {"earliest": "TRIM_HORIZON"}
 """Kafka's name for a position in a stream, in lower case, and Kinesis's name for it."""
+_MEANT = dict.fromkeys(("oldest", "beginning", "start", "first", "smallest"), "earliest") | dict.fromkeys(
+    ("newest", "end", "now", "last", "largest", "tip"), "LATEST"
+)
+"""What other words for a position in a stream mean here."""
+_SIMILAR = 0.75
 _NANOS_FROM, _SEQUENCE_NUMBERS_FROM = 1e17, 1e20
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
 
@@ -30,6 +36,16 @@ def why_no_time(given: object) -> str:
             unit, per_ms = ("nanoseconds", 1e6) if number >= _NANOS_FROM else ("microseconds", 1e3)
             return f"these may be {unit}; in milliseconds it is {number / per_ms:.0f}"
     return ""
+
+
+def which_name(given: str, valid: str) -> str:
+    """Return which of the names that `valid` begins with was probably meant, as a question, or ""."""
+    names = {name.lower(): name for name in valid.partition(" (")[0].split(", ")}
+    word = given.strip().lower().replace("-", "_")
+    if OTHER_NAMES["earliest"].lower() in names:
+        names |= {name: name for name in OTHER_NAMES} | _MEANT
+    near = difflib.get_close_matches(word, names, n=1, cutoff=1.0 if word in names else _SIMILAR)
+    return f"did you mean '{names[near[0]]}'?" if near else ""
 
 
 def is_sequence_number(given: str) -> bool:

@@ -266,9 +266,12 @@ def test_a_read_ends_before_a_time(orders):
     ("bounds", "words"),
     [
         ({"start": "LATEST"}, "setting 'start' has the value 'LATEST'; the read ends at the tip; valid: TRIM_HORIZON"),
-        ({"start": "yesterday"}, "setting 'start' has the value 'yesterday'; valid: TRIM_HORIZON, an age"),
+        (
+            {"start": "yesterday"},
+            "setting 'start' has the value 'yesterday'; valid: TRIM_HORIZON (or earliest), an age",
+        ),
         ({"start": datetime(2026, 1, 1)}, "setting 'start' has the value datetime.datetime(2026"),
-        ({"start": -7}, "setting 'start' has the value -7; valid: TRIM_HORIZON, an age"),
+        ({"start": -7}, "setting 'start' has the value -7; valid: TRIM_HORIZON (or earliest), an age"),
         ({"end": -7}, "setting 'end' has the value -7; valid: NOW, a time"),
     ],
 )

@@ -1,6 +1,7 @@
 """The core of the Kinesis sink on virtual time: calls, flush, errors, close (K2, K3)."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -201,13 +202,20 @@ def test_an_outage_is_survived():
 
 
 @pytest.mark.parametrize(
-    ("properties", "seconds"), [({}, 900), ({"flink.job.max.outage": "30s"}, 30)], ids=["default", "30 s"]
+    ("given", "seconds"),
+    [
+        ({}, 900),
+        ({"properties": {"flink.job.max.outage": "30s"}}, 30),
+        ({"properties": {"flink.job.max.outage": "30s"}, "max_outage": "20s"}, 20),
+        ({"max_outage": timedelta(seconds=20)}, 20),
+    ],
+    ids=["default", "property", "argument above a property", "argument"],
 )
-def test_k2_a_service_that_is_away_fails_the_sink_after_the_longest_outage(properties, seconds):
+def test_k2_a_service_that_is_away_fails_the_sink_after_the_longest_outage(given, seconds):
     async def job():
         fake = FakeKinesis()
         fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
-        async with a_sink(fake, properties) as sink:
+        async with a_sink(fake, **given) as sink:
             await sink.put(b"x", "k")
             with pytest.raises(SinkError, match="ClientConnectorError"):
                 await sink.flush()

@@ -540,3 +540,34 @@ def test_a_record_that_is_handled_again_is_logged_with_its_error(caplog):
     assert run_virtual(job()) == "records not handled: 1, waiting for a retry: 1"
     (line,) = (line for line in caplog.messages if line.startswith("handled again: "))
     assert line.endswith("attempt 1: ValueError: db down")
+
+
+def test_the_first_failure_of_a_record_is_logged_with_its_traceback_and_later_ones_in_a_line_a_minute(caplog):
+    async def job():
+        async def handle(record):
+            raise KeyError("price")
+
+        sink = rp.MapSink(handle, retries=100)
+        await sink.open(SinkContext())
+        await sink.write(batch_of_keys("a"))
+        await asyncio.sleep(190)
+        await sink.close()
+
+    run_virtual(job())
+    first, *later = (line for line in caplog.records if line.message.startswith("handled again: "))
+    assert first.exc_info[0] is KeyError
+    assert first.exc_info[2].tb_next is not None, "the traceback leads to the handler's line"
+    assert [line.exc_info for line in later] == [None] * 3
+
+
+@pytest.mark.parametrize(("is_another", "traces"), [(False, ["handled"]), (True, ["handled", "record"])])
+def test_the_last_failure_has_a_traceback_if_it_is_another_one(is_another, traces, caplog):
+    calls = []
+
+    async def handle(record):
+        calls.append(record)
+        raise KeyError("price" if len(calls) == 1 or not is_another else "customer")
+
+    with pytest.raises(rp.SinkError):
+        run_virtual(metrics_after(handle, on_failure="FAIL", retries=3, keys="a"))
+    assert [line.message.split()[0] for line in caplog.records if line.exc_info] == traces

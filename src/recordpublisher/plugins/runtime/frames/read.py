@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import polars
 
 EventTimes = tuple[datetime | str | float | None, datetime | str | float | None]
-_VALID_START = "TRIM_HORIZON, an age such as 1h, a time with a zone, or a snapshot"
+_VALID_START = "TRIM_HORIZON (or earliest), an age such as 1h, a time with a zone, or a snapshot"
 _VALID_END = "NOW, a time with a zone, or a snapshot"
 MOST_LEVELS = 64
 """How many levels of arrays and objects a column may have. Polars took minutes for 700 levels, and ended the process at 900."""

@@ -4,6 +4,7 @@ from __future__ import annotations  # the reference and help() show types by the
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -43,6 +44,7 @@ class KinesisSink(Sink):
     - `ordering`: NONE or PER_KEY.
     - `fail_on_error`: if False, records that cannot be put go to `on_failure`.
     - `on_failure`: a function of a `FailedRecord`, called on the event loop.
+    - `max_outage`: for how long calls are retried while the service is away (ms, a text such as "20s", or a timedelta).
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
@@ -56,10 +58,13 @@ class KinesisSink(Sink):
         ordering: str | None = None,
         fail_on_error: bool | None = None,
         on_failure: Callable[[FailedRecord], None] | None = None,
+        max_outage: int | str | timedelta | None = None,
         clock: Clock | None = None,
         port: WritingPort | None = None,
     ) -> None:
         name, given = _stream_and_properties(stream, properties)
+        if max_outage is not None:
+            given = given.merged(Properties(max_outage=max_outage))
         settings = KinesisSinkSettings.of(given, queue_limit, ordering, fail_on_error)
         self._context = SinkContext()
         self._stream = stream_name(name)

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -49,6 +50,7 @@ class Producer:
         ordering: str | None = None,
         fail_on_error: bool | None = None,
         on_failure: Callable[[FailedRecord], None] | None = None,
+        max_outage: int | str | timedelta | None = None,
     ) -> None:
         self._make_sink = partial(
             KinesisSink,
@@ -60,6 +62,7 @@ class Producer:
             ordering=ordering,
             fail_on_error=fail_on_error,
             on_failure=on_failure,
+            max_outage=max_outage,
         )
         self._unopened = self._make_sink()  # Checks the settings, and has the metrics of a producer that has not begun.
         self._context = copy_context()

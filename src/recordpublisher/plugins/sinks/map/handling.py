@@ -426,7 +426,8 @@ class RecordHandling:
         is_rejected = self._settings.on_failure is OnBadRecord.DEAD_LETTER
         key, sequence_number = item.batch.records.shard.key, item.record.sequence_number
         how = "rejected" if is_rejected else "skipped"
-        self._skipped_log.skipped(str(item), reason, error, key, sequence_number, how=how)
+        traced = None if error is None or describe_error(error) == item.told else error
+        self._skipped_log.skipped(str(item), reason, traced, key, sequence_number, how=how)
         if is_rejected:
             # `_pass_on_results` finishes the record when the job has stored the dead letter. Until then the position stays before it.
             self._rejected.append((item, reason))
@@ -438,7 +439,8 @@ class RecordHandling:
     def _fail_job(self, item: UnhandledRecord, error: Exception) -> None:
         reason = describe_error(error)
         message = f"{item} cannot be handled: {reason}"
-        log_user_error(log, error, message, item.batch.records.shard.key, item.record.sequence_number)
+        key, is_told = item.batch.records.shard.key, reason == item.told
+        log_user_error(log, error, message, key, item.record.sequence_number, is_told=is_told)
         remedy = (
             "retry_for handles it again for longer (in a file flink.sink.map.retry.for); "
             "on_failure=SKIP or DEAD_LETTER continues without it (in a file flink.sink.map.on.failure)"
@@ -454,9 +456,12 @@ class RecordHandling:
             self._on_changed(needs_sink_call=True)
 
     def _log_retry(self, item: UnhandledRecord, error: Exception, how: str) -> None:
-        # The traceback is left out, because it is logged when no attempt is left.
-        key, reason = item.batch.records.shard.key, f"attempt {item.attempts}: {describe_error(error)}"
-        self._retried_log.skipped(str(item), reason, None, key, item.record.sequence_number, how=how)
+        # Only the first attempt has its traceback, and the last one if that line was left out or its error is another one.
+        key, reason = item.batch.records.shard.key, describe_error(error)
+        first, attempt = error if item.attempts == 1 else None, f"attempt {item.attempts}: {reason}"
+        is_logged = self._retried_log.skipped(str(item), attempt, first, key, item.record.sequence_number, how=how)
+        if is_logged and first is not None:
+            item.told = reason
 
     # --- Step 5: the record is finished ---
 

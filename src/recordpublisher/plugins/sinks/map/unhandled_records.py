@@ -41,6 +41,7 @@ class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
     - `index`: the place of the record in `batch`.
     - `key_queue`: the queue of the record's key, or None if no other record has to wait for this one.
     - `attempts`: number of failed calls of the handler; `failing_since`: time of the first of them, seconds of the clock.
+    - `told`: the error of the first call, if it was logged with its traceback.
     """
 
     record: Record
@@ -49,6 +50,7 @@ class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
     key_queue: KeyQueue | None = None
     attempts: int = 0
     failing_since: float = 0.0
+    told: str = ""
 
     @property
     def is_dropped(self) -> bool:

@@ -17,7 +17,7 @@ STARTS = SPARK.text(
     f"At which record of a shard reading starts, as {VALID_BY_SHARD}. "
     "In a query shards that are not named start at `flink.stream.initpos`; `spark.read` does not read them. Option `startingPosition`.",
 )
-VALID_START = f'TRIM_HORIZON, in a query LATEST, "AT_TIMESTAMP <time>", a time, an age such as 1h, or {VALID_BY_SHARD}'
+VALID_START = f'TRIM_HORIZON (or earliest), in a query LATEST, "AT_TIMESTAMP <time>", a time, an age such as 1h, or {VALID_BY_SHARD}'
 _OPTIONS = (START_OPTION, f"kinesis.{START_OPTION}")
 AT_TIME = "AT_TIMESTAMP "
 

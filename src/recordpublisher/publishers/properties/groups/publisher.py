@@ -31,7 +31,7 @@ INITIAL_POSITION = PUBLISHER.choice(
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
     note="with flink.stream.initpos.timestamp",
     other=_age_or_time,
-    valid_other="an age such as 1h, or a time: 2026-11-22T06:00:00Z, epoch seconds",
+    valid_other="earliest, an age such as 1h, or a time: 2026-11-22T06:00:00Z, epoch seconds",
     argument="start",
 )
 INITIAL_TIMESTAMP = PUBLISHER.text(

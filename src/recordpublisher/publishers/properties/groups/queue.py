@@ -18,6 +18,7 @@ QUEUE_START = QUEUE.choice(
     "LATEST",
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
     note="with flink.stream.initpos.timestamp",
+    valid_other="earliest",
 )
 VISIBILITY_TIMEOUT = QUEUE.integer(
     "flink.queue.visibility.timeout",

@@ -380,3 +380,14 @@ def test_a_forked_child_sends_its_own_records_only(served, linger):
     done = run_program(FORK, served, RecordMaxBufferedTime=linger)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(payloads(arrived(served))) == [*range(400)]
+
+
+def test_a_producer_gives_up_a_service_after_its_longest_outage(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    away = {"aws.region": "eu-west-1", "aws.endpoint": "http://127.0.0.1:9"}
+    with (
+        pytest.raises(rp.RecordPublisherError, match=r"flink.job.max.outage decides"),
+        rp.Producer("out", away, max_outage="300ms"),
+    ):
+        pass

@@ -115,7 +115,7 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
     [
         (
             {"initialPosition": '{"shardId-000000000000": {}}'},
-            "valid: TRIM_HORIZON, in a query LATEST, .AT_TIMESTAMP <time>., a time, an age such as 1h, or JSON by shard",
+            r"valid: TRIM_HORIZON .or earliest., in a query LATEST, .AT_TIMESTAMP <time>., a time, an age such as 1h, or JSON by shard",
         ),
         (
             {"startingPosition": "2026-11-25 10:00", "flink.stream.initpos": "TRIM_HORIZON"},
