@@ -81,6 +81,22 @@ class BoundedReader:
         finally:
             await fetcher.close()
 
+    async def list_shards(self, stream: str) -> list[Shard]:
+        """Return every shard of a stream (a name or an ARN): the publisher's own listing if it has one, otherwise that of Kinesis.
+
+        Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
+        """
+        self._streams.setdefault(stream, stream)
+        return await self._lister.list_shards(stream)
+
+    async def server_time_ms(self, stream: str) -> int:
+        """Return the service's wall clock (epoch ms). A publisher with a listing of its own has this machine's clock.
+
+        Raises: KinesisError if the call fails.
+        """
+        self._streams.setdefault(stream, stream)
+        return await self._lister.server_time_ms(stream)
+
     async def close(self) -> None:
         """Close the publisher factory."""
         await self._factory.owned.close()
