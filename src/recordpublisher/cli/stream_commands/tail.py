@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.host.source_kind import lists_its_streams, reads_a_queue
+from recordpublisher.plugins.host.source_kind import lists_its_streams, reads_a_queue, shards_instead_of_queue
 from recordpublisher.plugins.runtime.job_identity import as_look
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -86,7 +86,7 @@ def tail(
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_short=is_short)
     properties = as_look(properties).merged(begin)
     if reads_a_queue(properties):
-        valid, reason = "POLLING or EFO", "what is shown would be taken from the queue"
+        valid, reason = shards_instead_of_queue(properties), "what is shown would be taken from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
