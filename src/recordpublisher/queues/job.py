@@ -20,6 +20,7 @@ from recordpublisher.fetcher.conditional_store import wait_for_store
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.hung_call import cancel_if_hung
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.fetcher.monitoring.sink_metrics import SinkMetrics
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
@@ -110,6 +111,7 @@ class QueueJob:
     def __init__(self, parts: QueueJobParts) -> None:
         self._parts = parts
         self._sink, self._clock, self._settings = parts.sink, parts.clock, parts.settings
+        self._sink_metrics = SinkMetrics(parts.sink)
         self._completion = RunCompletion()
         self._flushes = CheckpointScheduler(self._settings.flush_interval_ms)
         self._in_flight = InFlight(parts.source, parts.clock, drops_duplicates=self._settings.duplicates == "DROP")
@@ -234,8 +236,8 @@ class QueueJob:
         return self._view.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:
-        """Return the metrics that the sink exports."""
-        return self._sink.exported_metrics()
+        """Return the metrics that the sink exports. If the sink raises, return none and log one warning."""
+        return self._sink_metrics.read()
 
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished."""
