@@ -23,7 +23,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..host.build_from_properties import publisher_class
+from ..host.build_from_properties import build_source, publisher_class
 from ..host.manager import load_registry
 from .arguments import check_bounded
 from .batch_decoration import Assigner, batch_decorator_factory
@@ -52,7 +52,7 @@ class BoundedReader:
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
         self._decorator_for = batch_decorator_factory(registry, properties, timestamp_assigner=timestamp_assigner)
         self._use_continuations = made.resumes_by_continuation
-        self._factory = _SharedFactory(made(properties))  # type: ignore[call-arg]
+        self._factory = _SharedFactory(build_source(registry, properties, made, publisher))
         self._streams: dict[str, str] = {}
         self._lister = lister = StreamLister(self._factory.owned, properties, self._streams, self._clock)
         self._retention = RetentionCheck(
