@@ -23,6 +23,7 @@ from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.fetcher.monitoring.sink_metrics import SinkMetrics
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
+from recordpublisher.fetcher.pipeline.sink_errors import close_sink, naming_sink
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import RunCompletion
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
@@ -172,7 +173,9 @@ class QueueJob:
             value_type=parts.value_type,
             done=lambda key, number: self._in_flight.told(number),
         )
-        await self._sink.open(await self._dead_letters.open(context))
+        context = await self._dead_letters.open(context)
+        with naming_sink(self._sink, "open"):
+            await self._sink.open(context)
         await wait_for_store(self.checkpoint, self._settings.store_outages)
         most = len(list(self._receivers))
         log.info(
@@ -218,7 +221,7 @@ class QueueJob:
 
     async def close(self) -> None:
         """Close sinks and source. Each is closed even if closing another one fails."""
-        closing = (self._sink.close(), self._dead_letters.close(), self._parts.source.close())
+        closing = (close_sink(self._sink), self._dead_letters.close(), self._parts.source.close())
         for result in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
@@ -299,7 +302,8 @@ class QueueJob:
         async with self._receivers.sink_lock:
             with self._times.measured():
                 await self._dead_letters.flush()
-                await self._sink.flush(Checkpoint(self.snapshot(), may_be_partial, stopped, is_last))
+                with naming_sink(self._sink, "flush"):
+                    await self._sink.flush(Checkpoint(self.snapshot(), may_be_partial, stopped, is_last))
                 self._in_flight.finish(self._receivers.take_written())
 
     async def _flush_periodically(self) -> None:
