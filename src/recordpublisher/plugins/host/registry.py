@@ -105,7 +105,7 @@ class NameTable(Generic[T]):
         if claim.owner.plugin == "builtins":
             return cast("T", made(*arguments))
         try:
-            with exits_as_errors():
+            with exits_as_errors(is_import=False):
                 return cast("T", made(*arguments))
         except RecordPublisherError:
             raise
