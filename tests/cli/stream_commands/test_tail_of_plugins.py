@@ -71,6 +71,14 @@ def test_shards_are_those_that_the_publisher_lists(site, options, printed):
     assert [json.loads(line)["data"] for line in done.stdout.splitlines()] == printed
 
 
+def test_the_publisher_gets_the_name_of_a_stream_that_is_given_as_an_arn(site):
+    arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/books"
+    done = command("tail", arn, "--shard", "a", "--no-follow", "-p", "flink.stream.recordpublisher=SHELF", path=site)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {json.loads(line)["stream"] for line in done.stdout.splitlines()} == {"books"}
+
+
 def test_an_unknown_shard_is_answered_with_those_of_the_publisher(site):
     done = command("tail", "books", "--shard", "c", "-p", "flink.stream.recordpublisher=SHELF", path=site)
 

@@ -22,6 +22,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
 
 from ..host.build_from_properties import build_source, publisher_class
 from ..host.manager import load_registry
@@ -86,21 +87,24 @@ class BoundedReader:
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
-        self._streams.setdefault(stream, stream)
-        return await self._lister.list_shards(stream)
+        return await self._lister.list_shards(self._named(stream))
 
     async def server_time_ms(self, stream: str) -> int:
         """Return the service's wall clock (epoch ms). A publisher with a listing of its own has this machine's clock.
 
         Raises: KinesisError if the call fails.
         """
-        self._streams.setdefault(stream, stream)
-        return await self._lister.server_time_ms(stream)
+        return await self._lister.server_time_ms(self._named(stream))
 
     async def close(self) -> None:
         """Close the publisher factory."""
         await self._factory.owned.close()
         await self._lister.close()
+
+    def _named(self, stream: str) -> str:
+        name = stream_name(stream)
+        self._streams.setdefault(name, stream)
+        return name
 
     def _parts(self, shards: Mapping[Shard, ShardState], sink: Sink, keys: frozenset[str]) -> FetcherDependencies:
         streams = tuple(sorted({shard.stream for shard in shards}))
