@@ -69,6 +69,33 @@ def test_batches_that_go_on_are_taken():
     check(("9 10-0 10-1",), ("10-2", "10"), ("", "10"), ("", "11"), RecordBatch(SHARD, []), continuation, ("12",))
 
 
+@pytest.mark.parametrize(
+    ("records", "position"), [("1 2 3", "2"), ("9 10-0 10-1", "10-0"), ("9 10", "10-0"), ("9 10-0 10-1", "9")]
+)
+def test_a_position_before_the_last_record_of_its_batch_is_refused(records, position):
+    last = records.split()[-1]
+    words = (
+        f"Lines goes back in orders/shardId-0: it gave . records up to {last}, with the position {position}, and would"
+    )
+    for before in ([], [("0",)]):
+        with pytest.raises(PluginError, match=words):
+            check(*before, (records, position))
+
+
+@pytest.mark.parametrize(
+    ("records", "position"), [("1 2", "3"), ("9 10-0 10-1", "10"), ("10-1", "10-2"), ("8-1", "10-0")]
+)
+def test_a_position_behind_the_last_record_is_taken(records, position):
+    check((records, position))
+    check(("b c", "a"), order_of=unordered)
+
+
+def test_a_position_that_is_that_of_the_last_record_is_not_ordered():
+    ordered = []
+    check(("1 2 3",), ("", "3"), order_of=lambda sequence: ordered.append(sequence) or int(sequence))
+    assert ordered == ["3", "3"]
+
+
 @pytest.mark.parametrize(("after", "records"), [("10", "1 2"), ("10-1", "10-0 10-1"), ("10", "10")])
 def test_a_publisher_that_does_not_begin_behind_its_start_is_refused(after, records):
     with pytest.raises(PluginError, match=f"after the position {after} it gave"):

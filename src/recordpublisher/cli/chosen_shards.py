@@ -11,12 +11,9 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.initial_position import from_the_oldest, passed_initial_position
-from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
-from recordpublisher.publishers.retry import call_with_retries
 
 from .shard_tree import known_shard
 
@@ -41,16 +38,14 @@ async def read_chosen_shards(
     )
     if sequence_number is not None:
         start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
-    policy = LIST_SHARDS_RETRIES.policy(properties)
-    async with KinesisClient(properties, [stream]) as client:
-        listed = await call_with_retries(lambda: client.list_shards(stream), policy)
-        starts = await Starts(start).pinned(lambda: call_with_retries(lambda: client.server_time_ms(stream), policy))
-    chosen = [known_shard(each, listed, "--shard", "a shard of the stream") for each in shard_ids]
-    states = {shard: starts.of(shard) for shard in chosen}
-    # a run with a limit for each shard ends with these shards; without one it waits for their children
-    bounds = replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))
     reader = BoundedReader(properties, timestamp_assigner=timestamp_assigner)
     try:
+        listed = await reader.list_shards(stream)
+        starts = await Starts(start).pinned(lambda: reader.server_time_ms(stream))
+        chosen = [known_shard(each, listed, "--shard", "a shard of the stream") for each in shard_ids]
+        states = {shard: starts.of(shard) for shard in chosen}
+        # a run with a limit for each shard ends with these shards; without one it waits for their children
+        bounds = replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))
         with contextlib.suppress(_EnoughError):
             await reader.read(states, _TakingSink(take), bounds)
     finally:

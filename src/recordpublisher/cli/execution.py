@@ -54,7 +54,7 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; turn what it raises into a line and an exit code."""
         try:
-            with exits_as_errors():
+            with exits_as_errors(is_import=False):
                 result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader has gone, as with `| head`

@@ -10,7 +10,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 
 class AdvancingPositions:
-    """Owns the last position of a publisher. It checks a batch's first record and the batch's position, but no other record.
+    """Owns the last position of a publisher. It checks a batch's first and last record and the batch's position.
 
     - `order_of`: the factory's sort key. Sequence numbers that it cannot order must at least change.
     - `begins_after`: the position after which the publisher resumed, or None.
@@ -22,7 +22,10 @@ class AdvancingPositions:
         self._last = begins_after
 
     def check(self, batch: RecordBatch) -> None:
-        """Check the next batch. Raises: PluginError if its records have no position, or it is not behind the last batch."""
+        """Check the next batch.
+
+        Raises: PluginError if its records have no position or one before the last of them, or if it is not behind the last batch.
+        """
         position, last = batch.read_position, self._last
         if position is None:
             if len(batch):
@@ -40,6 +43,15 @@ class AdvancingPositions:
             begins_at = SequenceNumber(first.sequence_number, first.sub_sequence_number)
             if any(found == last or self._is_behind(found, last) for found in (begins_at, position)):
                 raise self._goes_back(batch, f"{counted(len(batch), 'record')} from {begins_at} on", last)
+        if len(batch):
+            end = batch.records[-1]
+            ends_at = SequenceNumber(end.sequence_number, end.sub_sequence_number)
+            if position != ends_at and self._is_behind(position, ends_at):
+                raise PluginError(
+                    f"{self._publisher} goes back in {batch.shard.key}: it gave {counted(len(batch), 'record')} up to {ends_at}, with the "
+                    f"position {position}, and would give the last of them again. `read_position` is the position of the last record, or "
+                    "one behind it"
+                )
         self._last = position
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:

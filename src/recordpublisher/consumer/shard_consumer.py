@@ -153,6 +153,7 @@ class ShardConsumer:
 
     - `order_of`: a sort key for sequence numbers.
     - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
+    - `shard`: the shard that is read. If it is None, the batches may be those of any shard.
     """
 
     def __init__(
@@ -162,9 +163,11 @@ class ShardConsumer:
         output: ShardOutput,
         order_of: Callable[[str], Any] = int,
         begins_after: SequenceNumber | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
         self._publisher = publisher
+        self._shard = shard
         self._decorator = decorator
         self._output = output
         self._children: Sequence[Shard] = ()
@@ -208,6 +211,12 @@ class ShardConsumer:
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         if not isinstance(batch, RecordBatch):
             raise PluginError(f"{type(self._publisher).__name__} gave {batch!r:.100}: a consumer takes a RecordBatch")
+        shard = self._shard
+        if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
+            raise PluginError(
+                f"{type(self._publisher).__name__} gave a batch of {batch.shard.key}, and it was created to read {shard.key}: give the "
+                "batch the shard that `create` got"
+            )
         if len(batch):
             check_arrivals(type(self._publisher).__name__, batch)
         self._children = batch.child_shards or self._children

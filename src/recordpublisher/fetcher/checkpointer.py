@@ -18,6 +18,7 @@ from .checkpoints.subtask_commits import SubtaskCommits
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letter_handler import DeadLetterHandler
 from .pipeline.emitter import Emitter
+from .pipeline.sink_errors import naming_sink
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
@@ -189,5 +190,6 @@ class SnapshotCheckpointer(Checkpointer):
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
             await self._dead_letters.flush()
-            confirmed = await self._job.sink.flush(replace(asked, state=state))
+            with naming_sink(self._job.sink, "flush"):
+                confirmed = await self._job.sink.flush(replace(asked, state=state))
             return state if confirmed is None else dict(confirmed)

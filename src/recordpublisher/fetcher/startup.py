@@ -28,6 +28,7 @@ from .checkpoints.starts import Starts
 from .conditional_store import wait_for_store
 from .coordination.active_minimum import lowest_active
 from .dependencies import FetcherDependencies
+from .pipeline.sink_errors import close_sink, naming_sink
 from .shards.missing_shards import MissingShards
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
@@ -80,7 +81,8 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     # process that reads them now.
     listings: list[Sequence[Shard]] = [await job.discovery.list_all()]
     # 2. Take over the stored positions. From here on a former start is fenced.
-    sink_state = await job.sink.open(context)
+    with naming_sink(job.sink, "open"):
+        sink_state = await job.sink.open(context)
     generation, stored = 0, list[State]()
     if job.checkpoints is not None:
         generation, stored = await wait_for_store(job.checkpoints.open, job.settings.store_outages)
@@ -175,7 +177,13 @@ async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable
     """
     kept = (dependencies.checkpoints, dependencies.commits)
     stores = [each.close() for each in kept if each is not None]
-    closing = [dependencies.factory.close(), dependencies.tracker.close(), dependencies.sink.close(), *stores, *more]
+    closing = [
+        dependencies.factory.close(),
+        dependencies.tracker.close(),
+        close_sink(dependencies.sink),
+        *stores,
+        *more,
+    ]
     for result in await asyncio.gather(*closing, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

@@ -19,6 +19,7 @@ from .metric_types import SinkMetric
 from .monitoring.hung_call import cancel_if_hung
 from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
+from .monitoring.sink_metrics import SinkMetrics
 from .monitoring.status_log import StatusLogger
 from .monitoring.subtask_view import SubtaskView
 from .ownership.shard_ownership import ShardOwnership
@@ -78,6 +79,7 @@ class SubtaskFetcher:
         self._view = view = parts.view
         self._table = view.table
         self._emitter = view.emitter
+        self._sink_metrics = SinkMetrics(parts.job.sink)
         self._has_failed = False
         """Whether an error ended the last run."""
         self._past_event_time: dict[str, int | None] = {}
@@ -154,8 +156,8 @@ class SubtaskFetcher:
         return progress_of(job.subtask, self._view, job.sink.unfinished(), job.clock.now_ms())
 
     def sink_metrics(self) -> list[SinkMetric]:
-        """Return the metrics that the sink exports."""
-        return self._dependencies.sink.exported_metrics()
+        """Return the metrics that the sink exports. If the sink raises, return none and log one warning."""
+        return self._sink_metrics.read()
 
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished, or None if it does not report them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,6 +21,7 @@ from .properties.properties import Properties
 from .records import RecordBatch
 from .shard_metrics import ShardMetrics
 from .shards import Shard
+from .stream_arns import stream_name
 from .user_code import AsyncPort
 
 if TYPE_CHECKING:
@@ -179,7 +181,7 @@ class RecordPublisherFactory(RecordSource):
 async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
     """Return the shards that the factory lists, or None if it leaves the listing to Kinesis.
 
-    Raises: PluginError if the factory's `discover` does not return a list of shards.
+    Raises: PluginError if the factory's `discover` does not return a list of shards, each of them once and of this stream.
     """
     if type(factory).discover is RecordPublisherFactory.discover:
         return None
@@ -192,6 +194,13 @@ async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | 
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
         raise PluginError(
             f"{type(factory).__name__}.discover returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none"
+        )
+    twice = [shard_id for shard_id, count in Counter(shard.shard_id for shard in listed).items() if count > 1]
+    other = [shard.key for shard in listed if shard.stream not in (stream, stream_name(stream))]
+    if twice or other:
+        wrong = f"{twice[0]!r} twice" if twice else f"{other[0]}, a shard of another stream,"
+        raise PluginError(
+            f"{type(factory).__name__}.discover returned {wrong} for {stream}: return each shard of this stream once"
         )
     return list(listed)
 

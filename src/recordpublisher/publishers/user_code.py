@@ -76,13 +76,23 @@ class ForeignExitError(RuntimeError):
 
 
 @contextmanager
-def exits_as_errors() -> Iterator[None]:
-    """Import or call foreign code, and turn its SystemExit into an error. Raises: ForeignExitError if the code calls `sys.exit`."""
+def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
+    """Import or call foreign code, and turn its SystemExit into an error.
+
+    - `is_import`: whether the block imports a module, which the caller's message names. If not, the error names the function.
+
+    Raises: ForeignExitError if the code calls `sys.exit`.
+    """
     try:
         yield
     except SystemExit as end:
-        reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
-        raise ForeignExitError(f"it called sys.exit({end.code!r:.200}); {reason}") from end
+        called = f"called sys.exit({end.code!r:.200})"
+        if is_import:
+            reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
+            raise ForeignExitError(f"it {called}; {reason}") from end
+        frame, line = [*traceback.walk_tb(end.__traceback__)][-1]
+        place = f"`{frame.f_code.co_qualname}` ({frame.f_code.co_filename}, line {line})"
+        raise ForeignExitError(f"{place} {called}, which would end the process; raise an exception instead") from end
 
 
 class UserFunction:

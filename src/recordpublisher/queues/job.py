@@ -20,8 +20,10 @@ from recordpublisher.fetcher.conditional_store import wait_for_store
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.hung_call import cancel_if_hung
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.fetcher.monitoring.sink_metrics import SinkMetrics
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
+from recordpublisher.fetcher.pipeline.sink_errors import close_sink, naming_sink
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import RunCompletion
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
@@ -110,6 +112,7 @@ class QueueJob:
     def __init__(self, parts: QueueJobParts) -> None:
         self._parts = parts
         self._sink, self._clock, self._settings = parts.sink, parts.clock, parts.settings
+        self._sink_metrics = SinkMetrics(parts.sink)
         self._completion = RunCompletion()
         self._flushes = CheckpointScheduler(self._settings.flush_interval_ms)
         self._in_flight = InFlight(parts.source, parts.clock, drops_duplicates=self._settings.duplicates == "DROP")
@@ -170,7 +173,9 @@ class QueueJob:
             value_type=parts.value_type,
             done=lambda key, number: self._in_flight.told(number),
         )
-        await self._sink.open(await self._dead_letters.open(context))
+        context = await self._dead_letters.open(context)
+        with naming_sink(self._sink, "open"):
+            await self._sink.open(context)
         await wait_for_store(self.checkpoint, self._settings.store_outages)
         most = len(list(self._receivers))
         log.info(
@@ -216,7 +221,7 @@ class QueueJob:
 
     async def close(self) -> None:
         """Close sinks and source. Each is closed even if closing another one fails."""
-        closing = (self._sink.close(), self._dead_letters.close(), self._parts.source.close())
+        closing = (close_sink(self._sink), self._dead_letters.close(), self._parts.source.close())
         for result in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
@@ -234,8 +239,8 @@ class QueueJob:
         return self._view.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:
-        """Return the metrics that the sink exports."""
-        return self._sink.exported_metrics()
+        """Return the metrics that the sink exports. If the sink raises, return none and log one warning."""
+        return self._sink_metrics.read()
 
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished."""
@@ -297,7 +302,8 @@ class QueueJob:
         async with self._receivers.sink_lock:
             with self._times.measured():
                 await self._dead_letters.flush()
-                await self._sink.flush(Checkpoint(self.snapshot(), may_be_partial, stopped, is_last))
+                with naming_sink(self._sink, "flush"):
+                    await self._sink.flush(Checkpoint(self.snapshot(), may_be_partial, stopped, is_last))
                 self._in_flight.finish(self._receivers.take_written())
 
     async def _flush_periodically(self) -> None:

@@ -239,6 +239,12 @@ def test_a_sequence_number_is_no_time():
         start_properties(sequence_number, "10m", NOW_MS)
 
 
+def test_a_small_number_is_a_sequence_number_of_a_plugins_shard_and_otherwise_a_time():
+    assert given_sequence_number("17", is_short=True) == "17"
+    assert start_properties("17", None, NOW_MS, is_short=True) == {}
+    assert given_sequence_number("1700000000", is_short=True) is given_sequence_number("17") is None
+
+
 @pytest.mark.parametrize("policy", ["FAIL", "SKIP", "DEAD_LETTER"])
 @pytest.mark.parametrize("place", [(), ("--shard", "shardId-000000000000")])
 def test_a_record_that_the_job_cannot_use_is_shown_as_it_was_read(policy, place):

@@ -127,6 +127,22 @@ def test_positions_are_compared_for_each_batch_and_not_for_each_record():
     assert 0 < source.orders <= 8
 
 
+class CrossedSource(ScriptedSource):
+    """A plugin that mixes up its shards when it creates a publisher."""
+
+    async def create(self, shard, starting_position, metrics):
+        return await super().create(self.shards["s/1"].shard, starting_position, metrics)
+
+
+def test_a_publisher_that_reads_another_shard_ends_the_job():
+    source, sink = CrossedSource(), RecordingSink()
+    source.add("0", EPOCH_MS)
+    source.add("1", EPOCH_MS + 1)
+    with pytest.raises(PluginError, match="ScriptedPublisher gave a batch of s/1, and it was created to read s/0"):
+        run_virtual(read(source, sink))
+    assert ("0", EPOCH_MS + 1) not in sink.rows
+
+
 class CancelledSource(ScriptedSource):
     """A plugin whose first publisher ends as if it had been stopped, behind its first records."""
 

@@ -161,6 +161,7 @@ async def test_records_that_a_handler_cannot_handle_are_stored_together_and_logg
         ({"jsonl.path": "ftp://x"}, "'flink.deadletter.jsonl.path' has the value 'ftp://x'"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 def test_a_setting_that_is_missing_or_wrong_has_its_own_name(given, message):
     letters = {f"flink.deadletter.{key}": value for key, value in {"sink": "jsonl", **given}.items()}
     with pytest.raises(rp.ConfigurationError, match=message):

@@ -108,6 +108,21 @@ def test_a_publisher_that_lists_no_shards_of_its_own_source_is_not_answered_by_k
     assert client.asked == []
 
 
+@pytest.mark.parametrize(
+    ("shards", "words"),
+    [
+        (
+            [Shard("orders", "a"), Shard("orders", "b"), Shard("orders", "a", closed=True)],
+            "returned 'a' twice for orders",
+        ),
+        ([Shard("orders", "a"), Shard("returns", "b")], "returned returns/b, a shard of another stream, for orders"),
+    ],
+)
+def test_a_publisher_that_lists_a_shard_twice_or_one_of_another_stream_is_refused(shards, words):
+    with pytest.raises(PluginError, match=rf"OwnFactory\.discover {words}: return each shard of this stream once"):
+        run_virtual(lister(Client(), shards).list_shards("orders"))
+
+
 def test_what_discover_raises_names_the_publisher_and_the_stream():
     class Failing(OwnFactory):
         async def discover(self, stream, after):

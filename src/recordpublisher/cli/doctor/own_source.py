@@ -1,6 +1,6 @@
 """Checks a source that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, with the source's own checks."""
 
-from recordpublisher.plugins.host.build_from_properties import source_class
+from recordpublisher.plugins.host.build_from_properties import build_source, source_class
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, own_shards
 from recordpublisher.publishers.errors import RecordPublisherError
@@ -63,4 +63,4 @@ def own_source_of(registry: Registry, properties: Properties) -> OwnSource | Non
     if not has_own_source(registry, properties):
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
-    return OwnSource(own.as_given(RECORD_PUBLISHER), source_class(registry, own)(own))  # type: ignore[call-arg]
+    return OwnSource(own.as_given(RECORD_PUBLISHER), build_source(registry, own, source_class(registry, own)))

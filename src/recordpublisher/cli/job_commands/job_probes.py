@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.committing_sink import stores_positions
-from recordpublisher.plugins.host.source_kind import lists_its_streams
+from recordpublisher.plugins.host.source_kind import reads_a_queue, why_kinesis_cannot_be_asked
 from recordpublisher.plugins.lag.stored_positions import (
     PositionsReader,
     SinkPositions,
@@ -29,7 +29,7 @@ async def probes_opened(
 ) -> AsyncIterator[list[LagProbe]]:
     """Open a probe for each stream while the block runs. `positions` is closed at the end.
 
-    Raises: ConfigurationError if the publisher lists its streams itself.
+    Raises: ConfigurationError if the streams are not those of Kinesis.
     """
     from recordpublisher.plugins.lag.probe import LagProbe  # with what follows: brings the AWS SDK
     from recordpublisher.publishers.kinesis import KinesisClient
@@ -37,15 +37,17 @@ async def probes_opened(
     async with AsyncExitStack() as opened:
         if positions is not None:
             opened.push_async_callback(positions.close)
-        if lists_its_streams(properties):
-            raise ConfigurationError(
-                RECORD_PUBLISHER.key,
-                properties.as_given(RECORD_PUBLISHER),
-                "lag --live URL, which asks the running job (run --dashboard), or positions show",
-                reason="this publisher lists its streams itself, and only streams of Kinesis can be asked for their newest records",
-            )
+        check_streams_of_kinesis(properties)
         services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
         yield [LagProbe.of(properties, service, stream, positions) for stream, service in services.items()]
+
+
+def check_streams_of_kinesis(properties: Properties) -> None:
+    """Check that Kinesis can be asked for the newest records. Raises: ConfigurationError if a plugin's publisher or queue is read."""
+    if why := why_kinesis_cannot_be_asked(properties):
+        shown = "" if reads_a_queue(properties) else ", or positions show"
+        valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
+        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
 
 
 def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | None:

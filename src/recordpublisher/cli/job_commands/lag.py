@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
 from ..options import JobOrStream, PropertiesFile, PropertyOptions, is_job, read_job_or_stream, with_properties
 from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
-from .job_probes import positions_of, probes_opened
+from .job_probes import check_streams_of_kinesis, positions_of, probes_opened
 from .watch import print_tables, watch
 
 MIN_GRACE_SECONDS = 30.0
@@ -129,6 +129,7 @@ def _exits_later(properties: Properties) -> str:
 
 
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> PositionsReader | None:
+    check_streams_of_kinesis(properties)
     positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
     if positions is None and is_job:
         why = (

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.host.source_kind import reads_a_queue
+from recordpublisher.plugins.host.source_kind import lists_its_streams, reads_a_queue, shards_instead_of_queue
 from recordpublisher.plugins.runtime.job_identity import as_look
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -30,6 +30,8 @@ from ..printed_records import RecordReading, is_chosen, pattern
 from ..record_files import RecordFile, RecordFormat, record_file
 
 RATE_SECONDS = 10.0
+_TIMES_FROM = 1_000_000_000
+"""Epoch seconds of 2001. No stream has a record that is older, so a smaller number is not a time."""
 _FROM = (
     "TRIM_HORIZON (or earliest), LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a "
     "sequence number."
@@ -78,14 +80,16 @@ def tail(
 
     Example: recordpublisher tail orders --since 1h --no-follow --format schema
     """
-    sequence_number = given_sequence_number(start)
+    is_short = bool(shards) and lists_its_streams(properties)
+    sequence_number = given_sequence_number(start, is_short=is_short)
     if shards and len(streams) > 1:
         raise ConfigurationError("--shard", shards[0], "with one stream")
     if sequence_number is not None and len(shards or ()) != 1:
         raise ConfigurationError("--from", start, "with one --shard", reason="a sequence number is of one shard")
-    properties = as_look(properties).merged(start_properties(start, since, time.time_ns() // 1_000_000))
+    begin = start_properties(start, since, time.time_ns() // 1_000_000, is_short=is_short)
+    properties = as_look(properties).merged(begin)
     if reads_a_queue(properties):
-        valid, reason = "POLLING or EFO", "what is shown would be taken from the queue"
+        valid, reason = shards_instead_of_queue(properties), "what is shown would be taken from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
@@ -206,12 +210,18 @@ class PrintedRate:
         print_note(f"{counted(count, 'record')} in {seconds:.1f} s ({count / max(seconds, 0.001):,.1f} a second)")
 
 
-def given_sequence_number(start: str | None) -> str | None:
-    """Return the value of `--from` if it is a sequence number, else None."""
-    return start if start is not None and is_sequence_number(start) else None
+def given_sequence_number(start: str | None, *, is_short: bool = False) -> str | None:
+    """Return the value of `--from` if it is a sequence number, else None.
+
+    - `is_short`: whether a number that is too small for the time of a record is one too, as it may be in a plugin's shards.
+    """
+    is_given = start is not None and (
+        is_sequence_number(start) or (is_short and start.isdecimal() and int(start) < _TIMES_FROM)
+    )
+    return start if is_given else None
 
 
-def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[str, str]:
+def start_properties(start: str | None, since: str | None, now_ms: int, *, is_short: bool = False) -> dict[str, str]:
     """Return the properties for `--from` or `--since`; none if neither is given, or if `--from` is a sequence number.
 
     Raises: ConfigurationError if both are given, if one is malformed, or if the time is in the future.
@@ -221,7 +231,7 @@ def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[
             raise ConfigurationError("--since", since, "without --from", reason="both say where to start")
         age_ms("--since", since)
         return {INITIAL_POSITION.key: since}
-    if start is None or given_sequence_number(start) is not None:
+    if start is None or given_sequence_number(start, is_short=is_short) is not None:
         return {}
     at_ms = named_start("--from", start, f"a sequence number, {A_START}").timestamp_ms
     if at_ms is not None:

@@ -25,6 +25,7 @@ from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
 from ..leases.shard_listing import ShardListing
 from ..ownership.shard_ownership import ShardOwnership, StartTask
+from ..pipeline.sink_errors import naming_sink
 from ..shards.missing_shards import MissingShards
 from ..shards.shard_table import ShardTable
 from ..sink import SinkContext
@@ -68,7 +69,9 @@ class LeasedOwnership(ShardOwnership):
         run another job (E10); StreamNotFoundError if a stream does not exist; KinesisError if a call fails.
         """
         job = self._job
-        if await job.sink.open(context) is not None:
+        with naming_sink(job.sink, "open"):
+            opened = await job.sink.open(context)
+        if opened is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
             raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
         await wait_for_store(self._begin_job, job.settings.store_outages)

@@ -18,6 +18,7 @@ from ..leases.planning.shard_loads import LoadRate
 from ..leases.shard_readers import ReadPositions
 from ..pipeline.dead_letter_handler import DeadLetterHandler
 from ..pipeline.emitter import Emitter
+from ..pipeline.sink_errors import naming_sink
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardStage
@@ -131,7 +132,8 @@ class LeasedShards:
 
         Records may be late if another worker read the shard further before it was sealed (E8).
         """
-        self._sink.assigned([shard])
+        with naming_sink(self._sink, "assigned"):
+            self._sink.assigned([shard])
         below = self._tracker.current() if is_taken_over else None
         self._leases += 1
         self._begun[shard] = Begun(state, self._leases, below)
@@ -146,7 +148,8 @@ class LeasedShards:
     def drop(self, shards: Collection[str]) -> None:
         """Forget these shards, and let the sink drop its queued records of them."""
         if revoked := self._begun.keys() & set(shards):
-            self._sink.revoked(revoked)
+            with naming_sink(self._sink, "revoked"):
+                self._sink.revoked(revoked)
         for key in shards:
             self._begun.pop(key, None)
             self._rates.pop(key, None)
@@ -208,7 +211,8 @@ class LeasedShards:
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
         await self._dead_letters.flush()
-        confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
+        with naming_sink(self._sink, "flush"):
+            confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
         if confirmed is None:
             return ReadPositions(positions)
         given_up = {key for key in shards if self._sink.has_given_up(key)}

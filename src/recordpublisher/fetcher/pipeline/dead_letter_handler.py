@@ -14,6 +14,7 @@ from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecor
 
 from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
 from .dead_letter_format import DeadLetter
+from .sink_errors import naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
@@ -45,7 +46,7 @@ class DeadLetterHandler:
         State that the dead-letter sink returns is ignored, because this sink does not store the job's positions.
         """
         if self._sink is not None:
-            with _as_dead_letter_sink():
+            with _as_dead_letter_sink(self._sink, "open"):
                 await self._sink.open(SinkContext(job.subtask, job.parallelism, job.streams))
         return replace(
             job,
@@ -86,18 +87,19 @@ class DeadLetterHandler:
     async def flush(self) -> None:
         """Return when every dead letter is durable."""
         if self._sink is not None:
-            with _as_dead_letter_sink():
+            with _as_dead_letter_sink(self._sink, "flush"):
                 await self._sink.flush(_NO_STATE)
 
     async def close(self) -> None:
         """Close the dead-letter sink."""
         if self._sink is not None:
-            await self._sink.close()
+            with _as_dead_letter_sink(self._sink, "close"):
+                await self._sink.close()
 
     async def _write(self, shard: Shard, record: UserRecord, reason: str) -> None:
         if self._sink is None:
             raise AssertionError("a dead letter was requested without a dead-letter sink")
-        with _as_dead_letter_sink():
+        with _as_dead_letter_sink(self._sink, "write"):
             await self._sink.write(DeadLetter(shard, record, reason).batch())
         self._count(shard.key, "dead_letters")
 
@@ -113,8 +115,9 @@ def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> Configurat
 
 
 @contextmanager
-def _as_dead_letter_sink() -> Iterator[None]:
+def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
     try:
-        yield
+        with naming_sink(sink, method, "dead-letter sink"):
+            yield
     except ConfigurationError as error:
         raise of_dead_letter_sink(error) from error

@@ -19,6 +19,7 @@ from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
 from .bounds import Bounds, EndReason
 from .read_intake import ReadIntake
+from .sink_errors import naming_sink
 from .suspension import SuspensionDetector
 from .termination import TerminationCondition
 
@@ -260,9 +261,11 @@ class Emitter:
         async with self._sink_lock:
             value = self.local_watermark.advance(self._alignment.report_and_get())
             if value is not None:
-                await self._sink.watermark(value)
+                with naming_sink(self._sink, "watermark"):
+                    await self._sink.watermark(value)
             elif self.local_watermark.take_idle_transition():
-                await self._sink.idle()
+                with naming_sink(self._sink, "idle"):
+                    await self._sink.idle()
 
 
 def tell_user_error(error: Exception, batch: RecordBatch) -> None:

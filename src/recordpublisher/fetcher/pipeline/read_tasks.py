@@ -173,5 +173,6 @@ class ReadTasks:
             self._intake.output_for(entry),
             self._factory.order_of,
             entry.state.position,
+            entry.shard,
         )
         return await consumer.run()

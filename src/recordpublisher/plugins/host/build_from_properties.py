@@ -5,7 +5,7 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
 from recordpublisher.consumer.typed_values import Json
@@ -43,6 +43,8 @@ from ..deserializers.schemas.inference import InferredJson, InferredRow
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
+S = TypeVar("S", bound=RecordSource)
+
 
 def source_class(registry: Registry, properties: Properties) -> type[RecordSource]:
     """Return the class of `flink.stream.recordpublisher`, not an instance.
@@ -70,12 +72,23 @@ def publisher_class(
     return made
 
 
+def build_source(registry: Registry, properties: Properties, made: type[S], name: str | None = None) -> S:
+    """Return an object of the class `made`, that of the publisher `name`, by default of `flink.stream.recordpublisher`.
+
+    Raises: ConfigurationError if a property of the publisher is invalid; PluginError if a plugin's class raises another error.
+    """
+    name = name or properties.as_given(RECORD_PUBLISHER)
+    source = registry.publishers.make(name, RECORD_PUBLISHER.key, properties)
+    assert isinstance(source, made)
+    return source
+
+
 def build_sink(registry: Registry, properties: Properties) -> Sink:
     """Return the sink of `flink.sink`. Raises: ConfigurationError if it is not set or unknown, or if a property of the sink is invalid."""
     name = properties.value(SINK)
     if name is None:
         raise ConfigurationError(SINK.key, None, ", ".join(registry.sinks.names()))
-    return registry.sinks.get(name, SINK.key)(properties)  # type: ignore[call-arg]
+    return registry.sinks.make(name, SINK.key, properties)
 
 
 def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink | None:
@@ -92,10 +105,10 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
     if name is None:
         reason = f"needed by {ON_BAD_RECORD.key}=DEAD_LETTER"
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
-    sink_class = registry.sinks.get(name, DEAD_LETTER_SINK.key)
+    registry.sinks.get(name, DEAD_LETTER_SINK.key)  # an error about the name is not one of the sink
     own = dead_letter_properties(properties)
     try:
-        return sink_class(own)  # type: ignore[call-arg]
+        return registry.sinks.make(name, DEAD_LETTER_SINK.key, own)
     except ConfigurationError as error:
         typo = unknown_key_near(error.key, own) if error.value is None else ""
         raise of_dead_letter_sink(error, typo) from None
@@ -123,8 +136,9 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
     Raises: ConfigurationError if a name is unknown, or if a property of an exporter is invalid.
     """
     names = [name.strip() for name in (properties.value(METRICS_EXPORTERS) or "").split(",")]
-    chosen = dict.fromkeys(registry.metrics_exporters.get(name, METRICS_EXPORTERS.key) for name in names if name)
-    return [exporter_class(properties) for exporter_class in chosen]  # type: ignore[call-arg]
+    table, key = registry.metrics_exporters, METRICS_EXPORTERS.key
+    chosen = {table.get(name, key): name for name in reversed(names) if name}
+    return [table.make(name, key, properties) for name in reversed(chosen.values())]
 
 
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
@@ -145,8 +159,7 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
             if error.key == DESERIALIZER.key:
                 raise
             raise ConfigurationError(DESERIALIZER.key, name, valid, reason=error.reason) from error
-    deserializer_class = registry.deserializers.get(name, DESERIALIZER.key)
-    return deserializer_class(properties)  # type: ignore[call-arg]
+    return registry.deserializers.make(name, DESERIALIZER.key, properties)
 
 
 def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:
@@ -159,7 +172,7 @@ def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deser
     if name in ("bytes", "text", "protobuf") or ":" in name:
         reason = f"{DESERIALIZER.key}={name} makes values of its own type; leave one of the two out"
         raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
-    return ConvertedValues(registry.deserializers.get(name, DESERIALIZER.key)(properties), rows)  # type: ignore[call-arg]
+    return ConvertedValues(registry.deserializers.make(name, DESERIALIZER.key, properties), rows)
 
 
 def watermark_strategy_factory(registry: Registry, properties: Properties) -> Callable[[], WatermarkStrategy]:
@@ -167,10 +180,9 @@ def watermark_strategy_factory(registry: Registry, properties: Properties) -> Ca
 
     Raises: ConfigurationError if the name is unknown.
     """
-    strategy_class = registry.watermark_strategies.get(
-        properties.value(WATERMARK_STRATEGY) or "", WATERMARK_STRATEGY.key
-    )
-    return lambda: strategy_class(properties)  # type: ignore[call-arg]
+    name = properties.value(WATERMARK_STRATEGY) or ""
+    registry.watermark_strategies.get(name, WATERMARK_STRATEGY.key)
+    return lambda: registry.watermark_strategies.make(name, WATERMARK_STRATEGY.key, properties)
 
 
 def build_shard_assigner(registry: Registry, properties: Properties) -> ShardAssigner:
@@ -179,8 +191,8 @@ def build_shard_assigner(registry: Registry, properties: Properties) -> ShardAss
     Its number is taken modulo the parallelism, as in Flink's connector. Otherwise a shard with a number outside of that range would have no
     owner. Raises: ConfigurationError if the name is unknown.
     """
-    assigner_class = registry.shard_assigners.get(properties.value(SHARD_ASSIGNER) or "", SHARD_ASSIGNER.key)
-    assigner: ShardAssigner = assigner_class(properties)
+    name = properties.value(SHARD_ASSIGNER) or ""
+    assigner: ShardAssigner = registry.shard_assigners.make(name, SHARD_ASSIGNER.key, properties)
     return lambda shard, parallelism: assigner(shard, parallelism) % parallelism
 
 
@@ -200,7 +212,7 @@ def build_tracker(
     if tracker_class is not InProcessTracker:
         if group is None:
             properties = properties.merged({WATERMARK_GROUP.key: ",".join(streams)})
-        return tracker_class(properties)  # type: ignore[call-arg]
+        return registry.trackers.make(properties.as_given(TRACKER), TRACKER.key, properties)
     timeout_ms = max(properties.value(TRACKER_TIMEOUT), 3 * properties.value(SYNC_INTERVAL))
     tracker = InProcessTracker(parallelism=parallelism, clock=clock, timeout_ms=timeout_ms)
     if group is None and parallelism == 1:

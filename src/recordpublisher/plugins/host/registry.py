@@ -17,8 +17,8 @@ from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTrac
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
-from recordpublisher.publishers.errors import ConfigurationError, PluginError
-from recordpublisher.publishers.user_code import exits_as_errors
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+from recordpublisher.publishers.user_code import describe_error, exits_as_errors
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -94,6 +94,25 @@ class NameTable(Generic[T]):
             reasons = [f"no {self.kind} of that name is installed", *map(str, self.not_loaded())]
             raise ConfigurationError(key, name, ", ".join(self.names()), reason="; ".join(reasons))
         return self._checked(claim, _imported(claim, self.kind))
+
+    def make(self, name: str, key: str, *arguments: Any) -> T:
+        """Return an object of the class registered under `name`, made with `arguments`.
+
+        Raises: the errors of `get`; the RecordPublisherErrors of the class, and for a plugin's other errors PluginError, which names it.
+        """
+        made: Any = self.get(name, key)
+        claim = self._claims[name.strip().lower()]
+        if claim.owner.plugin == "builtins":
+            return cast("T", made(*arguments))
+        try:
+            with exits_as_errors(is_import=False):
+                return cast("T", made(*arguments))
+        except RecordPublisherError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"the {self.kind} '{claim.name}' of {claim.owner} could not be made: {describe_error(error)}"
+            ) from error
 
     def names(self) -> list[str]:
         """Return the names in their plugins' spelling, sorted."""

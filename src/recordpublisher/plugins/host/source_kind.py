@@ -13,6 +13,19 @@ def reads_a_queue(properties: Properties) -> bool:
     return made is not None and issubclass(made, QueueSource)
 
 
+def shards_instead_of_queue(properties: Properties) -> str:
+    """Return which values of `flink.stream.recordpublisher` read shards, for a job that reads a queue and a command that needs shards."""
+    return "the name of a publisher that reads shards" if _reads_own_queue(properties) else "POLLING or EFO"
+
+
+def why_kinesis_cannot_be_asked(properties: Properties) -> str:
+    """Return why Kinesis does not know the streams of the job. Empty if it knows them, or if the publisher is not installed."""
+    kind = "lists its streams itself" if lists_its_streams(properties) else ""
+    kind = "reads a queue that is not Kinesis's" if _reads_own_queue(properties) else kind
+    only = "only streams of Kinesis can be asked for their newest records"
+    return f"this publisher {kind}, and {only}" if kind else ""
+
+
 def lists_its_streams(properties: Properties) -> bool:
     """Return whether the publisher of the job lists the shards of its streams itself, instead of asking Kinesis.
 
@@ -35,6 +48,15 @@ def calls_a_service(properties: Properties) -> bool:
     if (properties.value(SINK) or "").lower() == "kinesis":
         return True
     return any(back_end_of(value) != "FILE" and not value.startswith("sqlite") for value in properties.values())
+
+
+def _reads_own_queue(properties: Properties) -> bool:
+    made = _source_class(properties)
+    if made is None or not issubclass(made, QueueSource):
+        return False
+    from recordpublisher.publishers.queue.kinesis_queue import KinesisQueue  # brings the AWS SDK
+
+    return not issubclass(made, KinesisQueue)
 
 
 def _source_class(properties: Properties) -> type[RecordSource] | None:

@@ -22,8 +22,9 @@ from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
 
-from ..host.build_from_properties import publisher_class
+from ..host.build_from_properties import build_source, publisher_class
 from ..host.manager import load_registry
 from .arguments import check_bounded
 from .batch_decoration import Assigner, batch_decorator_factory
@@ -52,7 +53,7 @@ class BoundedReader:
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
         self._decorator_for = batch_decorator_factory(registry, properties, timestamp_assigner=timestamp_assigner)
         self._use_continuations = made.resumes_by_continuation
-        self._factory = _SharedFactory(made(properties))  # type: ignore[call-arg]
+        self._factory = _SharedFactory(build_source(registry, properties, made, publisher))
         self._streams: dict[str, str] = {}
         self._lister = lister = StreamLister(self._factory.owned, properties, self._streams, self._clock)
         self._retention = RetentionCheck(
@@ -81,10 +82,29 @@ class BoundedReader:
         finally:
             await fetcher.close()
 
+    async def list_shards(self, stream: str) -> list[Shard]:
+        """Return every shard of a stream (a name or an ARN): the publisher's own listing if it has one, otherwise that of Kinesis.
+
+        Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
+        """
+        return await self._lister.list_shards(self._named(stream))
+
+    async def server_time_ms(self, stream: str) -> int:
+        """Return the service's wall clock (epoch ms). A publisher with a listing of its own has this machine's clock.
+
+        Raises: KinesisError if the call fails.
+        """
+        return await self._lister.server_time_ms(self._named(stream))
+
     async def close(self) -> None:
         """Close the publisher factory."""
         await self._factory.owned.close()
         await self._lister.close()
+
+    def _named(self, stream: str) -> str:
+        name = stream_name(stream)
+        self._streams.setdefault(name, stream)
+        return name
 
     def _parts(self, shards: Mapping[Shard, ShardState], sink: Sink, keys: frozenset[str]) -> FetcherDependencies:
         streams = tuple(sorted({shard.stream for shard in shards}))

@@ -35,6 +35,7 @@ from ..host.build_from_properties import (
     build_dead_letter_sink,
     build_shard_assigner,
     build_sink,
+    build_source,
     build_store,
     build_tracker,
     source_class,
@@ -128,7 +129,7 @@ def build_job(
         from ..host.elastic_group import elastic_group_of
 
         group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
-    factory = publisher(given)  # type: ignore[call-arg]
+    factory = build_source(registry, given, publisher)
     merge_snapshots(snapshots, factory.order_of)
     lister = StreamLister(factory, given, names.given, clock)
     streams = names.stream_list(partial(publisher.check, given), given)

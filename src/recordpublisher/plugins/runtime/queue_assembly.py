@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
-from ..host.build_from_properties import build_dead_letter_sink, build_sink
+from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_source
 from ..host.registry import Registry
 from ..tracing.provider import traced_calls
 from .batch_decoration import batch_decorator_factory, made_type
@@ -60,7 +60,7 @@ def build_queue_job(
     """
     _check_without_positions(given, streams=names.function, **refused)
     (stream,) = names.given or ("",)
-    made = source(given)  # type: ignore[call-arg]
+    made = build_source(registry, given, source)
     made.prepare(list(names.given.values()))
     return QueueJob(
         QueueJobParts(

@@ -74,7 +74,7 @@ def conditional_store_of(
         absent = ["no state store of that name is installed", *map(str, stores.not_loaded())]
         reason = _REFUSED.get(name) or "; ".join(absent)
         raise ConfigurationError(key, location, f"{', '.join(forms[:-1])} or {forms[-1]}", reason=reason)
-    return stores.get(name, key)(location, key, properties)  # type: ignore[call-arg]
+    return stores.make(name, key, location, key, properties)
 
 
 def missing_folder(location: str) -> Path | None:

@@ -19,6 +19,9 @@ _REASONS = {
 }
 """Keys of Flink, or prefixes of them, that have no effect here, with the reason."""
 
+_DEAD_LETTER, _SINK = "flink.deadletter.", "flink.sink."
+"""The beginning of the keys of the dead-letter sink, and that of a sink: each setting of a sink is one of the dead-letter sink too."""
+
 
 class UnknownPropertyWarning(UserWarning):
     """A property is not known and has no effect."""
@@ -62,6 +65,8 @@ def _is_declared(lower_key: str) -> bool:
     declared = find_property(lower_key)
     if declared is not None:
         return not declared.is_prefix
+    if lower_key.startswith(_DEAD_LETTER):
+        return _is_declared(lower_key.replace(_DEAD_LETTER, _SINK, 1))
     return any(prefix.is_prefix and lower_key.startswith(prefix.key.lower()) for prefix in declared_properties())
 
 
@@ -81,6 +86,8 @@ def _ending_in(lower_key: str) -> list[str]:
 def nearest_hint(key: str) -> str:
     """Return a question for the nearest known key, as the end of a message, or "" if none is near."""
     lower_key = key.lower()
+    if lower_key.startswith(_DEAD_LETTER):
+        return nearest_hint(lower_key.replace(_DEAD_LETTER, _SINK, 1)).replace(f"'{_SINK}", f"'{_DEAD_LETTER}")
     spelled = lower_key.replace("_", ".")  # as in AWS_REGION
     complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
     nearest = (

@@ -85,7 +85,7 @@ async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
         if not takes(made, 0):
             raise ConfigurationError("JOB", job, VALID, reason="it cannot be called without arguments")
         try:
-            with exits_as_errors():
+            with exits_as_errors(is_import=False):
                 made = made()
                 if inspect.isawaitable(made):
                     made = await made

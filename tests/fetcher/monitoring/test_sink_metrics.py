@@ -1,0 +1,38 @@
+"""Metrics of a sink that fails to give them."""
+
+import recordpublisher as rp
+
+from fakes.memory_streams import PROPERTIES, install
+from fakes.queues.fake_queue import FakeQueue, queue_job
+
+
+class Mute(rp.Sink):
+    """Has no metrics yet when it is asked."""
+
+    def __init__(self):
+        self.written = []
+
+    async def write(self, batch):
+        self.written += [record.data for record in batch]
+
+    def exported_metrics(self):
+        return [rp.SinkMetric("rows", rp.MetricType.COUNTER, "Rows.", 1 / len(())), *self.written]
+
+
+async def test_a_sink_whose_metrics_fail_does_not_end_the_job_and_is_named_once(monkeypatch, caplog):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    sink = Mute()
+    async with rp.DataFetcher("orders", PROPERTIES, sink=sink) as fetcher:
+        done = await fetcher.run_bounded(max_records=2)
+        assert (fetcher.sink_metrics(), fetcher.sink_metrics()) == ([], [])
+
+    assert (done.records, sink.written) == (2, [b"1", b"2"])
+    [line] = [record.getMessage() for record in caplog.records if "exported_metrics" in record.getMessage()]
+    assert (
+        line
+        == "the sink Mute exports no metrics, because its exported_metrics failed: ZeroDivisionError: division by zero"
+    )
+
+
+def test_nor_does_it_end_the_job_of_a_queue():
+    assert queue_job(FakeQueue(), Mute()).sink_metrics() == []

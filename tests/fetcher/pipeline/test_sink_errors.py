@@ -1,0 +1,85 @@
+"""An error of a sink names the sink and the method that raised it, also that of the dead-letter sink."""
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.runtime import job_assembly
+
+from fakes.memory_streams import PROPERTIES, install
+from fakes.queues.fake_queue import FakeQueue, queue_job
+
+
+class Shaky(rp.Sink):
+    """Raises in one of its methods."""
+
+    def __init__(self, failing, error=OSError):
+        self.failing, self.error = failing, error
+
+    def fail_in(self, method):
+        if method == self.failing:
+            raise self.error(f"cannot {method}")
+
+    async def open(self, context):
+        self.fail_in("open")
+
+    async def write(self, batch):
+        self.fail_in("write")
+
+    async def watermark(self, watermark):
+        self.fail_in("watermark")
+
+    async def flush(self, checkpoint=None):
+        self.fail_in("flush")
+
+    async def close(self):
+        self.fail_in("close")
+
+
+def broken(record):
+    raise ZeroDivisionError("boom")
+
+
+async def run(sink, **arguments):
+    async with rp.DataFetcher("orders", PROPERTIES, sink=sink, **arguments) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+
+
+@pytest.mark.parametrize("method", ["open", "flush", "watermark", "close"])
+async def test_the_sink_of_a_job(monkeypatch, method):
+    install(monkeypatch, {"a": [b"%d" % number for number in range(40)]})
+    with pytest.raises(OSError, match=f"cannot {method}") as caught:
+        await run(Shaky(method), watermark_emit_interval=0)
+
+    assert caught.value.__notes__ == [f"the sink Shaky failed in `{method}`"]
+
+
+@pytest.mark.parametrize("method", ["open", "write", "flush", "close"])
+async def test_the_dead_letter_sink(monkeypatch, method):
+    install(monkeypatch, {"a": [b"1"]}, closed=True)
+    monkeypatch.setattr(job_assembly, "build_dead_letter_sink", lambda *given: Shaky(method))
+    with pytest.raises(OSError, match=f"cannot {method}") as caught:
+        await run(rp.MemorySink(), deserializer=broken, deserializer_error="DEAD_LETTER", deadletter_sink="memory")
+
+    assert caught.value.__notes__ == [f"the dead-letter sink Shaky failed in `{method}`"]
+
+
+async def test_an_error_of_this_library_says_itself_what_failed(monkeypatch):
+    install(monkeypatch, {"a": [b"1"]}, closed=True)
+    with pytest.raises(rp.SinkError) as caught:
+        await run(Shaky("flush", rp.SinkError))
+
+    assert not hasattr(caught.value, "__notes__")
+
+
+async def opened_and_closed(job):
+    await job.open()
+    await job.close()
+
+
+@pytest.mark.parametrize("method", ["open", "flush", "close"])
+async def test_the_sink_of_a_queue(method):
+    job = queue_job(FakeQueue(), Shaky(method))
+    with pytest.raises(OSError, match=f"cannot {method}") as caught:
+        await opened_and_closed(job)
+
+    assert caught.value.__notes__ == [f"the sink Shaky failed in `{method}`"]
