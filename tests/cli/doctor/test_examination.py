@@ -51,7 +51,8 @@ async def found(made, stream="orders", **properties):
 async def test_a_constructor_that_raises_is_a_finding_and_ends_nothing():
     checked = await found(LinesFactory, **{"queue.broken": "yes"})
 
-    assert checked["publisher"] == ("PROBLEM", "KeyError: 'queue.address'")
+    words = "the publisher 'lines' of package could not be made: KeyError: 'queue.address'"
+    assert checked["publisher"] == ("PROBLEM", words)
     assert checked["sink"][0] == "ok"
     assert not any(name.startswith("orders") for name in checked)
 

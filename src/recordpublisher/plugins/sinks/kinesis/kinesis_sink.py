@@ -44,7 +44,7 @@ class KinesisSink(Sink):
     - `ordering`: NONE or PER_KEY.
     - `fail_on_error`: if False, records that cannot be put go to `on_failure`.
     - `on_failure`: a function of a `FailedRecord`, called on the event loop.
-    - `max_outage`: for how long calls are retried while the service is away (ms, a text such as "20s", or a timedelta).
+    - `max_outage`: how long calls are retried while the service is away (ms, a text such as "20s", or a timedelta).
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
