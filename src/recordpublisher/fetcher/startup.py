@@ -71,15 +71,16 @@ class OpenedJob(msgspec.Struct, frozen=True):
 
 
 async def open_job(job: FetcherDependencies, context: SinkContext, missing: MissingShards) -> OpenedJob:
-    """List the shards, open the sink, restore state, check for lost records, and pin a LATEST start.
+    """Open the sink, restore state, list the shards, check for lost records, and pin a LATEST start.
 
     For each shard the newer generation of `restore=` and the state store is used, so a job that is started again with the same arguments
     resumes from its last checkpoint. State that the sink has stored takes precedence over both.
     """
     order_of = job.factory.order_of
-    # 1. List before anything is taken over: a start whose streams do not exist, or that cannot reach the service, must not end the
-    # process that reads them now.
-    listings: list[Sequence[Shard]] = [await job.discovery.list_all()]
+    # 1. List before positions are taken over: a start whose streams do not exist, or that cannot reach the service, must not end the
+    # process that reads them now. The listing itself may be old when sink and store have answered, so it is not used.
+    if job.checkpoints is not None or job.commits is not None:
+        await job.discovery.list_all()
     # 2. Take over the stored positions. From here on a former start is fenced.
     with naming_sink(job.sink, "open"):
         sink_state = await job.sink.open(context)
@@ -92,15 +93,9 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
         in_sink = await wait_for_store(job.commits.open, job.settings.store_outages)
     if in_sink:
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
-    # 3. If there are positions, list again, because the former start may have found shards in the meantime.
-    if restored.shards:
-        listings.clear()
-
-    async def list_all() -> Sequence[Shard]:
-        return listings.pop() if listings else await job.discovery.list_all()
-
+    # 3. List the shards that are read.
     opened = job.discovery.opened
-    listed = await list_restored(list_all, opened, restored, missing, job.is_ours)
+    listed = await list_restored(job.discovery.list_all, opened, restored, missing, job.is_ours)
     # 4. Decide where each shard begins.
     await check_for_data_loss(listed, restored, opened, job, missing)
     pinned_ms = restored.pinned_ms if job.starts.is_pinned else await _pinned_ms(restored, job)
