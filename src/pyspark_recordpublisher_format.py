@@ -4,9 +4,9 @@ from recordpublisher.plugins.spark.data_source import KinesisSource
 
 
 class DefaultSource(KinesisSource):
-    """See KinesisSource."""
+    """The data source `KinesisSource` under the name "recordpublisher"."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return "recordpublisher"
