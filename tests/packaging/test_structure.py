@@ -57,7 +57,7 @@ def test_no_modules_import_each_other_in_a_circle():
     graph = grimp.build_graph("recordpublisher", exclude_type_checking_imports=True, cache_dir=None)
     imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
-    assert len(imported) > 500
+    assert len(imported) > 150
     TopologicalSorter(imported).prepare()  # raises CycleError, which names a circle
 
 
