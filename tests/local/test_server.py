@@ -175,18 +175,18 @@ def test_timestamps_follow_the_endpoints_clock(serve):
 async def test_a_port_in_use_is_a_configuration_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=f"'port' has the value {port}"):
+        with pytest.raises(ConfigurationError, match=f"'port' is {port}"):
             await LocalKinesis(port=port).start()
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
 async def test_an_invalid_port_is_a_configuration_error(port: int):
-    with pytest.raises(ConfigurationError, match=f"'port' has the value {port}"):
+    with pytest.raises(ConfigurationError, match=f"'port' is {port}"):
         await LocalKinesis(port=port).start()
 
 
 def test_a_host_that_other_machines_reach_must_be_allowed():
-    with pytest.raises(ConfigurationError, match=r"'host' has the value '0\.0\.0\.0'"):
+    with pytest.raises(ConfigurationError, match=r"'host' is '0\.0\.0\.0'"):
         LocalKinesis(host="0.0.0.0")
     LocalKinesis(host="0.0.0.0", allow_remote=True)
 
@@ -204,7 +204,7 @@ def test_an_invalid_stream_is_a_configuration_error(streams: dict[str, int]):
 
 def test_an_error_at_the_start_in_a_thread_is_raised_to_the_caller(serve):
     endpoint, _ = serve()
-    with pytest.raises(ConfigurationError, match="'port' has the value"):
+    with pytest.raises(ConfigurationError, match="'port' is"):
         serve(port=endpoint.port)
 
 

@@ -96,7 +96,7 @@ async def test_a_job_that_stores_no_positions_is_told_what_a_restart_does():
         ({"flink.sink": "map", "flink.sink.map.function": "nowhere:f"}, "sink", "No module named 'nowhere'"),
         ({"flink.deserializer.error": "DEAD_LETTER"}, "dead-letter sink", "flink.deadletter.sink"),
         ({"flink.state.uri": __file__}, "store", "a folder that this user can write"),
-        ({"flink.state.uri": "pigeon://x"}, "store", "valid: a folder, s3://bucket/prefix"),
+        ({"flink.state.uri": "pigeon://x"}, "store", "Valid: a folder, s3://bucket/prefix"),
     ],
 )
 async def test_a_store_or_sink_that_cannot_be_used(properties, name, remedy):
@@ -309,7 +309,7 @@ async def test_a_folder_that_a_group_cannot_write_is_a_problem():
     store, _ = await checked({"flink.shard.assignment": "ELASTIC", "flink.state.uri": __file__, "flink.sink": "memory"})
 
     assert store.verdict == "PROBLEM"
-    assert "valid: a folder that this user can write" in store.words
+    assert "Valid: a folder that this user can write" in store.words
 
 
 async def test_an_error_of_a_sink_does_not_hide_the_store_of_a_group(tmp_path):

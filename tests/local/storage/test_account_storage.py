@@ -132,7 +132,7 @@ async def test_without_a_folder_no_change_is_kept(tmp_path):
 async def test_a_folder_in_use_is_refused(folder):
     async with LocalKinesis(data=folder):
         with pytest.raises(
-            rp.ConfigurationError, match=r"database is locked; valid: a folder .* that no other endpoint uses"
+            rp.ConfigurationError, match=r"database is locked. Valid: a folder .* that no other endpoint uses"
         ):
             LocalKinesis(data=folder)
 
@@ -155,7 +155,7 @@ async def test_a_folder_of_another_version_is_refused(folder):
         pass
     with closing(sqlite3.connect(folder / FILE)) as database:
         database.execute("PRAGMA user_version = 9")
-    with pytest.raises(rp.ConfigurationError, match=r"its version is 9; valid: .*version 1"):
+    with pytest.raises(rp.ConfigurationError, match=r"its version is 9. Valid: .*version 1"):
         LocalKinesis(data=folder)
 
 

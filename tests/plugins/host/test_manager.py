@@ -90,7 +90,7 @@ def test_a_plugin_that_is_installed_while_the_process_runs_is_found(install, tmp
 def test_an_unknown_name_is_an_error_that_lists_the_installed_ones(install):
     install("my-publisher", FACTORY.format(name="MINE"))
 
-    with pytest.raises(ConfigurationError, match=r"recordpublisher' has the value 'KAFKA'.*EFO, MINE, POLLING"):
+    with pytest.raises(ConfigurationError, match=r"recordpublisher' is 'KAFKA'.*EFO, MINE, POLLING"):
         load_registry().publishers.get("KAFKA", key=KEY)
 
 

@@ -100,7 +100,7 @@ def test_c2_a_batch_read_needs_no_place_for_claims_and_a_query_does():
     source = KinesisSource({"stream": "orders", "aws.region": "us-east-1"})
     source.schema()
     source.reader(StructType([StructField("data", BinaryType())]))
-    with pytest.raises(ConfigurationError, match="setting 'metadataLocation' is not set"):
+    with pytest.raises(ConfigurationError, match="setting 'metadataLocation' is required"):
         source.streamReader(None).initialOffset()
 
 
@@ -114,7 +114,7 @@ def test_c2_a_query_has_no_end(tmp_path):
 
 def test_c2_a_wrong_start_by_shard_fails_when_the_dataframe_is_loaded():
     source = KinesisSource({"stream": "orders", "aws.region": "us-east-1", "startingposition": '{"a": "soon"}'})
-    with pytest.raises(ConfigurationError, match=r"setting 'startingPosition' has the value 'soon'"):
+    with pytest.raises(ConfigurationError, match=r"setting 'startingPosition' is 'soon'"):
         source.schema()
 
 

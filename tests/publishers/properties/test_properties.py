@@ -49,7 +49,7 @@ def test_typed_values_are_converted_to_text():
 
 @pytest.mark.parametrize("given", ["out", print, 3, [("aws.region", "x")]])
 def test_what_is_no_mapping_is_refused_in_a_sentence(given):
-    with pytest.raises(ConfigurationError, match=r"'properties' has the value .*; valid: a mapping of property keys"):
+    with pytest.raises(ConfigurationError, match=r"'properties' is .*. Valid: a mapping of property keys"):
         Properties(given)
 
 
@@ -68,7 +68,7 @@ def test_merging_ignores_case_and_does_not_change_the_original():
 def test_an_older_spelling_is_valid_and_named_in_the_error():
     assert Properties({"flink.stream.efo.registrar": "eager"}).value(REGISTRATION) == "EAGER"
 
-    with pytest.raises(ConfigurationError, match=r"'flink.stream.efo.registrar' has the value 'x'"):
+    with pytest.raises(ConfigurationError, match=r"'flink.stream.efo.registrar' is 'x'"):
         Properties({"flink.stream.efo.registrar": "x"}).value(REGISTRATION)
 
 

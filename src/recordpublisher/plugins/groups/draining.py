@@ -106,5 +106,5 @@ async def _unsealed(group: GroupStore, worker: str) -> Stored[WorkerRecord]:
     records = await group.read_records()
     if worker not in records or records[worker].document.is_sealed:
         living = sorted(name for name, record in records.items() if not record.document.is_sealed)
-        raise StateError(f"worker {worker} is not in the group; valid: {', '.join(living) or 'there is none'}")
+        raise StateError(f"worker {worker} is not in the group. Valid: {', '.join(living) or 'there is none'}")
     return records[worker]

@@ -91,7 +91,7 @@ def _checked(carrier: object) -> Carrier | None:
         return None
     if isinstance(carrier, Mapping) and all(isinstance(text, str) for item in carrier.items() for text in item):
         return carrier
-    raise TypeError(f"the function returned {carrier!r:.100}; valid: a mapping of texts, or None")
+    raise TypeError(f"the function returned {carrier!r:.100}. Valid: a mapping of texts, or None")
 
 
 def _no_carrier(record: Record) -> Carrier | None:

@@ -162,7 +162,7 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
     if not others.is_set(declared) or others.value(declared) == own.value(declared):
         return
     ours, theirs = (MASK if declared.secret else properties.value(declared) for properties in (own, others))
-    reason = f"the keyword argument '{keyword}' has the value {ours!r}"
+    reason = f"the keyword argument '{keyword}' is {ours!r}"
     raise ConfigurationError(declared.key, theirs, "one of the two, or the same value in both", reason=reason)
 
 

@@ -96,7 +96,7 @@ def test_c2_an_end_in_the_future_is_refused():
 
 
 def test_c2_a_shard_that_does_not_exist_is_named():
-    with pytest.raises(ConfigurationError, match=r"startingPosition.*'x'.*valid: a, b"):
+    with pytest.raises(ConfigurationError, match=r"startingPosition.*'x'.*Valid: a, b"):
         planned(Service(), ReadRange(Starts(OLDEST, {"x": ShardState(OLDEST)}), END))
 
 

@@ -47,41 +47,41 @@ def test_positions_by_shard_choose_the_shards():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"endingPosition": "tomorrow"}, "setting 'endingPosition' has the value 'tomorrow'; valid: NOW, a time"),
+        ({"endingPosition": "tomorrow"}, "setting 'endingPosition' is 'tomorrow'. Valid: NOW, a time"),
         (
             {"endingPosition": "2026-11-25 10:00:00.123"},
-            "setting 'endingPosition' has the value '2026-11-25 10:00:00.123'; it has no zone; write 2026-11-25T10:00:00.123000Z",
+            "setting 'endingPosition' is '2026-11-25 10:00:00.123': it has no zone; write 2026-11-25T10:00:00.123000Z",
         ),
         (
             {"endingPosition": "1764225000123456"},
-            "'endingPosition' has the value '1764225000123456'; these may be micro",
+            "'endingPosition' is '1764225000123456': these may be micro",
         ),
         (
             {"endingTimestamp": "1764225000123456"},
-            "'endingTimestamp' has the value '1764225000123456'; these may be micro",
+            "'endingTimestamp' is '1764225000123456': these may be micro",
         ),
         (
             {"startingTimestamp": "1764225000123456789"},
-            "'startingTimestamp' has the value '1764225000123456789'; these",
+            "'startingTimestamp' is '1764225000123456789': these",
         ),
-        ({"endingPosition": SEQUENCE}, f"'endingPosition' has the value '{SEQUENCE}'; a sequence number is a place in"),
+        ({"endingPosition": SEQUENCE}, f"'endingPosition' is '{SEQUENCE}': a sequence number is a place in"),
         (
             {"startingPosition": SEQUENCE},
-            f"'startingPosition' has the value '{SEQUENCE}'; a sequence number is a place in",
+            f"'startingPosition' is '{SEQUENCE}': a sequence number is a place in",
         ),
         ({"startingPosition": SEQUENCE}, "or JSON by shard"),
         (
             {"startingPosition": "2100-01-01T00:00:00Z"},
-            "'startingPosition' has the value '2100-01-01T00:00:00.000Z'; valid",
+            "'startingPosition' is '2100-01-01T00:00:00.000Z'. Valid",
         ),
-        ({"endingPosition": '{"a": "' + "1" * 5000 + '"}'}, "setting 'endingPosition' has the value '1111"),
-        ({"endingPosition": '{"a": 5}'}, "setting 'endingPosition' has the value '5'"),
-        ({"endingPosition": '{"a": "x"}'}, "setting 'endingPosition' has the value 'x'"),
+        ({"endingPosition": '{"a": "' + "1" * 5000 + '"}'}, "setting 'endingPosition' is '1111"),
+        ({"endingPosition": '{"a": 5}'}, "setting 'endingPosition' is '5'"),
+        ({"endingPosition": '{"a": "x"}'}, "setting 'endingPosition' is 'x'"),
         ({"endingPosition": "{a}"}, "setting 'endingPosition'"),
         ({"startingPosition": '{"a": "5"}', "endingPosition": '{"b": "5"}'}, "names a, b"),
         (
             {"startingPosition": "2026-11-25T10:00:00Z", "endingPosition": "2026-11-25T09:00:00Z"},
-            "setting 'endingPosition' has the value '2026-11-25T09:00:00Z'; the read is empty",
+            "setting 'endingPosition' is '2026-11-25T09:00:00Z': the read is empty",
         ),
         ({"startingPosition": "latest"}, "a batch read ends at the tip"),
         ({"startingPosition": '{"a": "LATEST"}'}, "behind a record or at the tip is for queries"),
@@ -95,7 +95,7 @@ def test_c2_a_wrong_position_is_named(options, words):
 
 @pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
 def test_c2_positions_by_shard_are_for_one_stream(option):
-    with pytest.raises(ConfigurationError, match="'streams' has the value 's,t'; valid: one stream, where positions"):
+    with pytest.raises(ConfigurationError, match=r"'streams' is 's,t'\. Valid: one stream, where positions"):
         parsed(streams="s,t", **{option: '{"a": "5"}'})
 
 

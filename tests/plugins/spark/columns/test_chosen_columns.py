@@ -35,15 +35,15 @@ async def test_names_ignore_case_and_the_rows_have_the_names_of_the_schema():
 @pytest.mark.parametrize(
     ("types", "words"),
     [
-        ({"data": StringType}, "has the value 'data STRING'; valid: data BINARY"),
-        ({"subSequenceNumber": StringType}, "valid: subSequenceNumber LONG"),
+        ({"data": StringType}, "is 'data STRING'. Valid: data BINARY"),
+        ({"subSequenceNumber": StringType}, "Valid: subSequenceNumber LONG"),
         (
             {"key": StringType},
-            "has the value 'key'; there is no such column; here it is partitionKey; valid: stream STRING",
+            "is 'key': there is no such column; here it is partitionKey. Valid: stream STRING",
         ),
-        ({"streamName": StringType}, "there is no such column; here it is stream; valid: "),
-        ({"Value": BinaryType}, "there is no such column; here it is data; valid: "),
-        ({"colour": StringType}, "there is no such column; valid: stream STRING, shardId STRING"),
+        ({"streamName": StringType}, "there is no such column; here it is stream. Valid: "),
+        ({"Value": BinaryType}, "there is no such column; here it is data. Valid: "),
+        ({"colour": StringType}, "there is no such column. Valid: stream STRING, shardId STRING"),
     ],
 )
 def test_c2_a_wrong_column_is_named_with_what_is_valid(types, words):

@@ -93,7 +93,7 @@ def test_queries_over_other_sources_are_left_out(listener):
 
 def test_c2_an_address_that_is_taken_is_named(listener):
     address = listener.url.removeprefix("http://").removesuffix("/metrics")
-    with pytest.raises(ConfigurationError, match=rf"prometheus.address' has the value '{address}'"):
+    with pytest.raises(ConfigurationError, match=rf"prometheus.address' is '{address}'"):
         ProgressListener(address)
 
 

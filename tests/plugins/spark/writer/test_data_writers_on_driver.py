@@ -62,7 +62,7 @@ def test_the_target_is_checked_once_for_each_process_and_connection():
 def test_a_missing_region_is_an_error_on_the_driver(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigurationError, match=r"'aws\.region' is not set"):
+    with pytest.raises(ConfigurationError, match=r"'aws\.region' is required"):
         KinesisStreamWriter(WriteOptions.parse({"stream": "a"}), StructType().add("data", StringType())).check()
 
 

@@ -83,14 +83,14 @@ def are_obviously_valid(records: Sequence[PendingRecord], max_record_bytes: int)
 def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None:
     """Return why the service would reject this record, and with it the whole call; None if the record is valid."""
     if not 0 < len(record.partition_key) <= PARTITION_KEY_CHARACTERS:
-        return f"its partition key has {len(record.partition_key)} characters; valid: 1 to {PARTITION_KEY_CHARACTERS}"
+        return f"its partition key has {len(record.partition_key)} characters, but 1 to {PARTITION_KEY_CHARACTERS} are allowed"
     if not _is_unicode(record.partition_key):
         return f"its partition key {record.partition_key!a} has half a surrogate pair, which is not valid UTF-8"
     if record.size > max_record_bytes:
         return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
     explicit = record.explicit_hash_key
     if explicit is not None and not _is_hash_key(explicit):
-        return f"its explicit hash key is {explicit!r}; valid: a decimal number from 0 to 2^128 - 1"
+        return f"its explicit hash key is {explicit!r}, but must be a decimal number from 0 to 2^128 - 1"
     return None
 
 

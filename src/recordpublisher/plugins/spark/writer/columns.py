@@ -22,7 +22,7 @@ class ColumnError(ConfigurationError):
     def __init__(self, column: str, given: str | None, valid: str, *, reason: str = "") -> None:
         super().__init__(column, given, valid)
         fact = reason or ("is missing" if given is None else f"has the type {given}")
-        self.args = (f"column '{column}' {fact}; valid: {valid}",)
+        self.args = (f"column '{column}' {fact}. Valid: {valid}",)
 
 
 @dataclass(frozen=True, slots=True)

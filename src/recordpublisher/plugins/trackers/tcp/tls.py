@@ -92,7 +92,7 @@ def _tls_problem(error: ssl.SSLError) -> str:
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"its certificate is rejected: {error.verify_message}; valid: one of the CA in {TRACKER_TLS_CA.key}, "
+            f"its certificate is rejected: {error.verify_message}. Valid: one of the CA in {TRACKER_TLS_CA.key}, "
             f"within its dates, and with the host of {TRACKER_ADDRESS.key} as a subject alternative name"
         )
     if reason in NOT_TLS:
