@@ -9,9 +9,9 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges, shared_among
-from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
+from recordpublisher.plugins.spark.batch_read import ShardRange, shard_ranges, shared_among
 from recordpublisher.plugins.spark.options.start_by_shard import STARTS
+from recordpublisher.plugins.spark.read_range import EndPosition, ReadRange
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

@@ -8,9 +8,8 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
-from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange
-from recordpublisher.plugins.spark.batch_read.range_read import RangeRead
-from recordpublisher.plugins.spark.batch_read.read_range import EndPosition
+from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange
+from recordpublisher.plugins.spark.read_range import EndPosition
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 

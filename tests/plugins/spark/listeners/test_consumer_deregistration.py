@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.plugins.spark.listeners.consumer_deregistration import ConsumerDeregistration
+from recordpublisher.plugins.spark.listeners import ConsumerDeregistration
 from recordpublisher.plugins.spark.service.efo_consumers import deregister_consumers
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME

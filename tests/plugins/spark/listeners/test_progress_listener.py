@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from recordpublisher.plugins.spark.listeners.progress_listener import ProgressListener, page_of_queries
+from recordpublisher.plugins.spark.listeners import ProgressListener, page_of_queries
 from recordpublisher.publishers.errors import ConfigurationError
 
 FIGURES = {"batch": 7, "globalWatermark": None, "records": 12, "millisBehindLatest": 1500}

@@ -11,8 +11,7 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.plugins.spark.options.places import METADATA_PROPERTIES
 from recordpublisher.plugins.spark.options.spark_options import ENDING_POSITION, STREAMS, SparkOptions
 from recordpublisher.plugins.spark.options.unknown_options import check_unknown_options
-from recordpublisher.plugins.spark.writer.failure_options import DEAD_LETTERS, ON_FAILURE
-from recordpublisher.plugins.spark.writer.write_options import ID_FIELD, WRITE_TASKS
+from recordpublisher.plugins.spark.write_options import DEAD_LETTERS, ID_FIELD, ON_FAILURE, WRITE_TASKS
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import properties_of
 from recordpublisher.publishers.properties.properties import Properties

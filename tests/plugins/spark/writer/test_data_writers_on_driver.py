@@ -8,15 +8,15 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.process.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer.data_writers import (
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import (
     KinesisStreamWriter,
+    TaskFigures,
     abort_line,
     check_target,
     commit_line,
     probe_target,
 )
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer.write_task import TaskFigures
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, StreamNotFoundError, TransientError
 
 from fakes.writable_stream import FakeKinesis

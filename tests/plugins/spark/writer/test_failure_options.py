@@ -8,9 +8,8 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
-from recordpublisher.plugins.spark.writer.failure_options import dead_letter_sink
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink
+from recordpublisher.plugins.spark.writer import KinesisStreamWriter
 from recordpublisher.publishers.errors import ConfigurationError
 
 SCHEMA = StructType().add("data", StringType())

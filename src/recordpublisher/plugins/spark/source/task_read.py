@@ -22,8 +22,7 @@ from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
-from ..columns.arrow_rows import ArrowRows
-from ..columns.reused_memory import ReusedMemory
+from ..arrow_rows import ArrowRows, ReusedMemory
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..process.python_worker import worker_loop

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from recordpublisher.plugins.spark.batch_read.read_range import ReadRange
 from recordpublisher.plugins.spark.options.peers.option_table import PEERS
 from recordpublisher.plugins.spark.options.peers.translation import own_options
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.read_range import ReadRange
+from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType

@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from recordpublisher.plugins.columns.record_columns import arrow_columns
-from recordpublisher.plugins.spark.columns.arrow_rows import ArrowRows
-from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
+from recordpublisher.plugins.spark.arrow_rows import ArrowRows, chosen_columns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.plugins.columns.column_buffers import binary_column
-from recordpublisher.plugins.spark.columns.arrow_rows import ROWS_PER_BATCH, ArrowRows
-from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
+from recordpublisher.plugins.spark.arrow_rows import ROWS_PER_BATCH, ArrowRows, ReusedMemory
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing import run_virtual

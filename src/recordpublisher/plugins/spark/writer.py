@@ -1,34 +1,39 @@
-"""Spark's writers. Spark makes one on the driver for each batch, sends it to the tasks, and calls `commit` or `abort` on the driver."""
+"""`df.writeStream.format("kinesis")` and `df.write.format("kinesis")`: put rows into streams with the Kinesis sink's writer.
+
+Spark calls the writers on the driver and in tasks. Then follow one task, and the writers of the sink that tasks of a process share.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from recordpublisher.plugins.sinks.kinesis.failed_records import FailedRecord
+from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.sending_pipeline import fetch_stream_summary
-from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError, TransientError
+from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
+from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, SinkError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsResponse, StreamSummary, WritingPort
 from recordpublisher.publishers.shards import Shard
 
-from ..outages import OutageWatch
-from ..process.driver_errors import one_sentence
-from ..process.python_worker import WorkerLoop, log_to_stderr, worker_loop
-from ..versions import DataSourceStreamArrowWriter
-from .columns import columns_of
-from .failure_options import check_folder, dead_letter_sink
-from .rejected_rows import RejectedRows
-from .row_conversion import RowsToRecords
-from .row_ids import BATCH, IdField, RowIds, scope_of
-from .write_options import WriteOptions
-from .write_task import TaskFigures, TaskWrite
-from .writer_pool import WriterPool
+from .outages import OutageWatch
+from .process.driver_errors import one_sentence
+from .process.python_worker import WorkerLoop, log_to_stderr, worker_loop
+from .versions import DataSourceStreamArrowWriter
+from .write_options import WriteOptions, check_folder, dead_letter_sink
+from .written_rows import BATCH, IdField, RejectedRows, RejectRow, RowIds, RowsToRecords, columns_of, scope_of, slices
 
 
 class PatientPort:
@@ -224,3 +229,181 @@ async def probe_target(port: WritingPort, stream: str) -> bool:
     finally:
         await port.close()
     return True
+
+
+SKIP_HINT = "; the options onFailure=SKIP and deadLetters=<folder> continue without such rows"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigures:
+    """The counts of a finished task.
+
+    - `records`, `bytes`: rows acknowledged, and the bytes of their data and keys.
+    - `kinesis_records`: Kinesis records acknowledged: fewer than rows with aggregation.
+    - `retries`, `throttles`: records sent again, and records that a shard's limit rejected.
+    - `given_up`, `dead_letters`: rows that were not put, and how many of them are dead letters.
+    - `waits`: how often the task waited because too much was outstanding.
+    """
+
+    task: int
+    attempt: int
+    records: int
+    bytes: int
+    kinesis_records: int
+    retries: int
+    throttles: int
+    given_up: int
+    waits: int
+    seconds: float
+    dead_letters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWrite:
+    """Writes the rows of one attempt of a task.
+
+    - `where`: names the task in errors.
+    - `pool_key`: the cache key of this job's writers.
+    - `rejected`: receives the rows that cannot be put. Without it such a row fails the task.
+    """
+
+    task: int
+    attempt: int
+    where: str
+    rows: RowsToRecords
+    loop: WorkerLoop
+    pool_key: tuple[object, ...]
+    make: Callable[[], WriterPool]
+    rejected: RejectedRows | None = None
+    clock: Clock = SystemClock()  # noqa: RUF009 - has no state
+
+    def run(self, batches: Iterable[Any]) -> TaskFigures:
+        """Put Arrow batches one by one, and return when all rows are acknowledged.
+
+        Raises: SinkError, which names batch and task, if rows cannot be put. The next attempt puts all rows again, including rows that this
+        attempt has put.
+        """
+        writers = self.loop.cached(self.pool_key, self.make)
+        writers.reject = None if self.rejected is None else self.rejected.add
+        began, before, invalid = self.clock.monotonic(), writers.totals(), 0
+        try:
+            for batch in batches:
+                for part in slices(batch):
+                    rows = self.rows.valid_rows(part, writers.reject)
+                    invalid += part.num_rows - rows.num_rows
+                    self.loop.run(self._put(writers, self.rows.records_of(rows)))
+            self.loop.run(self._finish(writers))
+        except BaseException as error:
+            self._abandon(writers)
+            if isinstance(error, RecordPublisherError):
+                hint = SKIP_HINT if isinstance(error, SinkError) and self.rejected is None else ""
+                raise SinkError(f"{self.where}: {error}{hint}") from error
+            raise
+        return self._figures(writers.totals() - before, invalid, self.clock.monotonic() - began)
+
+    async def _put(self, writers: WriterPool, records: Mapping[str, Sequence[PendingRecord]]) -> None:
+        await writers.put(records)
+        if self.rejected is not None:
+            await self.rejected.write()
+
+    async def _finish(self, writers: WriterPool) -> None:
+        await writers.flush()
+        if self.rejected is not None:
+            await self.rejected.finish()
+
+    def _abandon(self, writers: WriterPool) -> None:
+        """Close the failed writers, without waiting for outstanding records."""
+        self.loop.forget(self.pool_key)
+        self.loop.start(writers.abandon())
+        if self.rejected is not None:
+            self.loop.start(self.rejected.close())
+
+    def _figures(self, counts: Counter[str], invalid: int, seconds: float) -> TaskFigures:
+        return TaskFigures(
+            task=self.task,
+            attempt=self.attempt,
+            records=counts["numRecordsOut"],
+            bytes=counts["numBytesOut"],
+            kinesis_records=counts["kinesisRecords"],
+            retries=counts["retries"],
+            throttles=counts["throttles"],
+            given_up=counts["numRecordsOutErrors"] + invalid,
+            waits=counts["backpressureCycles"],
+            seconds=seconds,
+            dead_letters=0 if self.rejected is None else self.rejected.letters,
+        )
+
+
+MAX_OPEN_STREAMS = 50
+"""The most writers that are open at a time. Rows may name any number of streams, and each writer has its own connections and buffers."""
+
+
+class WriterPool:
+    """Owns the writers. Runs on the worker's loop, for one task at a time.
+
+    - `reports_failures`: whether a record that cannot be put is passed to `reject`, which the task sets, instead of being an error.
+    """
+
+    def __init__(
+        self,
+        settings: KinesisSinkSettings,
+        connect: Callable[[str], WritingPort],
+        clock: Clock | None = None,
+        *,
+        reports_failures: bool = False,
+    ) -> None:
+        self._settings = replace(settings, fails_on_error=False) if reports_failures else settings
+        self._connect = connect
+        self._clock = clock or SystemClock()
+        self._reports_failures = reports_failures
+        self.reject: RejectRow | None = None
+        self._writers: dict[str, KinesisWriter] = {}
+        self._closed_totals: Counter[str] = Counter()
+
+    async def put(self, records: Mapping[str, Sequence[PendingRecord]]) -> None:
+        """Put records into their streams, and wait while too much is outstanding (K1). Raises: the error of a writer."""
+        for stream, some in records.items():
+            await (await self._writer_of(stream)).put_all(some)
+
+    async def flush(self) -> None:
+        """Return when all records are acknowledged (K3). Raises: the error of a writer."""
+        for writer in self._writers.values():
+            await writer.flush()
+
+    async def abandon(self) -> None:
+        """Close at once. Records that are not acknowledged may or may not be in the stream."""
+        while self._writers:
+            _, writer = self._writers.popitem()
+            self._closed_totals.update(_counts(writer))
+            await writer.abort()
+
+    def totals(self) -> Counter[str]:
+        """Return the counters of all writers together, including closed writers."""
+        summed = self._closed_totals.copy()
+        for writer in self._writers.values():
+            summed.update(_counts(writer))
+        return summed
+
+    async def _writer_of(self, stream: str) -> KinesisWriter:
+        writer = self._writers.get(stream)
+        if writer is None:
+            if len(self._writers) >= MAX_OPEN_STREAMS:
+                await self.flush()
+                await self.abandon()
+            on_failure = partial(self._on_failed, stream) if self._reports_failures else None
+            writer = KinesisWriter(self._connect(stream), stream, self._settings, self._clock, on_failure)
+            try:
+                await writer.open()
+            except BaseException:
+                await writer.close()
+                raise
+            self._writers[stream] = writer
+        return writer
+
+    def _on_failed(self, stream: str, failed: FailedRecord) -> None:
+        assert self.reject is not None
+        self.reject(stream, failed)
+
+
+def _counts(writer: KinesisWriter) -> dict[str, int]:
+    return {name: value for name, value in writer.metrics().items() if isinstance(value, int)}

@@ -1,24 +1,37 @@
-"""The options of a Spark job that writes: its own, and the properties of the Kinesis sink (C1)."""
+"""Parses and checks the options of a job that writes, and what happens to rows that cannot be written."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
+from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
+from recordpublisher.publishers.properties.groups.bad_records import (
+    CHOICES,
+    DEAD_LETTER,
+    DEAD_LETTER_SINK,
+    ON_BAD_RECORD,
+    OnBadRecord,
+)
+from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH
 from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, SINK_STREAM
 from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..options import SPARK
-from ..options.peers.translation import own_options
-from ..options.spark_options import STREAM, with_loaded_stream
-from ..options.start_by_shard import START_OPTION
-from ..options.unknown_options import check_unknown_options
-from .failure_options import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
+from .options import SPARK
+from .options.peers.translation import own_options
+from .options.spark_options import STREAM, with_loaded_stream
+from .options.start_by_shard import START_OPTION
+from .options.unknown_options import check_unknown_options
 
 QUEUE_BYTES_PER_STREAM = 16 * 2**20
 """Default queue size of each stream if a column names the streams. Their number is unknown, and memory must stay bounded."""
@@ -42,6 +55,21 @@ ID_FIELD = SPARK.text(
     "flink.spark.write.id.field",
     "A field that is added to `data`, a JSON object: an id by which consumers can drop duplicates.",
     aliases=("idField",),
+)
+FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")
+
+ON_FAILURE = SPARK.choice(
+    "flink.spark.write.onfailure",
+    "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters`.",
+    OnBadRecord.FAIL.name,
+    CHOICES,
+    aliases=("onFailure",),
+)
+DEAD_LETTERS = SPARK.text(
+    "flink.spark.write.deadletters",
+    "A folder of this query, seen by every executor, for rows that can never be written: JSON lines. Short for "
+    f"`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `{FOLDER_KEY}`.",
+    aliases=("deadLetters",),
 )
 
 
@@ -107,3 +135,57 @@ def _per_task(settings: KinesisSinkSettings, tasks: int | None) -> KinesisSinkSe
         records_per_second=settings.records_per_second / tasks,
         bytes_per_second=settings.bytes_per_second / tasks,
     )
+
+
+def with_dead_letters(properties: Properties) -> Properties:
+    """Return the properties with `deadLetters` replaced by the properties that it stands for.
+
+    Raises: ConfigurationError if other properties contradict it.
+    """
+    folder, policy = properties.value(DEAD_LETTERS), properties.value(ON_FAILURE)
+    if folder is None:
+        if policy == "DEAD_LETTER" and not properties.is_set(DEAD_LETTER_SINK):
+            valid = f"deadLetters=<folder> with it, or {DEAD_LETTER_SINK.key}"
+            raise ConfigurationError("onFailure", policy, valid, reason="nothing says where the rows go")
+        return properties
+    if "://" in folder:
+        valid = f"a folder that every executor sees; for other places onFailure=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
+        raise ConfigurationError("deadLetters", folder, valid)
+    if properties.is_set(ON_FAILURE) and policy != "DEAD_LETTER":
+        raise ConfigurationError("onFailure", policy, "DEAD_LETTER, or no option deadLetters")
+    for key, value in properties.with_prefix(DEAD_LETTER).items():
+        raise ConfigurationError(DEAD_LETTER.key + key, value, "this or the option deadLetters, not both")
+    expanded = {ON_FAILURE.key: "DEAD_LETTER", DEAD_LETTER_SINK.key: "jsonl", FOLDER_KEY: folder}
+    return properties.merged(expanded)
+
+
+def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
+    """Return a function that makes the dead-letter sink of a task; None without one.
+
+    Raises: ConfigurationError if the sink lacks a property.
+    """
+    if properties.value(ON_FAILURE) != "DEAD_LETTER":
+        return None
+    _create_sink(properties)
+    return partial(_create_sink, properties)
+
+
+def check_folder(properties: Properties) -> None:
+    """Check on the driver that the folder of dead letters can be written. Raises: ConfigurationError if it cannot."""
+    folder = properties.value(DEAD_LETTERS)
+    if folder is None:
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        problem = "" if os.access(folder, os.W_OK) else "no right to write"
+    except OSError as error:
+        problem = str(error)
+    if problem:
+        raise ConfigurationError("deadLetters", folder, "a folder that every executor can write", reason=problem)
+
+
+def _create_sink(properties: Properties) -> Sink:
+    made = build_dead_letter_sink(load_registry(), properties.merged({ON_BAD_RECORD.key: "DEAD_LETTER"}))
+    if made is None:
+        raise ImpossibleStateError("the policy DEAD_LETTER has no sink")
+    return made

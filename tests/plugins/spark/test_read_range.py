@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
+from recordpublisher.plugins.spark.read_range import EndPosition, ReadRange
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
-from recordpublisher.plugins.spark.columns.arrow_rows import ROWS_PER_BATCH, ArrowRows
+from recordpublisher.plugins.spark.arrow_rows import ROWS_PER_BATCH, ArrowRows
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 

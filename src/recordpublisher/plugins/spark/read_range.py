@@ -13,8 +13,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from ..options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
-from ..options.start_by_shard import START_OPTION, VALID_START, option_time_ms, starts_by_shard
+from .options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
+from .options.start_by_shard import START_OPTION, VALID_START, option_time_ms, starts_by_shard
 
 
 @dataclass(frozen=True, slots=True)
