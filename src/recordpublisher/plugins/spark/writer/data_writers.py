@@ -10,7 +10,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from recordpublisher.plugins.sinks.kinesis.sending_pipeline import fetch_stream_summary
+from recordpublisher.plugins.sinks.kinesis.limits import fetch_stream_summary
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient

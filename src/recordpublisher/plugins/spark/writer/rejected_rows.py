@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.sinks.kinesis.failed_records import VALIDATION_EXCEPTION, FailedRecord
+from recordpublisher.plugins.sinks.kinesis.records import VALIDATION_EXCEPTION, FailedRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, size_of
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord, size_of
 from recordpublisher.publishers.errors import SinkError
 
 from .columns import WriteColumns, data_of

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError, SinkError
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from recordpublisher.plugins.sinks.kinesis.failed_records import FailedRecord
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.records import FailedRecord, PendingRecord
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
 from recordpublisher.publishers.clock import Clock, SystemClock
