@@ -1,4 +1,11 @@
-"""Writes rows and the entry with their positions into a database, in one transaction (S6)."""
+"""Writes rows and the entry with their positions into a database, in one transaction (S6).
+
+The way of a record:
+
+1. `SqlSink.write` keeps its batch (`RowBuffer.add`).
+2. At a checkpoint `SqlSink.stage` turns the batches into rows (`rows.py`), after columns that are missing were added.
+3. `SqlSink.commit` writes the entry with the positions and inserts the rows, in one transaction (`target_table.py`).
+"""
 
 import hashlib
 import logging
@@ -34,12 +41,6 @@ EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
 
 class SqlSink(CommittingSink):
     """Owns the rows that wait for a checkpoint, and the connection to the database.
-
-    The way of a record:
-
-    1. `write` keeps its batch (`RowBuffer.add`).
-    2. At a checkpoint `stage` turns the batches into rows (`rows.py`), after columns that are missing were added.
-    3. `commit` writes the entry with the positions and inserts the rows, in one transaction (`target_table.py`).
 
     A checkpoint is one short transaction, which writes the entry with the positions if no other process has changed it, and inserts the
     rows. When `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
