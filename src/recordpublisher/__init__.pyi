@@ -41,10 +41,10 @@ from .plugins.metrics.export import export_metrics as export_metrics
 from .plugins.metrics.export import metrics_text as metrics_text
 from .plugins.positions.reset import reset_positions as reset_positions
 from .plugins.runtime.data_fetcher import DataFetcher as DataFetcher
-from .plugins.runtime.aws_lambda.handler import lambda_handler as lambda_handler
-from .plugins.runtime.frames.read import read_arrow as read_arrow
-from .plugins.runtime.frames.read import read_pandas as read_pandas
-from .plugins.runtime.frames.read import read_polars as read_polars
+from .plugins.runtime.aws_lambda import lambda_handler as lambda_handler
+from .plugins.runtime.frames import read_arrow as read_arrow
+from .plugins.runtime.frames import read_pandas as read_pandas
+from .plugins.runtime.frames import read_polars as read_polars
 from .plugins.runtime.streaming import Records as Records
 from .plugins.runtime.streaming import consume as consume
 from .plugins.runtime.streaming import stream as stream

@@ -41,7 +41,7 @@ from ..host.build_from_properties import (
     source_class,
 )
 from ..host.registry import Registry
-from ..tracing.provider import traced_calls
+from ..tracing.traces import traced_calls
 from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
 from .job_identity import JobIdentity

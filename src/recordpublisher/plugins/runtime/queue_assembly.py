@@ -16,7 +16,7 @@ from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_source
 from ..host.registry import Registry
-from ..tracing.provider import traced_calls
+from ..tracing.traces import traced_calls
 from .batch_decoration import batch_decorator_factory, made_type
 from .stream_names import StreamNames
 

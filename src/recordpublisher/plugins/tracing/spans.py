@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.context import Context
@@ -18,14 +18,12 @@ from recordpublisher.publishers.properties.groups.metrics import TRACING_SPANS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
-from .payload_context import Carrier
-
 
 class ProcessSpans:
     """Makes spans. The span of one record is a child of the context in its payload. The span of several records links to each context."""
 
     def __init__(
-        self, tracer: Tracer, read: Callable[[Record], Carrier | None], properties: Properties, clock: Clock
+        self, tracer: Tracer, read: Callable[[Record], Mapping[str, str] | None], properties: Properties, clock: Clock
     ) -> None:
         self._tracer = tracer
         self._read = read

@@ -18,7 +18,7 @@ from protobuf_order import Order as Message
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
-from recordpublisher.plugins.runtime.frames import batch_groups
+from recordpublisher.plugins.runtime import frames
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, install
 
@@ -44,7 +44,7 @@ def _no_threads_are_left():
 
 
 def small_batches(monkeypatch, rows=3):
-    monkeypatch.setattr(batch_groups, "ROWS_PER_BATCH", rows)
+    monkeypatch.setattr(frames, "ROWS_PER_BATCH", rows)
 
 
 def test_a_payload_without_a_type_is_data_with_the_columns_of_spark(orders):
@@ -186,7 +186,7 @@ def test_batches_come_while_the_stream_is_read(orders, monkeypatch):
 
 
 def test_batches_are_limited_in_bytes_too(orders, monkeypatch):
-    monkeypatch.setattr(batch_groups, "BYTES_PER_BATCH", 1)
+    monkeypatch.setattr(frames, "BYTES_PER_BATCH", 1)
     assert [batch.num_rows for batch in rp.read_arrow("orders", PROPERTIES)] == [3, 3, 3, 1]
 
 

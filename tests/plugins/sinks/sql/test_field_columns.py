@@ -20,8 +20,8 @@ from sqlalchemy.dialects import postgresql
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink
-from recordpublisher.plugins.sinks.sql.conversions import conversion_of
-from recordpublisher.plugins.sinks.sql.table_definitions import why_no_column
+from recordpublisher.plugins.sinks.sql.columns import conversion_of
+from recordpublisher.plugins.sinks.sql.target_table import why_no_column
 
 from fakes.batches import batch
 from fakes.memory_streams import PROPERTIES, install

@@ -2,15 +2,18 @@
 
 from __future__ import annotations  # the reference and help() show types by their names
 
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import closing
+import math
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing, closing
 from datetime import datetime, timedelta
 from importlib.util import find_spec
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, PreparedDeserializer
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.plugins.host.manager import load_registry
@@ -27,11 +30,11 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import MAX_MS, iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
 
-from ..arguments import checked_properties
-from ..batch_decoration import chosen_deserializer, made_type
-from ..job_identity import as_look
-from ..stream_names import StreamsArgument
-from ..streaming import in_background, stream
+from .arguments import checked_properties
+from .batch_decoration import chosen_deserializer, made_type
+from .job_identity import as_look
+from .stream_names import StreamsArgument
+from .streaming import in_background, stream
 
 try:
     import pyarrow as pa
@@ -46,9 +49,6 @@ from recordpublisher.plugins.columns.frame_columns import FrameColumns, frame_co
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.columns.record_fields import DATA
 
-from .batch_groups import grouped, until, within
-from .stream_reader import StreamReader
-
 if TYPE_CHECKING:
     import pandas
     import polars
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 EventTimes = tuple[datetime | str | float | None, datetime | str | float | None]
 _VALID_START = "TRIM_HORIZON (or earliest), an age such as 1h, a time with a zone, or a snapshot"
 _VALID_END = "NOW, a time with a zone, or a snapshot"
+ROWS_PER_BATCH = 20_000
+BYTES_PER_BATCH = 16 * 2**20
+"""Memory of the records of one Arrow batch. When it is reached, the batch is made with fewer rows."""
 MOST_LEVELS = 64
 """How many levels of arrays and objects a column may have. Polars took minutes for 700 levels, and ended the process at 900."""
 
@@ -90,6 +93,7 @@ def read_arrow(
 
     Raises: ConfigurationError at once, even if a field has no Arrow type or a column is unknown; other errors while batches are taken.
     """
+    # 1. Check the properties, and which columns the values have. A mistake is found before anything is read.
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
     given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
     if is_inferred(given):
@@ -101,6 +105,7 @@ def read_arrow(
     made = _columns_of(chosen)
     names = _chosen_names(made.schema.names, columns, () if metadata else made.metadata.names)
     begin, until_ms = _event_times_ms(event_times)
+    # 2. Read the streams up to the tip, or to a time. A bad record is one whose value does not fit into its column either.
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
         given.merged({SCHEMA.key: None}),  # `chosen` has it
@@ -110,10 +115,12 @@ def read_arrow(
         until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end, given, timestamp_assigner),
         stop_at_tip=True,
     )
+    # 3. Leave out the records behind the positions of a snapshot, and those outside the event times.
     if isinstance(end, Mapping):
         batches = until(batches, merge_snapshots([end]).shards)
     if begin is not None or until_ms is not None:
         batches = within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
+    # 4. Return a reader, which makes Arrow batches of a good size as they are taken.
     schema = pa.schema([made.schema.field(name) for name in names])
     return StreamReader(schema, _arrow_batches(grouped(batches), lambda *group: made.batch(*group).select(names)))
 
@@ -327,3 +334,98 @@ def _arrow_batches(
     with closing(in_background("rp.read_arrow", groups)) as waiting:
         for group in waiting:
             yield to_arrow(*group)
+
+
+# --- which records, and how many in a batch ---------------------------------------------------------------------------------------
+
+
+async def until(
+    batches: AsyncGenerator[RecordBatch, None], ends: Mapping[str, ShardState]
+) -> AsyncGenerator[RecordBatch, None]:
+    """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
+
+    The end of a shard is never passed, because no record follows it. With such a position the read does not end here.
+    """
+    waited_for = set(ends)
+    async with aclosing(batches):
+        async for batch in batches:
+            key = batch.shard.key
+            count = _rows_until(batch, ends[key]) if key in ends else 0
+            if count:
+                yield batch.slice(0, count)
+            if count < len(batch) and key in waited_for:
+                waited_for.remove(key)
+                if not waited_for:
+                    return
+
+
+def _rows_until(batch: RecordBatch, end: ShardState) -> int:
+    if end.ended or end.position is None:
+        return len(batch) if end.ended else 0
+    last = int(end.position.sequence), end.position.sub_sequence if end.position.is_inside_aggregate else math.inf
+    numbers = zip(map(int, batch.sequence_numbers), batch.sub_sequence_numbers, strict=True)
+    return next((place for place, number in enumerate(numbers) if number > last), len(batch))
+
+
+async def within(
+    batches: AsyncGenerator[RecordBatch, None], begin_ms: int, end_ms: int
+) -> AsyncGenerator[RecordBatch, None]:
+    """Yield the records whose event time is at least `begin_ms` and below `end_ms` (epoch ms)."""
+    async with aclosing(batches):
+        async for batch in batches:
+            chosen = [begin_ms <= time < end_ms for time in batch.event_time_column]
+            place = 0
+            for is_chosen, run in groupby(chosen):
+                first, place = place, place + len([*run])
+                if is_chosen:
+                    yield batch.slice(first, place)
+
+
+async def grouped(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGenerator[list[RecordBatch], None]:
+    """Yield groups of batches that are large enough for columns of a good size."""
+    group: list[RecordBatch] = []
+    async with aclosing(batches):
+        async for batch in batches:
+            group += [batch] if len(batch) else []
+            held_bytes = sum(waiting.held_bytes for waiting in group)
+            if sum(map(len, group)) >= ROWS_PER_BATCH or held_bytes >= BYTES_PER_BATCH:
+                yield group
+                group = []
+        if group:
+            yield group
+
+
+# --- the reader that the caller gets -------------------------------------------------------------------------------------------------
+
+
+class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyarrow is not typed
+    """Owns the read, and ends it when it is closed.
+
+    `RecordBatchReader.from_batches` does not close the generator that it reads from, and a reader that is passed through the C interface
+    loses the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
+    """
+
+    def __init__(self, schema: pa.Schema, batches: Generator[pa.RecordBatch, None, None]) -> None:
+        self._batches = batches
+        super().__init__(_Messages(schema, batches))
+
+    def close(self) -> None:
+        """Stop the read, and wait until everything is closed. Later reads find the end."""
+        self._batches.close()
+
+
+class _Messages:
+    """A file-like object with a schema and batches in the IPC format. A read returns at most the rest of the current message."""
+
+    closed = False
+
+    def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        self._parts = chain([schema], batches)
+        self._left = memoryview(b"")
+
+    def read(self, size: int) -> memoryview:
+        if not self._left:
+            part = next(self._parts, None)
+            self._left = memoryview(b"" if part is None else part.serialize())
+        read, self._left = self._left[:size], self._left[size:]
+        return read

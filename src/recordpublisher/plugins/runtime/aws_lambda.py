@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import binascii
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
@@ -16,7 +17,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.plugins.sinks.map.handler import LAMBDA_MARK
 from recordpublisher.plugins.sinks.map.map_sink import MapOptions
-from recordpublisher.plugins.tracing.provider import traced_calls
+from recordpublisher.plugins.tracing.traces import traced_calls
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, SinkError
@@ -27,14 +28,17 @@ from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECO
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
 
-from ..arguments import checked_properties
-from ..background_loop import BackgroundLoop
-from ..batch_decoration import batch_decorator_factory, chosen_deserializer, made_type
-from ..short_errors import SHORT_ERRORS
-from .events import records_by_shard
+from .arguments import checked_properties
+from .background_loop import BackgroundLoop
+from .batch_decoration import batch_decorator_factory, chosen_deserializer, made_type
+from .short_errors import SHORT_ERRORS
 
 log = logging.getLogger("recordpublisher.lambda")
+VALID = "the event of a Kinesis or DynamoDB Streams event source mapping"
+_DYNAMODB_SHARD = "lambda"
+"""Stands for the shard of a change, because Lambda does not report the shard."""
 HandlerArgument = (
     Callable[[Record[V]], object]
     | Callable[[list[Record[V]]], object]
@@ -183,3 +187,42 @@ class _Invocation:
             return self._records[0].sequence_number
         done = int(position.sequence) - position.is_inside_aggregate
         return next((record.sequence_number for record in self._records if int(record.sequence_number) > done), None)
+
+
+# --- the events -----------------------------------------------------------------------------------------------------------------------
+# Lambda's developer guide describes their form ("Process records from Amazon Kinesis Data Streams with Lambda", "Using AWS Lambda with
+# Amazon DynamoDB").
+
+
+def records_by_shard(event: Any) -> dict[Shard, list[UserRecord]]:
+    """Return the records of each shard, in order. Raises: ConfigurationError if the event has another form, or is of a tumbling window."""
+    if isinstance(event, Mapping) and "window" in event:
+        reason = "the answer has no state, so that Lambda would forget what the window has gathered"
+        raise ConfigurationError("TumblingWindowInSeconds", event["window"], "not set", reason=reason)
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, Sequence):
+        raise ConfigurationError("event", f"{event!r:.200}", VALID)
+    found: dict[Shard, list[UserRecord]] = {}
+    for record in records:
+        try:
+            shard, made = _change(record) if record["eventSource"] == "aws:dynamodb" else _kinesis_record(record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigurationError("event", f"{record!r:.200}", VALID, reason=reason) from error
+        found.setdefault(shard, []).append(made)
+    return found
+
+
+def _kinesis_record(record: Mapping[str, Any]) -> tuple[Shard, UserRecord]:
+    kinesis, shard_id = record["kinesis"], record["eventID"].partition(":")[0]
+    data = binascii.a2b_base64(kinesis["data"], strict_mode=True)
+    number, arrival = str(int(kinesis["sequenceNumber"])), float(kinesis["approximateArrivalTimestamp"])
+    made = UserRecord(data, number, arrival, kinesis.get("partitionKey"))
+    return Shard(stream_name(record["eventSourceARN"]), shard_id), made
+
+
+def _change(record: Mapping[str, Any]) -> tuple[Shard, UserRecord]:
+    from recordpublisher.publishers.dynamodb_streams.changes import record_of_change
+
+    table = record["eventSourceARN"].partition("/")[2].partition("/")[0]
+    return Shard(table, _DYNAMODB_SHARD), record_of_change(dict(record))

@@ -3,16 +3,15 @@
 from dataclasses import replace
 
 from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.put_records.request import ShardBatch
-from recordpublisher.plugins.sinks.kinesis.put_records.retry_or_give_up import (
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.sending import (
     THROTTLED,
+    ShardBatch,
     classify_results,
     results_of_failed_call,
 )
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import ShardQueue
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queues import ANY_SHARD
+from recordpublisher.plugins.sinks.kinesis.shard_queues import ANY_SHARD, ShardQueue
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.properties.properties import Properties

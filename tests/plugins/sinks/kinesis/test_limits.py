@@ -1,8 +1,7 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.outstanding_records import OVERHEAD_BYTES, OutstandingRecords
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.statistics import MeanSize
+from recordpublisher.plugins.sinks.kinesis.limits import OVERHEAD_BYTES, MeanSize, OutstandingRecords
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 
 
 def a_record(size=10):

@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.put_records.request import (
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.sending import (
     NEVER,
     take_next_request,
 )
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
-from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import AggregatingShardQueue, ShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_queues import AggregatingShardQueue, KplAggregator, ShardQueue
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
