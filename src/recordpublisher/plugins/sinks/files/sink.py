@@ -102,6 +102,12 @@ class FileSink(CommittingSink):
         """
         return batch, batch.held_bytes
 
+    async def learn(self, contents: Sequence[Any]) -> None:
+        """Prepare for the contents of the next files. Called before `file_writers`, on the event loop.
+
+        A sink that infers columns stores the new ones here, so that no file has a column of which another process does not know.
+        """
+
     @abstractmethod
     def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
         """Return for each folder a function that writes the file of one shard into it. Called in a thread.
@@ -177,6 +183,7 @@ class FileSink(CommittingSink):
         cannot be written.
         """
         parts, rejected = list(self._waiting), list[tuple[RecordBatch, str]]()
+        await self.learn([part.content for part in parts])
         files = await asyncio.to_thread(self._files, parts, rejected)
         await self._context.reject_all(rejected)
         staged, size = await self._files_there.stage(self._life, number.n, files)

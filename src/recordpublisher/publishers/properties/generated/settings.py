@@ -179,7 +179,7 @@ class ReadSettings(TypedDict, total=False):
     deserializer_schema: str
     """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
     STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema). They are checked, and are columns as those of
-    a type. INFER: the sinks delta, iceberg and sql add columns as the data shows them."""
+    a type. INFER: the sinks delta, iceberg, sql, parquet and jsonl add columns as the data shows them."""
     deserializer_avro_schema: str
     """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
     deserializer_avro_schema_file: str
