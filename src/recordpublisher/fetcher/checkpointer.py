@@ -1,11 +1,13 @@
 """Takes checkpoints: the interface for every assignment, and the implementation for a fixed number of subtasks."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
@@ -23,6 +25,9 @@ from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
 from .startup import OpenedJob
+
+if TYPE_CHECKING:
+    from .elastic.alone_worker import AloneWorker
 
 log = logging.getLogger("recordpublisher.fetcher")
 LAST_PAUSE_SECONDS = 1.0
@@ -108,7 +113,7 @@ class SnapshotCheckpointer(Checkpointer):
         self._dead_letters = dead_letters
         self._lock = asyncio.Lock()
         self.times = CheckpointAge(job.clock)
-        self.commit_counts = None if job.commits is None else job.commits.counts
+        self.commit_counts = None if job.committing is None else job.committing.counts
 
     async def checkpoint(self) -> dict[str, Any]:
         """Take a snapshot, flush the sink, then store the snapshot."""
@@ -140,7 +145,7 @@ class SnapshotCheckpointer(Checkpointer):
         Without a store the user keeps `snapshot()`, which covers every write (S1). Nothing may be left to the next start then.
         """
         before = self._snapshotter.snapshot()["shards"]
-        stopped = before.keys() if is_stopped and self._job.checkpoints is not None else ()
+        stopped = before.keys() if is_stopped and self._job.stores is not None else ()
         last, monotonic = Checkpoint({}, stopped=stopped, is_last=True), self._job.clock.monotonic
         stored, since = None, monotonic()
         while (done := (await self._checkpoint(replace(last, may_be_partial=True)))["shards"]) != before:
@@ -168,12 +173,12 @@ class SnapshotCheckpointer(Checkpointer):
         return state
 
     async def _flush_and_store(self, asked: Checkpoint) -> dict[str, Any]:
-        state = await (self._flush(asked) if self._job.commits is None else self._commit(self._job.commits))
-        if self._job.checkpoints is not None:
-            await self._job.checkpoints.store(state)
+        state = await (self._flush(asked) if self._job.committing is None else self._commit(self._job.committing))
+        if self._job.stores is not None:
+            await self._job.stores.store(state)
         return state
 
-    async def _commit(self, commits: SubtaskCommits) -> dict[str, Any]:
+    async def _commit(self, commits: SubtaskCommits | AloneWorker) -> dict[str, Any]:
         """Commit the snapshot with what the sink has staged.
 
         No write may run between taking the snapshot and staging. Writes may run while the commit is published.

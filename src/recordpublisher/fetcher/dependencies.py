@@ -1,8 +1,10 @@
 """Everything that a fetcher receives from its caller."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.base import RecordPublisherFactory
@@ -25,6 +27,9 @@ from .shards.retention_check import RetentionCheck
 from .shards.stream_list import StreamList
 from .sink import Sink, State, Traced, untraced
 
+if TYPE_CHECKING:
+    from .elastic.alone_worker import AloneWorker
+
 
 @dataclass(frozen=True, slots=True)
 class FetcherDependencies:
@@ -42,6 +47,7 @@ class FetcherDependencies:
       with the listed shards.
     - `on_alarm`: called with each alarm (A2).
     - `commits`: commits the rows of a `CommittingSink` with the stored positions (fixed subtasks only).
+    - `alone`: the worker of a job that runs alone; it stores the positions, and commits the rows of a `CommittingSink`.
     - `check_owner`: raises FencedError if a later start of this subtask owns its positions.
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `job_name`: `flink.job.name`, if it is set.
@@ -68,6 +74,7 @@ class FetcherDependencies:
     on_alarm: AlarmListener | None = None
     checkpoints: SubtaskCheckpoints | None = None
     commits: SubtaskCommits | None = None
+    alone: AloneWorker | None = None
     check_owner: Callable[[], Awaitable[None]] | None = None
     dead_letters: Sink | None = None
     traced: Traced = untraced
@@ -76,6 +83,16 @@ class FetcherDependencies:
     parallelism: int = 1
     job_name: str | None = None
     value_type: Any = None
+
+    @property
+    def stores(self) -> SubtaskCheckpoints | AloneWorker | None:
+        """What stores each checkpoint, or None if nothing does, or if the positions are committed with the rows only."""
+        return self.alone if self.alone is not None and self.alone.counts is None else self.checkpoints
+
+    @property
+    def committing(self) -> SubtaskCommits | AloneWorker | None:
+        """What commits the rows of a `CommittingSink` with the positions; None for other sinks."""
+        return self.alone if self.alone is not None and self.alone.counts is not None else self.commits
 
     @property
     def streams(self) -> StreamList:
