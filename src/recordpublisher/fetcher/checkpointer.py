@@ -1,18 +1,17 @@
 """Takes checkpoints: the interface for every assignment, and the implementation for a fixed number of subtasks."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
+from .checkpoints.alone_job import AloneJob
 from .checkpoints.checkpoint_age import CheckpointAge
 from .checkpoints.commit_counts import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
@@ -25,9 +24,6 @@ from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
 from .startup import OpenedJob
-
-if TYPE_CHECKING:
-    from .elastic.alone_worker import AloneWorker
 
 log = logging.getLogger("recordpublisher.fetcher")
 LAST_PAUSE_SECONDS = 1.0
@@ -178,7 +174,7 @@ class SnapshotCheckpointer(Checkpointer):
             await self._job.stores.store(state)
         return state
 
-    async def _commit(self, commits: SubtaskCommits | AloneWorker) -> dict[str, Any]:
+    async def _commit(self, commits: SubtaskCommits | AloneJob) -> dict[str, Any]:
         """Commit the snapshot with what the sink has staged.
 
         No write may run between taking the snapshot and staging. Writes may run while the commit is published.

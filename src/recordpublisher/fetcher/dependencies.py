@@ -1,10 +1,8 @@
 """Everything that a fetcher receives from its caller."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.base import RecordPublisherFactory
@@ -15,6 +13,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
+from .checkpoints.alone_job import AloneJob
 from .checkpoints.snapshot_store import SubtaskCheckpoints
 from .checkpoints.starts import Starts
 from .checkpoints.subtask_commits import SubtaskCommits
@@ -26,9 +25,6 @@ from .shards.missing_shards import ShardExists
 from .shards.retention_check import RetentionCheck
 from .shards.stream_list import StreamList
 from .sink import Sink, State, Traced, untraced
-
-if TYPE_CHECKING:
-    from .elastic.alone_worker import AloneWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ class FetcherDependencies:
     on_alarm: AlarmListener | None = None
     checkpoints: SubtaskCheckpoints | None = None
     commits: SubtaskCommits | None = None
-    alone: AloneWorker | None = None
+    alone: AloneJob | None = None
     check_owner: Callable[[], Awaitable[None]] | None = None
     dead_letters: Sink | None = None
     traced: Traced = untraced
@@ -85,12 +81,12 @@ class FetcherDependencies:
     value_type: Any = None
 
     @property
-    def stores(self) -> SubtaskCheckpoints | AloneWorker | None:
+    def stores(self) -> SubtaskCheckpoints | AloneJob | None:
         """What stores each checkpoint, or None if nothing does, or if the positions are committed with the rows only."""
         return self.alone if self.alone is not None and self.alone.counts is None else self.checkpoints
 
     @property
-    def committing(self) -> SubtaskCommits | AloneWorker | None:
+    def committing(self) -> SubtaskCommits | AloneJob | None:
         """What commits the rows of a `CommittingSink` with the positions; None for other sinks."""
         return self.alone if self.alone is not None and self.alone.counts is not None else self.commits
 
