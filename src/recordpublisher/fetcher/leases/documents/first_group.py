@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
 from .group_store import GroupStore, write_first_table
-from .lease_table import LeaseTable, lease_of
+from .lease_table import LeaseTable, is_begun, lease_of
 from .position_part import SHARDS_PER_PART, PositionKey, PositionPart, StoredPosition
 from .worker_record import WorkerRecord
 
@@ -38,7 +38,7 @@ async def store_as_group(
         await group.refuse_subtasks()
     version = FIRST_VERSION if over is None else over.document.version + 1
     positions = {
-        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if _is_begun(state)
+        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if is_begun(state)
     }
     keys = sorted(positions)
     parts = [keys[first : first + SHARDS_PER_PART] for first in range(0, len(keys), SHARDS_PER_PART)]
@@ -60,8 +60,3 @@ async def store_as_group(
     except StateError:
         await group.delete_worker(worker)
         raise
-
-
-def _is_begun(state: ShardState) -> bool:
-    """Return whether a worker may read the shard at once: it has neither ended nor waits for its parents."""
-    return not state.ended and not state.waiting

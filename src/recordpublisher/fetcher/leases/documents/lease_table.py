@@ -201,13 +201,21 @@ class LeaseTable:
         return shard in self.leases and self.leases[shard].ended
 
 
+def is_begun(state: ShardState) -> bool:
+    """Return whether a worker may read the shard at once: it has neither ended nor waits for its parents.
+
+    A shard with a position has begun, even if a start that resumes has not looked at its parents yet.
+    """
+    return not state.ended and (not state.waiting or state.position is not None)
+
+
 def lease_of(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
     """Return the lease of a shard whose state is in a position of `worker`: it has ended, waits for its parents, or is owned."""
     state, (stream, _, shard_id) = states[shard], shard.rpartition("/")
     if state.ended:
         children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
         return Lease(None, epoch, True, state.watermark, tuple(children), seen_ms=state.seen_ms)
-    if state.waiting:
+    if not is_begun(state):
         return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents), seen_ms=state.seen_ms)
     return Lease(worker, epoch)
 
