@@ -166,7 +166,9 @@ class AloneWorker:
         """Check that this process may take the shards. Silent workers of a group are waited for, for their lease (A8)."""
         entries = entries_of(self._sink)
         if found is None:
+            await self._documents.refuse_subtasks()
             if entries is not None and entries is not self._group.store:
+                await GroupStore(entries).refuse_subtasks()
                 await self._refuse_entries(GroupStore(entries))
             if isinstance(self._sink, CommittingSink):
                 await tell_of_others(self._sink, self.place)

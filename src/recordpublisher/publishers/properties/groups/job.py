@@ -9,8 +9,8 @@ JOB_NAME = JOB.text(
 )
 JOB_WORKERS = JOB.choice(
     "flink.job.workers",
-    "ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same flink.state.uri (in a database: and "
-    "flink.job.name) share the shards; any may join, leave or fail.",
+    "If set, ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same "
+    "flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail.",
     "ALONE",
     ("ALONE", "GROUP"),
 )
