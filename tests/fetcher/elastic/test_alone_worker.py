@@ -1,4 +1,4 @@
-"""A job that runs alone: a later start and a fresh worker of a group replace it at once; it never replaces a living group (A1 to A12)."""
+"""A job that runs alone: a later start and a fresh worker of a group replace it at once; it never replaces a living group."""
 
 import asyncio
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Random schedules of a job that runs alone, or in a group, over the same documents: the rules A1 to A12 hold in each.
+"""Random schedules of a job that runs alone, or in a group, over the same documents: no record is lost in any.
 
 Whole fetchers run on virtual time. They are started, stopped, killed and cut off, and shards are split. In the end every record is
 written, and a sink that commits shows each exactly once.

@@ -1,4 +1,4 @@
-"""A job that runs in one process: its worker owns every shard, and its lease has no deadline (A1, A10)."""
+"""A job that runs in one process: its worker owns every shard, and its lease has no deadline."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .worker_lives import ElasticGroup
 log = logging.getLogger("recordpublisher.start")
 HOST = socket.gethostname()[:255]
 LEFT_MS = 86_400_000
-"""What an alone start has left that never took the shards is deleted after this time (ms, A12)."""
+"""What an alone start has left that never took the shards is deleted after this time (ms)."""
 
 
 class _OneLife(SinkLives):
@@ -62,7 +62,7 @@ class AloneWorker:
 
     While it runs, its part is the only document that changes. The lease table names the worker, and has no leases: every reader adds the
     states that are in the part (`LeaseTable.folded`). So a child begins as soon as its parents have ended, without waiting for a write of
-    the table (A5). Each write of the part is conditional, and it is refused once a later start has sealed it.
+    the table. Each write of the part is conditional, and it is refused once a later start has sealed it.
     """
 
     def __init__(self, group: ElasticGroup, job: GroupJob, sink: Sink, clock: Clock) -> None:
@@ -132,7 +132,7 @@ class AloneWorker:
             await self._positions.settle()
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Stage what was written, and commit it with this snapshot, which must cover exactly these records (A6).
+        """Stage what was written, and commit it with this snapshot, which must cover exactly these records.
 
         No write may be in progress. `records`: number of records written so far. Raises: the errors of `settle` and of the sink.
         """
@@ -146,7 +146,7 @@ class AloneWorker:
         await self._positions.publish()
 
     async def check_owner(self) -> None:
-        """Check that no later start has replaced this one, which a job at rest would not notice otherwise (A10).
+        """Check that no later start has replaced this one, which a job at rest would not notice otherwise.
 
         Raises: FencedError if one has; StateError if the record cannot be read.
         """
@@ -163,7 +163,7 @@ class AloneWorker:
     # --- the start -------------------------------------------------------------------------------------------------------------
 
     async def _check(self, found: Stored[LeaseTable] | None) -> None:
-        """Check that this process may take the shards. Silent workers of a group are waited for, for their lease (A8)."""
+        """Check that this process may take the shards. Silent workers of a group are waited for, for their lease."""
         entries = entries_of(self._sink)
         if found is None:
             await self._documents.refuse_subtasks()
@@ -219,7 +219,7 @@ class AloneWorker:
         raise StateError(f"the position of {', '.join(missing)} is not stored by the worker that has the lease")
 
     async def _prepare(self, states: Mapping[str, ShardState]) -> None:
-        """Store the positions, and then the record, before the table names this worker (A4)."""
+        """Store the positions, and then the record, before the table names this worker."""
         await self._positions.settle()
         await self._positions.join()
         self._positions.pinned_ms, self._positions.taken_ms = self._pinned_ms, self._taken_ms
@@ -239,7 +239,7 @@ class AloneWorker:
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
-        """Delete what sealed workers have left: the table was written after their seals, and names none of them (A12)."""
+        """Delete what sealed workers have left: the table was written after their seals, and names none of them."""
         before = self._clock.now_ms() - LEFT_MS
         for worker, record in (await self._documents.read_records(consistent=True)).items():
             if worker in table.owners:

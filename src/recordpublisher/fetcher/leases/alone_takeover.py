@@ -1,4 +1,4 @@
-"""Ends a job that runs alone: seals its worker, and adds its positions to the lease table (A3, A5, A9)."""
+"""Ends a job that runs alone: seals its worker, and adds its positions to the lease table."""
 
 import contextlib
 from collections.abc import Mapping

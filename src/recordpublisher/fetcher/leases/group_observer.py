@@ -86,7 +86,7 @@ class GroupObserver:
         now, table = self._clock.boottime(), self._cache.table
         if table is None or now - began > self._settings.interval:
             return None
-        # A worker that runs alone sends no heartbeats: the table says whether it runs (A9).
+        # A worker that runs alone sends no heartbeats: the table says whether it runs.
         records = {
             name: each for name, each in records.items() if each.document.is_sealed or not each.document.is_alone
         }

@@ -48,7 +48,7 @@ class Worker:
 
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
     - `job`: the job of this process. None is compatible with every job (E10).
-    - `is_first`: whether this is the first worker of its process, which may replace a worker that runs alone (A9).
+    - `is_first`: whether this is the first worker of its process, which may replace a worker that runs alone.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class Worker:
         return True
 
     async def _replace_alone(self, table: LeaseTable, alone: AloneOwner) -> None:
-        """End the worker that runs alone, and give its shards to the group. A later life of a process does not do that (A9).
+        """End the worker that runs alone, and give its shards to the group. A later life of a process does not do that.
 
         Raises: StateError if this process was in the group before the job was started alone.
         """

@@ -1,4 +1,4 @@
-"""The positions of a worker that runs alone become the leases of a group (A5)."""
+"""The positions of a worker that runs alone become the leases of a group."""
 
 from recordpublisher.fetcher.leases.documents.lease_table import AloneOwner, Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes, table_to_bytes

@@ -51,7 +51,7 @@ class Lease:
 
 
 class AloneOwner(NamedTuple):
-    """The worker that owns every shard of a job that runs alone, and since which version of the table (A1)."""
+    """The worker that owns every shard of a job that runs alone, and since which version of the table."""
 
     worker: str
     epoch: int
@@ -79,7 +79,7 @@ class LeaseTable:
     - `drained`: the workers that a person has asked to leave (E11).
     - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
     - `alone`: the worker that owns every shard, if the job runs alone. The states of the shards are then in its positions only, and
-      `folded` adds them (A5).
+      `folded` adds them.
     """
 
     version: int = 1
@@ -177,12 +177,12 @@ class LeaseTable:
         return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
 
     def taken_alone(self, worker: str, job: GroupJob) -> LeaseTable:
-        """Return the next version, in which `worker` owns every shard: its positions have the states of all shards (A1, A4)."""
+        """Return the next version, in which `worker` owns every shard: its positions have the states of all shards."""
         version = self.version + 1
         return replace(self.begun_anew(worker, {}), job=job, alone=AloneOwner(worker, version))
 
     def folded(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
-        """Return the leases that the states of the worker that runs alone stand for (A5). Only the leases and the start differ.
+        """Return the leases that the states of the worker that runs alone stand for. Only the leases and the start differ.
 
         - `states`: the states in the positions of that worker, by `Shard.key`.
         - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).

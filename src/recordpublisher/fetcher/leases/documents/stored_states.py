@@ -1,4 +1,4 @@
-"""The state of each shard, as the lease table and the positions of workers have it (A5). Pure."""
+"""The state of each shard, as the lease table and the positions of workers have it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
