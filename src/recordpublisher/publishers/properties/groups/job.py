@@ -7,6 +7,13 @@ JOB_NAME = JOB.text(
     "flink.job.name",
     "Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own.",
 )
+JOB_WORKERS = JOB.choice(
+    "flink.job.workers",
+    "If set, ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same "
+    "flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail.",
+    "ALONE",
+    ("ALONE", "GROUP"),
+)
 STREAMS = JOB.text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.")
 STREAMS_FILE = JOB.text(
     "flink.streams.file",
