@@ -16,7 +16,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import is_idle
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
-from recordpublisher.publishers.polling.read_rate import retry_pause_seconds
+from recordpublisher.publishers.polling.publisher import retry_pause_seconds
 from recordpublisher.publishers.polling.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL

@@ -222,7 +222,7 @@ def _kinesis_record(record: Mapping[str, Any]) -> tuple[Shard, UserRecord]:
 
 
 def _change(record: Mapping[str, Any]) -> tuple[Shard, UserRecord]:
-    from recordpublisher.publishers.dynamodb_streams.changes import record_of_change
+    from recordpublisher.publishers.dynamodb_streams import record_of_change
 
     table = record["eventSourceARN"].partition("/")[2].partition("/")[0]
     return Shard(table, _DYNAMODB_SHARD), record_of_change(dict(record))

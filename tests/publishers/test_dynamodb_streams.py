@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 import recordpublisher as rp
-from recordpublisher.publishers.dynamodb_streams.service import DynamoDbStreams
+from recordpublisher.publishers.dynamodb_streams import DynamoDbStreams
 from recordpublisher.publishers.errors import TransientError
 
 

@@ -1,27 +1,54 @@
-"""Implements PollingService, the five calls that polling needs, for DynamoDB Streams; and the factory of its publishers."""
+"""Reads DynamoDB Streams, the changes of a table, by polling: the factory, the calls that polling needs, and the records."""
 
+import base64
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..base import Checks, check_clock
-from ..clock import Clock, SystemClock
-from ..errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
-from ..kinesis import LIST_SHARDS_RETRIES, ReadResponse, RecordDistribution, call_with_retries, endpoint_of
-from ..kinesis.listing import server_time_ms_or_none
-from ..kinesis.sdk.aws_service import AwsService, OpenClient
-from ..log_fields import counted
-from ..polling import PollingRecordPublisherFactory
-from ..positions import PositionType, StartingPosition
-from ..properties.groups.polling import DYNAMODB_EMPTY_READS
-from ..properties.properties import Properties
-from ..records import UserRecord
-from ..shards import HashRange, Shard
-from .changes import record_of_change
+from .base import Checks, check_clock
+from .clock import Clock, SystemClock
+from .errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
+from .kinesis import LIST_SHARDS_RETRIES, ReadResponse, RecordDistribution, call_with_retries, endpoint_of
+from .kinesis.listing import server_time_ms_or_none
+from .kinesis.sdk.aws_service import AwsService, OpenClient
+from .log_fields import counted
+from .polling import PollingRecordPublisherFactory
+from .positions import PositionType, StartingPosition
+from .properties.groups.polling import DYNAMODB_EMPTY_READS
+from .properties.properties import Properties
+from .records import UserRecord
+from .shards import HashRange, Shard
 
 T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords of DynamoDB Streams."""
+
+
+class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
+    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's streams. Owns the client of all of them."""
+
+    def __init__(self, properties: Mapping[str, object], *, clock: Clock | None = None) -> None:
+        properties = properties if isinstance(properties, Properties) else Properties(properties)
+        self._streams = DynamoDbStreams(properties, clock)
+        self._listing = LIST_SHARDS_RETRIES.policy(properties)
+        super().__init__(properties, service=self._streams, clock=clock)
+
+    async def discover(self, stream: str, after: str | None) -> list[Shard]:
+        """List the shards of the table's streams. Raises: StreamNotFoundError if the table has no stream."""
+        return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
+
+    async def endpoint_url(self) -> str:
+        """Return the endpoint of DynamoDB Streams, which differs from DynamoDB's."""
+        return await self._streams.endpoint_url()
+
+    def checks(self, stream: str) -> Checks:
+        """Return the checks of the table's newest stream and its shards, with a read of one shard."""
+        return table_checks(self._streams, stream, self._clock)
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._streams.close()
 
 
 class DynamoDbStreams:
@@ -172,32 +199,6 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
     return Shard(table, described["ShardId"], (parent,) if parent else (), HashRange(place, place), closed=closed)
 
 
-class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
-    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's streams. Owns the client of all of them."""
-
-    def __init__(self, properties: Mapping[str, object], *, clock: Clock | None = None) -> None:
-        properties = properties if isinstance(properties, Properties) else Properties(properties)
-        self._streams = DynamoDbStreams(properties, clock)
-        self._listing = LIST_SHARDS_RETRIES.policy(properties)
-        super().__init__(properties, service=self._streams, clock=clock)
-
-    async def discover(self, stream: str, after: str | None) -> list[Shard]:
-        """List the shards of the table's streams. Raises: StreamNotFoundError if the table has no stream."""
-        return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
-
-    async def endpoint_url(self) -> str:
-        """Return the endpoint of DynamoDB Streams, which differs from DynamoDB's."""
-        return await self._streams.endpoint_url()
-
-    def checks(self, stream: str) -> Checks:
-        """Return the checks of the table's newest stream and its shards, with a read of one shard."""
-        return table_checks(self._streams, stream, self._clock)
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self._streams.close()
-
-
 def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
     """Return the checks that `doctor` makes of a table, by IAM action. Each of the four actions is called; a read takes nothing away.
 
@@ -235,3 +236,27 @@ def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
         "dynamodb:GetShardIterator": iterator,
         "dynamodb:GetRecords": read,
     }
+
+
+MOST_DIGITS = 40
+"""The most digits of a sequence number (API reference of DynamoDB Streams)."""
+
+
+def record_of_change(change: dict[str, Any]) -> UserRecord:
+    """Return the record of a change. Its partition key is the item's key, its data the change in DynamoDB's JSON.
+
+    Raises: ValueError or KeyError if `change` is not a valid change.
+    """
+    item = change["dynamodb"]
+    created = item["ApproximateCreationDateTime"]  # a datetime of the SDK, or a number in the events of Lambda
+    arrival = float(created) if isinstance(created, int | float) else created.timestamp()
+    data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
+    key = json.dumps(item["Keys"], sort_keys=True, default=_base64)
+    sequence = item["SequenceNumber"]
+    if not (sequence.isascii() and sequence.isdecimal() and len(sequence) <= MOST_DIGITS):
+        raise ValueError(f"the sequence number {sequence[:50]!r}")
+    return UserRecord(json.dumps(data, default=_base64).encode(), sequence, arrival, key)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
