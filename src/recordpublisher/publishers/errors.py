@@ -98,15 +98,18 @@ class Remedy(Enum):
 
 
 class KinesisError(RecordPublisherError):
-    """A call to the service failed. Attributes: `api` is the operation, `code` is the error code of the service or of this library."""
+    """A call to the service failed. Attributes: `api` is the operation, `code` is the error code of the service or of this library.
+
+    A plugin may give the message alone, as in `TransientError("the archive does not answer")`. Then `api` and `code` are empty.
+    """
 
     remedy: ClassVar[Remedy] = Remedy.ACT
     """The remedy that helps against this error."""
 
-    def __init__(self, api: str, code: str, message: str) -> None:
-        self.api = api
+    def __init__(self, api_or_message: str, code: str = "", message: str = "") -> None:
+        self.api = api_or_message if code else ""
         self.code = code
-        super().__init__(f"{api} failed with {code}: {message}")
+        super().__init__(f"{api_or_message} failed with {code}: {message}" if code else api_or_message)
 
 
 class TransientError(KinesisError):

@@ -108,3 +108,11 @@ def test_lag_of_a_queue_does_not_look_for_it_in_kinesis(site, words):
     assert "'flink.stream.recordpublisher' is 'LETTERS': this publisher reads a queue that is not" in done.stderr
     assert "Valid: lag --live URL" in done.stderr
     assert "positions show" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["describe", "books"], ["delete", "books", "--yes"]])
+def test_a_command_for_streams_of_kinesis_refuses_a_plugins_publisher(site, words):
+    done = command(*words, "-p", "flink.stream.recordpublisher=SHELF", path=site)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "this publisher lists its streams itself, and this command asks Kinesis for its own streams" in done.stderr

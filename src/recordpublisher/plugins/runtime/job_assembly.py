@@ -44,6 +44,7 @@ from ..host.build_from_properties import (
     build_tracker,
     source_class,
 )
+from ..host.manager import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..tracing.traces import traced_calls
 from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
@@ -124,6 +125,7 @@ def build_job(
             timestamp_assigner=timestamp_assigner,
             watermark_assigner=watermark_assigner,
         )
+        warn_of_broken_plugins(registry)
         return JobParts(job, None, tuple(names.given), "")
     assert issubclass(publisher, RecordPublisherFactory)
     settings = FetcherSettings.of(given)
@@ -182,6 +184,7 @@ def build_job(
     )
     fetcher = build_fetcher(dependencies, group)
     factory.prepare(list(names.given.values()))
+    warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from ..errors import ConfigurationError
 from ..password_masking import names_a_secret
 
 T = TypeVar("T")
@@ -67,12 +68,26 @@ class PropertyValues(Protocol):
         """Return whether the property was given."""
 
 
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-]*\[?")
 _declared: dict[str, Property[Any]] = {}
 """The declared properties by key and alias, in lower case."""
 
 
 def declare(declared: Property[T]) -> Property[T]:
-    """Register a property. Plugins also declare their properties with it."""
+    """Register a property. Plugins also declare their properties with it.
+
+    Raises: ConfigurationError if the key is unusable, or belongs to another property. So the plugin fails, and not every job.
+    """
+    for key in (declared.key, *declared.aliases):
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            raise ConfigurationError(
+                repr(key), valid="a key of letters, digits, dots and hyphens, such as line-log.file"
+            )
+        known = _declared.get(key.lower())
+        if known is not None and (known.type_name, known.sentence) != (declared.type_name, declared.sentence):
+            raise ConfigurationError(
+                key, valid="a key of its own", reason=f"it is declared already, with the description '{known.sentence}'"
+            )
     for key in (declared.key, *declared.aliases):
         _declared[key.lower()] = declared
     return declared

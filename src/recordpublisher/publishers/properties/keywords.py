@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..password_masking import MASK
-from .declaration import Property, is_secret
+from .declaration import Property, declared_properties, is_secret
 from .groups import (
     access,
     bad_records,
@@ -68,8 +68,15 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
     known = properties_by_keyword()
     if keyword not in known:
         hint = "".join(f"; did you mean '{nearest}'?" for nearest in _nearest(keyword, known)[:1])
-        valid = "a key of `recordpublisher properties` without flink. or aws., with _ for each dot"
+        valid = "a key of `recordpublisher properties` without flink. or aws., with _ for each dot; a plugin's keys go into a mapping"
         shown = MASK if is_secret(keyword) else value
+        of_plugin = [
+            each.key
+            for each in declared_properties()
+            if keyword in (each.keywords[-1], each.key.replace("-", "_").replace(".", "_"))
+        ]
+        if of_plugin:
+            hint = f": it is a plugin's property, and given as {{'{of_plugin[0]}': ...}} in `properties`, a mapping"
         raise ConfigurationError(keyword, shown, valid, reason=f"there is no such keyword argument{hint}")
     return known[keyword]
 

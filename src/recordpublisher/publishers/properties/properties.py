@@ -13,7 +13,7 @@ from ..password_masking import MASK, mask_passwords
 from .declaration import Property, declared_properties, find_property, is_secret
 from .keywords import property_of_keyword
 from .times import which_name, why_no_time
-from .unknown_keys import warn_if_unknown
+from .unknown_keys import refuse_if_misspelt
 
 if TYPE_CHECKING:
     from .generated.settings import Settings
@@ -115,19 +115,19 @@ class Properties(Mapping[str, str]):
         return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
-        """Parse every declared property that was given, and warn of unknown keys with the nearest known one (C2).
+        """Parse every declared property that was given, and refuse misspelt keys (C2).
 
-        A key of another name space (`my.own.key`) causes no warning, nor does a key for which `is_checked` is false,
-        because the caller checks it.
+        An unknown key that resembles no known one is logged. A key of another name space (`my.own.key`) is not, nor is a
+        key for which `is_checked` is false, because the caller checks it.
 
-        Raises: ConfigurationError if a value is invalid.
+        Raises: ConfigurationError if a value is invalid, or if a key is nearly that of a property.
         """
         for declared in declared_properties():
             if not declared.is_prefix:
                 self.value(declared)
         for key in self._given:
             if is_checked(key):
-                warn_if_unknown(key)
+                refuse_if_misspelt(key)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Properties:

@@ -1,11 +1,13 @@
-"""Warns of keys that have no effect, with the reason or the nearest known key (C2)."""
+"""Refuses misspelt keys, and warns of others that have no effect (C2)."""
 
 import difflib
-import warnings
+import logging
 from collections.abc import Iterable
 
+from ..errors import ConfigurationError
 from .declaration import declared_keys, declared_properties, find_property
 
+log = logging.getLogger("recordpublisher.properties")
 _PREFIXES = ("flink", "aws")
 _REASONS = {
     "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit (F1)",
@@ -27,16 +29,19 @@ class UnknownPropertyWarning(UserWarning):
     """A property is not known and has no effect."""
 
 
-def warn_if_unknown(key: str) -> None:
-    """Warn of a key that was meant for us and has no effect, with the reason if it is Flink's, else with the nearest known key."""
-    if is_unknown(key):
-        reason = reason_of_flink(key)
-        message = (
-            f"property '{key}' has no effect here: {reason}"
-            if reason
-            else f"unknown property '{key}' is ignored{nearest_hint(key)}"
-        )
-        warnings.warn(message, UnknownPropertyWarning, stacklevel=3)
+def refuse_if_misspelt(key: str) -> None:
+    """Check a key that was meant for us and is not known. If it resembles no known key, log a warning, with the reason if it is Flink's.
+
+    Raises: ConfigurationError, which names the nearest key, if it resembles one.
+    """
+    if not is_unknown(key):
+        return
+    if reason := reason_of_flink(key):
+        log.warning("property '%s' has no effect here: %s", key, reason)
+    elif hint := nearest_hint(key):
+        raise ConfigurationError(key, reason=f"there is no such property{hint}")
+    else:
+        log.warning("unknown property '%s' is ignored", key)
 
 
 def is_unknown(key: str) -> bool:
@@ -72,7 +77,7 @@ def _is_declared(lower_key: str) -> bool:
 
 def _is_meant_for_us(lower_key: str) -> bool:
     """Return whether a key has our prefix or a plugin's, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
-    stem, dot, _ = lower_key.partition(".")
+    stem, dot, _ = lower_key.replace("_", "-").partition(".")
     if not dot or stem in {known.partition(".")[0] for known in declared_keys()}:
         return True
     return bool(difflib.get_close_matches(stem, _PREFIXES, n=1, cutoff=0.8)) or bool(_ending_in(lower_key))
@@ -88,6 +93,9 @@ def nearest_hint(key: str) -> str:
     lower_key = key.lower()
     if lower_key.startswith(_DEAD_LETTER):
         return nearest_hint(lower_key.replace(_DEAD_LETTER, _SINK, 1)).replace(f"'{_SINK}", f"'{_DEAD_LETTER}")
+    with_hyphens = find_property(lower_key.replace("_", "-"))
+    if with_hyphens is not None:
+        return f"; did you mean '{with_hyphens.key}'?"
     spelled = lower_key.replace("_", ".")  # as in AWS_REGION
     complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
     nearest = (

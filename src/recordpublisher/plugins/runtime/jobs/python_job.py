@@ -40,6 +40,7 @@ async def run_python_job(
     """
     OF_COMMAND.set(CommandOptions(given, change))
     async with made_fetcher(job) as fetcher:
+        fetcher.tell_of_lost_positions()
         own = build_metrics_exporters(load_registry(), fetcher.properties)
         await run_fetcher(fetcher, report, [*own, *exporters], bounds=bounds)
 
