@@ -1,9 +1,6 @@
-"""The data set is complete, and each flight goes to its shard."""
-
 import pytest
 
-from recordpublisher.demo.flights_data_set import all_flights, flights_by_carrier
-from recordpublisher.demo.schedule import SILENT, TAKES_OVER, ProductionSchedule, route
+from recordpublisher.demo.flights import SILENT, TAKES_OVER, ProductionSchedule, all_flights, flights_by_carrier, route
 
 
 @pytest.mark.slow
