@@ -26,41 +26,17 @@ def text(most: int, pattern: str) -> Meta:
 
 
 Name = Annotated[str, text(128, r"[a-zA-Z0-9_.-]+")]
-
-
 Arn = Annotated[str, text(2048, r"arn:aws.*:kinesis:.*:\d{12}:stream/\S+")]
-
-
 ResourceArn = Annotated[str, text(2048, r"arn:aws.*:kinesis:.*:\d{12}:.*(stream|channel|queue)/\S+")]
-
-
 Number = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,128}))\Z")]
-
-
 HashKey = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,38}))\Z")]
-
-
 PartitionKey = Annotated[str, Meta(min_length=1, max_length=PARTITION_KEY_CHARACTERS)]
-
-
 TagKey = Annotated[str, Meta(min_length=1, max_length=128)]
-
-
 Tags = Annotated[dict[TagKey, Annotated[str, Meta(max_length=256)]], Meta(min_length=1, max_length=200)]
-
-
 RecordDistribution = Literal["AUTO", "USER_PARTITION_KEY"]
-
-
 Count = Annotated[int, Meta(ge=1, le=GET_RECORDS_RECORDS)]
-
-
 RecordKibibytes = Annotated[int, Meta(ge=1024, le=LARGEST_RECORD_BYTES // 1024)]
-
-
 Token = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
-
-
 StartType = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
 
 
@@ -231,11 +207,7 @@ class SubscribeToShard(Request, frozen=True):
 
 
 QueueArn = Annotated[str, text(2048, r"arn:aws.*:kinesis:.*:\d{12}:queue/\S+")]
-
-
 VisibilityTimeout = Annotated[int, Meta(ge=0, le=43_200)]
-
-
 Handle = Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
@@ -321,8 +293,6 @@ ShardMetric = Literal[
     "IncomingBytes", "IncomingRecords", "OutgoingBytes", "OutgoingRecords", "WriteProvisionedThroughputExceeded",
     "ReadProvisionedThroughputExceeded", "IteratorAgeMilliseconds", "ALL",
 ]  # fmt: skip
-
-
 TagKeys = Annotated[list[TagKey], Meta(min_length=1, max_length=50)]
 
 
@@ -380,19 +350,13 @@ class UpdateStreamMode(Request, frozen=True, kw_only=True):
 
 MOST = 10
 """The most violations that the service names in one message."""
-
-
 ENUM_ORDER = ("AFTER_SEQUENCE_NUMBER", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "TRIM_HORIZON")
 """The order in which the service shows the values of ShardIteratorType. Other values are shown by name."""
-
-
 ENTRY = "com.amazonaws.kinesis.v20131202.PutRecordsRequestEntry"
 """How the service shows a record, followed by a hash.
 
 Structures in other lists are shown in the same way, because the service's way is not known.
 """
-
-
 TYPES: tuple[tuple[type, type], ...] = (
     (inspect.StrType, str),
     (inspect.LiteralType, str),

@@ -8,7 +8,7 @@ import msgspec
 
 from recordpublisher.consumer.json_field import json_field
 from recordpublisher.publishers.properties.function_property import imported_function
-from recordpublisher.publishers.properties.groups.metrics import TRACING_FIELD, TRACING_FUNCTION
+from recordpublisher.publishers.properties.groups.job import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog

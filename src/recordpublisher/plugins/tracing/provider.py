@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.sink import Traced, untraced
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.properties.groups.metrics import TRACING_FIELD
+from recordpublisher.publishers.properties.groups.job import TRACING_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 
 from .payload_context import TRACEPARENT, ContextField, carrier_reader

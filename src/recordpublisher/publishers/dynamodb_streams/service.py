@@ -13,7 +13,7 @@ from ..kinesis.sdk.aws_service import AwsService, OpenClient
 from ..log_fields import counted
 from ..polling import PollingRecordPublisherFactory
 from ..positions import PositionType, StartingPosition
-from ..properties.groups.polling import DYNAMODB_EMPTY_READS
+from ..properties.groups.reading import DYNAMODB_EMPTY_READS
 from ..properties.properties import Properties
 from ..records import UserRecord
 from ..shards import HashRange, Shard

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..properties.config_fields import of_property, of_retries, values_of
-from ..properties.groups.polling import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX, TIP_INTERVAL
-from ..properties.groups.retries import GETITERATOR_RETRIES, GETRECORDS_RETRIES, LIST_SHARDS_RETRIES
+from ..properties.groups.reading import (
+    ADAPTIVE_READS,
+    GETITERATOR_RETRIES,
+    GETRECORDS_INTERVAL,
+    GETRECORDS_MAX,
+    GETRECORDS_RETRIES,
+    LIST_SHARDS_RETRIES,
+    TIP_INTERVAL,
+)
 from ..properties.properties import Properties
 from ..retry import RetryPolicy
 

@@ -11,7 +11,7 @@ from ..aggregation.record_distribution import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..positions import PositionType, StartingPosition
-from ..properties.groups.retries import DESCRIBE_STREAM_RETRIES
+from ..properties.groups.reading import DESCRIBE_STREAM_RETRIES
 from ..properties.properties import Properties
 from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics

@@ -4,8 +4,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
+from recordpublisher.publishers.properties.properties import Properties, UnknownPropertyWarning
 
 
 def settings(given=None, **arguments):

@@ -15,8 +15,7 @@ from recordpublisher.plugins.spark.writer.failure_options import DEAD_LETTERS, O
 from recordpublisher.plugins.spark.writer.write_options import ID_FIELD, WRITE_TASKS
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import properties_of
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
+from recordpublisher.publishers.properties.properties import Properties, UnknownPropertyWarning
 
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
 CPUS = os.cpu_count() or 1

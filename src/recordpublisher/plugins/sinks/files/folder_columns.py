@@ -5,7 +5,7 @@ import msgspec
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, write_value
 from recordpublisher.fetcher.stored_documents import read_document
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 
 _NAME, _FORMAT = "columns", 1
 

@@ -11,7 +11,7 @@ import msgspec
 
 from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 

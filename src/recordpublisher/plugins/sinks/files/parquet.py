@@ -19,8 +19,8 @@ from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
+from recordpublisher.publishers.properties.groups.job import SCHEMA
+from recordpublisher.publishers.properties.groups.sinks import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 

@@ -12,14 +12,14 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
-from recordpublisher.publishers.properties.groups.bad_records import (
+from recordpublisher.publishers.properties.groups.job import (
     CHOICES,
     DEAD_LETTER,
     DEAD_LETTER_SINK,
     ON_BAD_RECORD,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH
+from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..options import SPARK

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
-from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, SINK_STREAM
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED, SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 
 from ..options import SPARK
 from ..options.peers.translation import own_options
