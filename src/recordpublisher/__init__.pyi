@@ -94,7 +94,7 @@ from .publishers.positions import SequenceNumber as SequenceNumber
 from .publishers.positions import StartingPosition as StartingPosition
 from .publishers.properties.declaration import Property as Property
 from .publishers.properties.properties import Properties as Properties
-from .publishers.properties.unknown_keys import UnknownPropertyWarning as UnknownPropertyWarning
+from .publishers.properties.properties import UnknownPropertyWarning as UnknownPropertyWarning
 from .publishers.properties.generated.settings import JobSettings as JobSettings
 from .publishers.properties.generated.settings import Settings as Settings
 from .publishers.records import Record as Record

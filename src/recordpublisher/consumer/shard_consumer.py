@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

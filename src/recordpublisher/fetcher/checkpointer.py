@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
 from .checkpoints.alone_job import AloneJob

@@ -9,15 +9,17 @@ from typing import Any, TypeVar
 from .base import Checks, check_clock
 from .clock import Clock, SystemClock
 from .errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
-from .kinesis import LIST_SHARDS_RETRIES, ReadResponse, RecordDistribution, call_with_retries, endpoint_of
+from .kinesis.endpoint import endpoint_of
 from .kinesis.listing import server_time_ms_or_none
+from .kinesis.ports import ReadResponse, RecordDistribution
 from .kinesis.sdk.aws_service import AwsService, OpenClient
 from .log_fields import counted
-from .polling import PollingRecordPublisherFactory
+from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
-from .properties.groups.polling import DYNAMODB_EMPTY_READS
+from .properties.groups.reading import DYNAMODB_EMPTY_READS, LIST_SHARDS_RETRIES
 from .properties.properties import Properties
-from .records import UserRecord
+from .records.user_records import UserRecord
+from .retry import call_with_retries
 from .shards import HashRange, Shard
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from recordpublisher.local import serve_in_thread
-from recordpublisher.local.streams.resharding import split
+from recordpublisher.local.stream import split
 
 from processes.command_line import several_commands
 

@@ -9,7 +9,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, JobSettings, Properties, Settings
 from recordpublisher.plugins.host.build_from_properties import dead_letter_properties
-from recordpublisher.publishers.properties.keywords import properties_by_keyword
+from recordpublisher.publishers.properties.properties import properties_by_keyword
 
 from processes.command_line import ROOT, process_environment
 
@@ -37,7 +37,7 @@ def test_type_checkers_read_the_public_names():
 
 def test_every_property_of_the_table_has_a_keyword_of_its_own():
     script = """
-from recordpublisher.publishers.properties.keywords import properties_by_keyword
+from recordpublisher.publishers.properties.properties import properties_by_keyword
 from recordpublisher.publishers.properties.properties import declared_properties
 with_keyword = list(properties_by_keyword().values())
 print(*(one.key for one in declared_properties() if not one.is_prefix and one not in with_keyword))

@@ -10,16 +10,20 @@ from recordpublisher import ConfigurationError, Properties
 from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties import declaration, text
 from recordpublisher.publishers.properties.declaration import is_secret
-from recordpublisher.publishers.properties.groups.access import (
+from recordpublisher.publishers.properties.groups.job import TRACKER_TOKEN
+from recordpublisher.publishers.properties.groups.reading import (
     ACCESS_KEY_ID,
+    ADAPTIVE_READS,
+    CONSUMER_ARN,
+    CONSUMER_NAME,
+    GETRECORDS_INTERVAL,
+    GETRECORDS_MAX,
     REGION,
+    REGISTRATION,
     REQUEST_TIMEOUT,
     SECRET_KEY,
     SESSION_TOKEN,
 )
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
-from recordpublisher.publishers.properties.groups.polling import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
-from recordpublisher.publishers.properties.groups.values_and_time import TRACKER_TOKEN
 from recordpublisher.publishers.properties.properties import parse_properties
 
 SECRET = "s3cr3t"

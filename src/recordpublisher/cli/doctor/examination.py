@@ -17,14 +17,20 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.access import ENDPOINT
-from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_ENDPOINT
-from recordpublisher.publishers.properties.groups.formats import GLUE_ENDPOINT
-from recordpublisher.publishers.properties.groups.job import SINK
-from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, TRACKER, WATERMARK_STRATEGY
+from recordpublisher.publishers.properties.groups.job import (
+    DEAD_LETTER,
+    DEAD_LETTER_SINK,
+    DESERIALIZER,
+    GLUE_ENDPOINT,
+    ON_BAD_RECORD,
+    SHARD_ASSIGNER,
+    SINK,
+    STATE_ENDPOINT,
+    TRACKER,
+    WATERMARK_STRATEGY,
+)
+from recordpublisher.publishers.properties.groups.reading import ENDPOINT, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import print_note

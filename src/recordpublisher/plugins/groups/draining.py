@@ -7,7 +7,7 @@ from recordpublisher.fetcher.conditional_store import ConflictError, Stored, pau
 from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
-from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION
+from recordpublisher.publishers.properties.groups.job import LEASE_DURATION
 
 POLL_SECONDS = 1.0
 DEFAULT_LEASE_SECONDS = LEASE_DURATION.default / 1000

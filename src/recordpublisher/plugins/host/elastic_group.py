@@ -10,9 +10,7 @@ from recordpublisher.fetcher.leases.documents.position_part import SHARDS_PER_PA
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS
-from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, LOOKAHEAD, SHARD_ASSIGNMENT, STATE_URI, TRACKER
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of

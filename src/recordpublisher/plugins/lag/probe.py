@@ -20,7 +20,7 @@ from recordpublisher.publishers.polling.publisher import retry_pause_seconds
 from recordpublisher.publishers.polling.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
-from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard

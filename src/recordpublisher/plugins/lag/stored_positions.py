@@ -23,10 +23,10 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
+from recordpublisher.publishers.properties.declaration import parse_with_unit
+from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.shards import Shard
 
 from ..host.source_kind import reads_a_queue

@@ -15,12 +15,16 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
-from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
-from recordpublisher.publishers.properties.keywords import SIMILAR, properties_by_keyword
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.groups.job import (
+    ON_BAD_RECORD,
+    SCHEMA,
+    SINK,
+    STATE_URI,
+    STREAMS,
+    STREAMS_FILE,
+    STREAMS_FUNCTION,
+)
+from recordpublisher.publishers.properties.properties import SIMILAR, Properties, properties_by_keyword
 from recordpublisher.publishers.user_code import check_user_function
 
 from ..stores.folder_store import FolderStore

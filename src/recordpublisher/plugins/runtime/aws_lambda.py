@@ -24,7 +24,7 @@ from recordpublisher.publishers.errors import ConfigurationError, Deserializatio
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
+from recordpublisher.publishers.properties.groups.job import ON_BAD_RECORD
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

@@ -19,10 +19,12 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import DRAIN_TIMEOUT, SINK
-from recordpublisher.publishers.properties.groups.values_and_time import (
+from recordpublisher.publishers.properties.groups.job import (
     DESERIALIZER,
+    DRAIN_TIMEOUT,
+    SHARD_ASSIGNMENT,
+    SINK,
+    STATE_URI,
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )

@@ -22,10 +22,14 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import check_end, initial_position, named_start, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
-from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, TIMESTAMP_FIELD
+from recordpublisher.publishers.properties.groups.job import (
+    DESERIALIZER,
+    ON_BAD_RECORD,
+    SCHEMA,
+    TIMESTAMP_FIELD,
+    OnBadRecord,
+)
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import MAX_MS, iso_time
 from recordpublisher.publishers.records import Record, RecordBatch

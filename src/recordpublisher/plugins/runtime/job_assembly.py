@@ -28,9 +28,7 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
-from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob

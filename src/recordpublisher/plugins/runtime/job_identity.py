@@ -7,11 +7,14 @@ from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.committing_sink import CommittingSink
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.values_and_time import TRACKER, WATERMARK_GROUP
+from recordpublisher.publishers.properties.groups.job import (
+    ON_BAD_RECORD,
+    SHARD_ASSIGNMENT,
+    STATE_URI,
+    TRACKER,
+    WATERMARK_GROUP,
+)
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 

@@ -8,8 +8,14 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, MAX_LAG, TIMESTAMP_FIELD, TRACKER
+from recordpublisher.publishers.properties.groups.job import (
+    LOOKAHEAD,
+    MAX_LAG,
+    SHARD_ASSIGNMENT,
+    STATE_URI,
+    TIMESTAMP_FIELD,
+    TRACKER,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings

@@ -16,10 +16,9 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.initial_position import from_the_oldest
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.short_outages import with_short_outages
+from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties, with_short_outages
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .arguments import checked_properties

@@ -15,17 +15,9 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
-from recordpublisher.publishers.properties.groups.bad_records import (
-    CHOICES,
-    DEAD_LETTER,
-    DEAD_LETTER_SINK,
-    ON_BAD_RECORD,
-    OnBadRecord,
-)
-from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH
-from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, SINK_STREAM
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED, SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 
 from .options import SPARK
 from .options.peers.translation import own_options

@@ -17,9 +17,8 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from recordpublisher.plugins.sinks.kinesis.records import FailedRecord
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.limits import fetch_stream_summary
+from recordpublisher.plugins.sinks.kinesis.records import FailedRecord, PendingRecord
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
 from recordpublisher.publishers.clock import Clock, SystemClock

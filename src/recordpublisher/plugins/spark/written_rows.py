@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.sinks.kinesis.records import VALIDATION_EXCEPTION, FailedRecord
-from recordpublisher.plugins.sinks.kinesis.records import PendingRecord, size_of
+from recordpublisher.plugins.sinks.kinesis.records import VALIDATION_EXCEPTION, FailedRecord, PendingRecord, size_of
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

@@ -28,12 +28,15 @@ from ..errors import (
 from ..kinesis.ports import ListingPort, PollingPort, ReadResponse, is_shard_listed
 from ..positions import PositionType, SequenceNumber, StartingPosition, next_position
 from ..properties.config_fields import of_property, of_retries, values_of
-from ..properties.groups.polling import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX, TIP_INTERVAL
-from ..properties.groups.retries import (
+from ..properties.groups.reading import (
+    ADAPTIVE_READS,
     DESCRIBE_STREAM_RETRIES,
     GETITERATOR_RETRIES,
+    GETRECORDS_INTERVAL,
+    GETRECORDS_MAX,
     GETRECORDS_RETRIES,
     LIST_SHARDS_RETRIES,
+    TIP_INTERVAL,
 )
 from ..properties.properties import Properties
 from ..records import columns_of

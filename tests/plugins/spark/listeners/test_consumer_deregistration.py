@@ -12,7 +12,7 @@ import pytest
 from recordpublisher.plugins.spark.listeners import ConsumerDeregistration
 from recordpublisher.plugins.spark.service.efo_consumers import deregister_consumers
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME
+from recordpublisher.publishers.properties.groups.reading import CONSUMER_NAME
 
 from processes.command_line import process_environment
 

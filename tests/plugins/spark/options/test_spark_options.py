@@ -14,8 +14,7 @@ from recordpublisher.plugins.spark.options.unknown_options import check_unknown_
 from recordpublisher.plugins.spark.write_options import DEAD_LETTERS, ID_FIELD, ON_FAILURE, WRITE_TASKS
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import properties_of
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
+from recordpublisher.publishers.properties.properties import Properties, UnknownPropertyWarning
 
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
 CPUS = os.cpu_count() or 1

@@ -10,7 +10,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore, Conflict
 from recordpublisher.fetcher.stored_documents import read_document, unreadable
 from recordpublisher.plugins.columns.inferred_columns import InferredColumns
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 
 _NAME, _FORMAT = "columns", 1
 

@@ -15,7 +15,7 @@ from recordpublisher.extras import install_command
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 

@@ -21,7 +21,7 @@ from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, Parq
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 

@@ -21,7 +21,7 @@ from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.files_and_tables import FILE_BUFFER
+from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name

@@ -20,7 +20,7 @@ from recordpublisher.plugins.tracing.traces import payload_with_context
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
-from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
+from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import written_hash_key

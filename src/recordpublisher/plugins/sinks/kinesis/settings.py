@@ -8,7 +8,7 @@ from typing import Any
 
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.kinesis_sink import (
+from recordpublisher.publishers.properties.groups.sinks import (
     AGGREGATION_ENABLED,
     AGGREGATION_MAX_COUNT,
     AGGREGATION_MAX_SIZE,

@@ -4,7 +4,7 @@ import ssl
 from pathlib import Path
 
 from recordpublisher.publishers.errors import NOT_TLS, ConfigurationError
-from recordpublisher.publishers.properties.groups.values_and_time import (
+from recordpublisher.publishers.properties.groups.job import (
     TRACKER_ADDRESS,
     TRACKER_TLS_CA,
     TRACKER_TLS_CERTIFICATE,

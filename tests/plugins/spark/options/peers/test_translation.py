@@ -16,8 +16,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import declared_properties
-from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
-from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
+from recordpublisher.publishers.properties.groups.job import ON_DATA_LOSS
+from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED
 
 AWSLABS, QUBOLE, DATABRICKS, KAFKA = PEERS
 KEYS = {
