@@ -10,7 +10,14 @@ from recordpublisher.fetcher.leases.documents.position_part import SHARDS_PER_PA
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, LOOKAHEAD, SHARD_ASSIGNMENT, STATE_URI, TRACKER
+from recordpublisher.publishers.properties.groups.job import (
+    JOB_NAME,
+    JOB_WORKERS,
+    LOOKAHEAD,
+    SHARD_ASSIGNMENT,
+    STATE_URI,
+    TRACKER,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of

@@ -28,7 +28,8 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.config_fields import values_of
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob

@@ -8,6 +8,7 @@ from recordpublisher.fetcher.committing_sink import CommittingSink
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.properties.groups.job import (
+    JOB_WORKERS,
     ON_BAD_RECORD,
     SHARD_ASSIGNMENT,
     STATE_URI,

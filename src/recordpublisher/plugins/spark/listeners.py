@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from recordpublisher.plugins.metrics.http_pages import HttpPages, Page
 from recordpublisher.plugins.metrics.prometheus.exporter import CONTENT_TYPE, escaped_label, family, host_and_port
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.properties.groups.job import PROMETHEUS_ADDRESS
 
 from .process.python_worker import worker_loop
