@@ -15,11 +15,16 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
-from recordpublisher.publishers.properties.groups.job import CHOICES, DEAD_LETTER_SINK, ON_BAD_RECORD, OnBadRecord
+from recordpublisher.publishers.properties.groups.job import (
+    CHOICES,
+    DEAD_LETTER,
+    DEAD_LETTER_SINK,
+    ON_BAD_RECORD,
+    OnBadRecord,
+)
 from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED, JSONL_PATH, SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.skipped_records import DEAD_LETTER
 
 from .options import SPARK
 from .options.peers.translation import own_options
