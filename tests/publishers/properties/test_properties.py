@@ -136,7 +136,7 @@ def test_known_keys_and_other_name_spaces_cause_no_warning(key):
 )
 def test_a_misspelt_key_is_an_error_with_the_nearest_known_one(key, nearest):
     with pytest.raises(
-        ConfigurationError, match=f"'{key}' is not accepted; there is no such property; did you mean '{nearest}'"
+        ConfigurationError, match=f"'{key}' is not accepted: there is no such property; did you mean '{nearest}'"
     ):
         Properties({key: "x"}).check()
 
@@ -165,7 +165,7 @@ def test_a_plugin_cannot_declare_the_key_of_another_property(monkeypatch):
     monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
     with pytest.raises(
         ConfigurationError,
-        match=r"'aws.region' is not accepted; it is declared already|'aws.region' .* declared already",
+        match=r"'aws.region' is not accepted: it is declared already|'aws.region' .* declared already",
     ):
         text("aws.region", "Where the files are.")
     with pytest.raises(ConfigurationError, match="a key of letters"):

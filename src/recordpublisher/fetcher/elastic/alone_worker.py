@@ -44,7 +44,11 @@ class _OneLife(SinkLives):
 
     def __init__(self, sink: CommittingSink, clock: Clock) -> None:
         super().__init__(sink, self, clock)  # type: ignore[arg-type]
-        self.written = 0
+        self._written = 0
+
+    def note_written(self, records: int) -> None:
+        """Set the number of records that were written to the sink so far."""
+        self._written = records
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
@@ -54,7 +58,7 @@ class _OneLife(SinkLives):
     @property
     def records(self) -> int:
         """Number of records written to the sink."""
-        return self.written
+        return self._written
 
 
 class AloneWorker:
@@ -137,7 +141,7 @@ class AloneWorker:
         No write may be in progress. `records`: number of records written so far. Raises: the errors of `settle` and of the sink.
         """
         assert self._life is not None
-        self._life.written = records
+        self._life.note_written(records)
         await self._positions.stage()
         await self._store(state, is_checkpoint=True)
 
@@ -222,7 +226,7 @@ class AloneWorker:
         """Store the positions, and then the record, before the table names this worker."""
         await self._positions.settle()
         await self._positions.join()
-        self._positions.pinned_ms, self._positions.taken_ms = self._pinned_ms, self._taken_ms
+        self._positions.set_times(self._pinned_ms, self._taken_ms)
         await self._positions.commit(self._keyed(states))
         await self._write_record()
         self._states = states
@@ -272,7 +276,7 @@ class AloneWorker:
         snapshot = checked_snapshot(state)
         parts = (*snapshot.states_for_others, snapshot)
         states = {key: stored.state for part in parts for key, stored in part.shards.items()}
-        self._positions.pinned_ms, self._positions.taken_ms = snapshot.pinned_start_ms, snapshot.taken_ms
+        self._positions.set_times(snapshot.pinned_start_ms, snapshot.taken_ms)
         with self._naming_successor():
             await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)
 

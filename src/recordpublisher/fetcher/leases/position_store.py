@@ -27,6 +27,10 @@ class PositionStore(ABC):
     pinned_ms: int | None = None
     taken_ms: int | None = None
 
+    def set_times(self, pinned_ms: int | None, taken_ms: int | None) -> None:
+        """Set what the next write states: the time that replaced LATEST, and the time of the checkpoint (ms since the epoch)."""
+        self.pinned_ms, self.taken_ms = pinned_ms, taken_ms
+
     @property
     def entries(self) -> GroupStore | None:
         """Where parts are stored next to the rows of a sink, or None if they are in the group's store."""

@@ -17,7 +17,7 @@ NOW = {"availableNow": True}
     [
         ({"flink.stream.recordpublisher": "CARRIER_PIGEON"}, "no publisher of that name is installed"),
         ({"flink.stream.recordpublisher": "EFO"}, "flink.stream.efo.consumername"),
-        ({"flink.shard.getrecords.maxrecordcount": "many"}, "has the value 'many'"),
+        ({"flink.shard.getrecords.maxrecordcount": "many"}, "is 'many'"),
         (
             {"metadataLocation": "hdfs://host/claims"},
             "there is no client of HDFS here. Valid: a folder, s3://bucket/prefix",
