@@ -23,7 +23,7 @@ NOW = {"availableNow": True}
             "there is no client of HDFS here. Valid: a folder, s3://bucket/prefix",
         ),
         ({"mode": "continuous"}, "the mode CONTINUOUS no longer exists. Valid: BATCH"),
-        ({"stream": ","}, "setting 'stream' is not set"),
+        ({"stream": ","}, "setting 'stream' is required"),
     ],
 )
 def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path, changed, words):
@@ -37,7 +37,7 @@ def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path,
 @pytest.mark.parametrize(
     ("changed", "schema", "words", "trigger"),
     [
-        ({"metadataLocation": ""}, None, "setting 'metadataLocation' is not set", {"processingTime": "1 second"}),
+        ({"metadataLocation": ""}, None, "setting 'metadataLocation' is required", {"processingTime": "1 second"}),
         ({"endingPosition": "NOW"}, None, "this is for spark.read", NOW),
         ({}, "data string", "setting 'schema' is", {"processingTime": "1 second"}),
         ({"startingPosition": "yesterday"}, "data binary", "yesterday", NOW),
