@@ -151,7 +151,7 @@ def plugin_with_a_taken_name(scene):
         "def recordpublisher_register_sinks(registry):\n"
         "    registry.add('jsonl', 'taken_name:Sink')\n",
     )
-    return {}
+    return {"flink.sink": "jsonl", "flink.sink.jsonl.path": str(scene.folder / "out")}
 
 
 def install_plugin(scene, module, code):

@@ -240,7 +240,7 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
 
 
 def _refuse_in_coroutine() -> None:
-    """Check that the caller is no coroutine, whose event loop would stand still. Raises: RecordPublisherError if it is one."""
+    """Check that the caller is not a coroutine, whose loop would be blocked. Raises: RecordPublisherError if it is one."""
     if (
         "ipykernel" in sys.modules
     ):  # The cells of a notebook run in its loop, and wait there as they do for any other call.
