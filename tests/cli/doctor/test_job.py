@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.cli.doctor.examination import settings_findings
+from recordpublisher.cli.doctor.findings import Verdict
 from recordpublisher.cli.doctor.job import JobChecks
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
@@ -320,3 +322,10 @@ async def test_an_error_of_a_sink_does_not_hide_the_store_of_a_group(tmp_path):
     assert checked["store"] == ("ok", "reachable, no group yet")
     assert checked["sink"][0] == "PROBLEM"
     assert "no_shop" in checked["sink"][1]
+
+
+async def test_a_key_of_flink_without_effect_is_a_problem():
+    given = rp.Properties({"aws.region": "eu-west-1", "flink.watermark.sync.queue.capacity": "100"})
+    (finding, _) = await settings_findings(load_registry(), given, ["orders"])
+    assert finding.verdict is Verdict.PROBLEM
+    assert "has no effect here" in finding.words

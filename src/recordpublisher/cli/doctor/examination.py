@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import warnings
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,7 +30,7 @@ from recordpublisher.publishers.properties.groups.job import (
 )
 from recordpublisher.publishers.properties.groups.reading import ENDPOINT, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties, without_effect
 
 from ..execution import print_note
 from .findings import Finding, Verdict, examine, problem, told_once
@@ -229,15 +228,14 @@ async def settings_findings(registry: Registry, properties: Properties, streams:
 
 
 def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        registry.import_chosen(properties)
-        properties.check()
+    registry.import_chosen(properties)
+    ineffective = [told for key in properties if (told := without_effect(key))]
+    properties.check()
     with suppress(PluginError):  # that it cannot be imported is another finding
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)
-    if caught:
-        raise RecordPublisherError("; ".join(str(each.message) for each in caught))
+    if ineffective:
+        raise RecordPublisherError("; ".join(ineffective))
     return "valid, and each has an effect"
 
 

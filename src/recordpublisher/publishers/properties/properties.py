@@ -363,14 +363,18 @@ def refuse_if_misspelt(key: str) -> None:
 
     Raises: ConfigurationError, which names the nearest key, if it resembles one.
     """
-    if not is_unknown(key):
-        return
-    if reason := reason_of_flink(key):
-        log.warning("property '%s' has no effect here: %s", key, reason)
-    elif hint := nearest_hint(key):
+    if is_unknown(key) and reason_of_flink(key) is None and (hint := nearest_hint(key)):
         raise ConfigurationError(key, reason=f"there is no such property{hint}")
-    else:
-        log.warning("unknown property '%s' is ignored", key)
+    if told := without_effect(key):
+        log.warning("%s", told)
+
+
+def without_effect(key: str) -> str:
+    """Return that a key is unknown, or why a key of Flink's has no effect here; "" for another key."""
+    if not is_unknown(key):
+        return ""
+    reason = reason_of_flink(key)
+    return f"property '{key}' has no effect here: {reason}" if reason else f"unknown property '{key}' is ignored"
 
 
 def is_unknown(key: str) -> bool:
