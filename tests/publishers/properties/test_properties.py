@@ -327,3 +327,18 @@ def test_the_error_for_an_unreadable_file_names_it(content, tmp_path):
 
     with pytest.raises(ConfigurationError, match=r"job\.properties"):
         Properties.from_file(file)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("team", "owner", "env", "version", "comment"),
+        *("aws.profile", "aws.account", "aws.s3.bucket", "aws.tags"),
+        *("flink.my.team.owner", "flink.version", "flink.jobmanager.memory", "flink.parallelism", "flink.log.level"),
+    ],
+)
+def test_a_key_that_only_shares_letters_with_a_known_one_stops_no_job(caplog, key):
+    """A file may also have keys of other programs."""
+    Properties({key: "x"}).check()
+
+    assert f"unknown property '{key}' is ignored" in caplog.text

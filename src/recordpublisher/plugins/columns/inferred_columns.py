@@ -84,6 +84,9 @@ class InferredColumns(FileColumns):
         for batch in batches:
             misfits: Rejected = []
             self.rows([batch], misfits)
+            if not misfits:
+                yield batch
+                continue
             rejected += misfits
             bad = {(record.sequence_numbers[0], record.sub_sequence_numbers[0]) for record, _ in misfits}
             begin = 0
@@ -91,7 +94,7 @@ class InferredColumns(FileColumns):
                 if number in bad:
                     yield batch.slice(begin, index)
                     begin = index + 1
-            yield batch.slice(begin, len(batch)) if begin else batch
+            yield batch.slice(begin, len(batch))
 
     def text(self) -> str:
         """Return the columns as text that `flink.deserializer.schema` accepts."""

@@ -75,6 +75,10 @@ SIMILAR = 0.75
 
 log = logging.getLogger("recordpublisher.properties")
 _PREFIXES = ("flink", "aws")
+_MISSPELT = 0.8
+"""Similarity (difflib, 0 to 1) from which a key is a misspelt one: `flink.sink.path` and `flink.sink.jsonl.path` have 0.83."""
+_MOST_MISSING = 2
+"""Segments that may be missing at the beginning of a key, such as `flink.stream`."""
 _REASONS = {
     "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit (F1)",
     "flink.stream.efo.http-client.read-timeout": "see flink.shard.subscribetoshard.inactivity.timeout (F5)",
@@ -359,12 +363,12 @@ class UnknownPropertyWarning(UserWarning):
 
 
 def refuse_if_misspelt(key: str) -> None:
-    """Check a key that was meant for us and is not known. If it resembles no known key, log a warning, with the reason if it is Flink's.
+    """Check a key that was meant for us and is not known. If it is not a misspelt one, log a warning, with the reason if it is Flink's.
 
-    Raises: ConfigurationError, which names the nearest key, if it resembles one.
+    Raises: ConfigurationError, which names the key that is meant, if it is misspelt.
     """
-    if is_unknown(key) and reason_of_flink(key) is None and (hint := nearest_hint(key)):
-        raise ConfigurationError(key, reason=f"there is no such property{hint}")
+    if is_unknown(key) and reason_of_flink(key) is None and _is_misspelt(key):
+        raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
     if told := without_effect(key):
         log.warning("%s", told)
 
@@ -423,12 +427,30 @@ def _ending_in(lower_key: str) -> list[str]:
 
 def nearest_hint(key: str) -> str:
     """Return a question for the nearest known key, as the end of a message, or "" if none is near."""
-    lower_key = key.lower()
+    nearest = _nearest_known(key.lower())
+    return f"; did you mean '{nearest}'?" if nearest else ""
+
+
+def _is_misspelt(key: str) -> bool:
+    """Return whether a key that is not known is so near to a known one that it must be meant: other programs have keys in the same file."""
+    nearest, spelled = _nearest_known(key.lower()).lower(), key.lower().replace("_", ".")
+    if nearest.endswith(f".{spelled}"):
+        # `initpos` is meant for flink.stream.initpos; `version` is not for aws.http.protocol.version.
+        return nearest.count(".") - spelled.count(".") <= _MOST_MISSING
+    if _nearest_of_plugin(spelled):
+        return True  # Nobody else has keys below the name of a plugin or part, such as flink.sink.sql.
+    forms = (spelled, *(f"{prefix}.{spelled}" for prefix in _PREFIXES))
+    return any(difflib.SequenceMatcher(None, form, nearest).ratio() >= _MISSPELT for form in forms)
+
+
+def _nearest_known(lower_key: str) -> str:
+    """Return the nearest known key as it is declared, or "" if none is near."""
     if lower_key.startswith(_DEAD_LETTER):
-        return nearest_hint(lower_key.replace(_DEAD_LETTER, _SINK, 1)).replace(f"'{_SINK}", f"'{_DEAD_LETTER}")
+        of_sink = _nearest_known(lower_key.replace(_DEAD_LETTER, _SINK, 1))
+        return of_sink.replace(_SINK, _DEAD_LETTER, 1) if of_sink.startswith(_SINK) else of_sink
     with_hyphens = find_property(lower_key.replace("_", "-"))
     if with_hyphens is not None:
-        return f"; did you mean '{with_hyphens.key}'?"
+        return with_hyphens.key
     spelled = lower_key.replace("_", ".")  # as in AWS_REGION
     complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
     nearest = (
@@ -437,7 +459,7 @@ def nearest_hint(key: str) -> str:
         or next(filter(None, map(_nearest, (spelled, *complete))), [])
     )
     declared = find_property(nearest[0]) if nearest else None
-    return f"; did you mean '{declared.key}'?" if declared else ""
+    return declared.key if declared else ""
 
 
 def _nearest_of_plugin(lower_key: str) -> list[str]:

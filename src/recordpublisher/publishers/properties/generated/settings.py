@@ -47,8 +47,9 @@ class ReadSettings(TypedDict, total=False):
     job_name: str
     """`flink.job.name`: Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own."""
     job_workers: Literal["ALONE", "GROUP"]
-    """`flink.job.workers`: If set, ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same
-    flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail."""
+    """`flink.job.workers`: Not for use yet: `positions`, `lag` and `doctor` do not know the state of ALONE. If set, ALONE: one process
+    reads all shards; a later start replaces it. GROUP: processes with the same flink.state.uri (in a database: and flink.job.name)
+    share the shards; any may join, leave or fail."""
     streams_interval: int | str | timedelta
     """`flink.streams.interval`: How often such a file or function is looked at. In ms."""
     job_drain_timeout: int | str | timedelta

@@ -12,8 +12,9 @@ JOB_NAME = JOB.text(
 )
 JOB_WORKERS = JOB.choice(
     "flink.job.workers",
-    "If set, ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same "
-    "flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail.",
+    "Not for use yet: `positions`, `lag` and `doctor` do not know the state of ALONE. If set, ALONE: one process reads all shards; "
+    "a later start replaces it. GROUP: processes with the same flink.state.uri (in a database: and flink.job.name) share the "
+    "shards; any may join, leave or fail.",
     "ALONE",
     ("ALONE", "GROUP"),
 )
