@@ -550,7 +550,7 @@ def test_the_first_failure_of_a_record_is_logged_with_its_traceback_and_later_on
         sink = rp.MapSink(handle, retries=100)
         await sink.open(SinkContext())
         await sink.write(batch_of_keys("a"))
-        await asyncio.sleep(190)
+        await asyncio.sleep(235)  # each line waits for the first retry after its minute
         await sink.close()
 
     run_virtual(job())
