@@ -67,7 +67,7 @@ FURTHER = {
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
-        ("consumer.watermark_strategies", ["WatermarkStrategy"]),
+        ("consumer.event_time", ["WatermarkStrategy"]),
         ("fetcher.coordination.remote_tracker", ["RemoteTracker"]),
         ("fetcher.coordination.coordinator", ["Coordinator"]),
         (
