@@ -21,7 +21,7 @@ from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.sinks import SINK_BUFFER
+from recordpublisher.publishers.properties.groups.sinks import FILES_BUFFER_BYTES, SINK_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("recordpublisher.files")
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one record, with the reason."""
-BUFFER_BYTES = 64 * 2**20
-"""Default of `flink.sink.buffer.bytes` for sinks that write files."""
 MOST_NAME_BYTES = 255
 """Longest name of one folder or file on the usual file systems (bytes)."""
 _MOST_PATH_BYTES, _MOST_KEY_BYTES = 4096, 1024
@@ -87,7 +85,7 @@ class FileSink(CommittingSink):
         if folder is None:
             raise ConfigurationError(key, None, "a folder")
         self._path, self._key = folder, key
-        self._limit = properties.value(SINK_BUFFER) or BUFFER_BYTES
+        self._limit = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
         # the bytes that remain for the names of partition folders
