@@ -44,17 +44,16 @@ def test_a_row_group_is_sorted_and_says_so():
     assert [column.column_index for column in file.metadata.row_group(0).sorting_columns] == [0]
 
 
-@pytest.mark.parametrize("has_statistics", [True, False])
-def test_statistics_are_written_unless_they_are_off(has_statistics):
-    file, _, _ = written(rows(1, 5), has_statistics=has_statistics)
-    assert file.metadata.row_group(0).column(0).is_stats_set is has_statistics
-    assert not file.metadata.row_group(0).column(1).is_stats_set  # of bytes never
+def test_statistics_are_written_except_for_bytes():
+    file, _, _ = written(rows(1, 5))
+    assert file.metadata.row_group(0).column(0).is_stats_set
+    assert not file.metadata.row_group(0).column(1).is_stats_set
 
 
 def test_the_properties_say_how_files_are_written():
     given = {"flink.sink.parquet.compression": "zstd", "flink.sink.parquet.row.group.bytes": "1mb"}
-    more = {"flink.sink.parquet.statistics": "false", "flink.sink.parquet.sort": "n, data"}
-    assert ParquetOptions.of(rp.Properties(given | more)) == ParquetOptions("ZSTD", 2**20, False, ("n", "data"))
+    more = {"flink.sink.parquet.sort": "n, data"}
+    assert ParquetOptions.of(rp.Properties(given | more)) == ParquetOptions("ZSTD", 2**20, ("n", "data"))
     assert ParquetOptions.of(rp.Properties({})) == ParquetOptions()
 
     file, _, _ = written(rows(1), compression="ZSTD")

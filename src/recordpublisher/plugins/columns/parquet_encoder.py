@@ -15,7 +15,6 @@ from recordpublisher.publishers.properties.groups.sinks import (
     PARQUET_COMPRESSION,
     PARQUET_ROW_GROUP,
     PARQUET_SORT,
-    PARQUET_STATISTICS,
 )
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -31,7 +30,6 @@ class ParquetOptions:
 
     compression: str = of_property(PARQUET_COMPRESSION)
     row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
-    has_statistics: bool = of_property(PARQUET_STATISTICS)
     sorted_by: tuple[str, ...] = ()
 
     @classmethod
@@ -104,9 +102,7 @@ class ParquetEncoder:
                 compression=self._options.compression,
                 use_dictionary=[name for name in self._schema.names if name not in _ALL_DIFFERENT],
                 # No reader uses statistics of bytes to skip row groups.
-                write_statistics=[field.name for field in self._schema if not pa.types.is_binary(field.type)]
-                if self._options.has_statistics
-                else False,
+                write_statistics=[field.name for field in self._schema if not pa.types.is_binary(field.type)],
                 sorting_columns=pq.SortingColumn.from_ordering(self._schema, self._order) if self._order else None,
             )
         return self._writer

@@ -21,7 +21,7 @@ from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
+from recordpublisher.publishers.properties.groups.sinks import FILES_BUFFER_BYTES, SINK_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
@@ -70,7 +70,7 @@ class FileSink(CommittingSink):
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
 
     Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. A file with the same name and other content is
-    never replaced: the later file has a suffix. When more than `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
+    never replaced: the later file has a suffix. When more than `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
 
     Raises: ConfigurationError if the folder is not set, or is not a valid path.
     """
@@ -85,7 +85,7 @@ class FileSink(CommittingSink):
         if folder is None:
             raise ConfigurationError(key, None, "a folder")
         self._path, self._key = folder, key
-        self._limit = properties.value(FILE_BUFFER)
+        self._limit = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
         # the bytes that remain for the names of partition folders
@@ -158,7 +158,7 @@ class FileSink(CommittingSink):
             self._context.request_checkpoint()
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.file.buffer.bytes` waits.
+        """Return whether less than twice `flink.sink.buffer.bytes` waits.
 
         The limit is reached while the folder or the entries are unavailable for long.
         """

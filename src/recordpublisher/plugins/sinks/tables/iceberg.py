@@ -46,12 +46,11 @@ from recordpublisher.publishers.kinesis.run_sync import run_sync
 from recordpublisher.publishers.password_masking import MASK, mask_passwords
 from recordpublisher.publishers.properties.groups.job import STATE_URI
 from recordpublisher.publishers.properties.groups.sinks import (
-    ICEBERG_BYTES,
     ICEBERG_CATALOG,
-    ICEBERG_COLUMNS,
     ICEBERG_TABLE,
-    PARQUET_STATISTICS,
     PARTITIONS,
+    TABLE_BYTES,
+    TABLE_COLUMNS,
 )
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -110,9 +109,6 @@ class IcebergSink(TableSink):
         if given.value(STATE_URI) is None:
             reason = "the iceberg sink has no place for the job's positions in a catalogue"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
-        if given.value(PARTITIONS) and not given.value(PARQUET_STATISTICS):
-            reason = f"pyiceberg finds the partition of a file in its statistics ({PARTITIONS.key})"
-            raise ConfigurationError(PARQUET_STATISTICS.key, "false", "true", reason=reason)
         if inside := [part.column for part in Partitions(given.value(PARTITIONS)).parts if "." in part.column]:
             reason = f"pyiceberg keeps no limits of {inside[0]}, a field inside an object, and would note no partition for it"
             raise ConfigurationError(
@@ -122,7 +118,7 @@ class IcebergSink(TableSink):
             valid = "not set: aws.credentials.* and AWS's configuration files say who signs, and flink.state.endpoint where S3 is"
             raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", MASK, valid)
         table = IcebergTable(name, given)
-        super().__init__(given, table, f"Iceberg table {table.place}", given.value(ICEBERG_BYTES))
+        super().__init__(given, table, f"Iceberg table {table.place}", given.value(TABLE_BYTES))
 
 
 class IcebergTable(LakeTable):
@@ -135,7 +131,7 @@ class IcebergTable(LakeTable):
     def __init__(self, name: str, given: Properties) -> None:
         """Read the catalogue's properties. If there are none, the catalogue is the one of pyiceberg's own configuration."""
         catalog = given.with_prefix(ICEBERG_CATALOG)
-        self._name, self._columns, self._given = name, chosen_evolution(given, ICEBERG_COLUMNS), given
+        self._name, self._columns, self._given = name, chosen_evolution(given, TABLE_COLUMNS), given
         file_io = f"{ObjectFileIO.__module__}.{ObjectFileIO.__name__}"
         self._properties: dict[str, Any] = {"py-io-impl": file_io, **catalog, ACCESS: self._files_access}
         self._catalog: Catalog | None = None
@@ -324,12 +320,12 @@ class IcebergTable(LakeTable):
             update.union_by_name(schema)
         wanted = _types(change.table_metadata.schema())
         there = _types(table.schema())
-        if check_columns(wanted, there, self._name, ICEBERG_COLUMNS, self._columns, may_widen=True) and may_change:
+        if check_columns(wanted, there, self._name, TABLE_COLUMNS, self._columns, may_widen=True) and may_change:
             try:
                 change.commit_transaction()
             except CommitFailedException:  # another subtask may have added them
                 there = _types(catalog.load_table(self._name).schema())
-                check_columns(wanted, there, self._name, ICEBERG_COLUMNS, "FIXED")
+                check_columns(wanted, there, self._name, TABLE_COLUMNS, "FIXED")
             return catalog.load_table(self._name)
         return table
 

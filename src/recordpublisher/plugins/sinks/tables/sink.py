@@ -26,7 +26,12 @@ from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER, PARQUET_COLUMNS, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import (
+    FILES_BUFFER_BYTES,
+    PARQUET_COLUMNS,
+    PARTITIONS,
+    SINK_BUFFER,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
@@ -81,7 +86,7 @@ class TableSink(CommittingSink):
         self._takes_fields = properties.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(properties)
         self._partitions = Partitions(properties.value(PARTITIONS))
-        self._buffer_bytes = properties.value(FILE_BUFFER)
+        self._buffer_bytes = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
         self._lock = threading.Lock()
         self._learning = asyncio.Lock()
         self._context = SinkContext()
