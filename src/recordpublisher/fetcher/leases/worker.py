@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import random
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -20,7 +19,7 @@ from .documents.group_store import GroupStore
 from .documents.json_documents import by_stream
 from .documents.lease_table import AloneOwner, LeaseTable
 from .documents.table_cache import TableCache
-from .documents.worker_record import WorkerRecord
+from .documents.worker_record import HOST, WorkerRecord
 from .group_observer import GroupObserver
 from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, join_group
@@ -40,7 +39,6 @@ from .write_permission import WritePermission
 
 log = logging.getLogger("recordpublisher.group")
 T = TypeVar("T")
-HOST = socket.gethostname()[:255]
 
 
 class Worker:
