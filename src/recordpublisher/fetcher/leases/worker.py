@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import random
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -20,7 +19,7 @@ from .documents.group_store import GroupStore
 from .documents.json_documents import by_stream
 from .documents.lease_table import AloneOwner, LeaseTable
 from .documents.table_cache import TableCache
-from .documents.worker_record import WorkerRecord
+from .documents.worker_record import HOST, WorkerRecord
 from .group_observer import GroupObserver
 from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, join_group
@@ -40,7 +39,6 @@ from .write_permission import WritePermission
 
 log = logging.getLogger("recordpublisher.group")
 T = TypeVar("T")
-HOST = socket.gethostname()[:255]
 
 
 class Worker:
@@ -214,7 +212,7 @@ class Worker:
 
     async def _watch_group(self) -> None:
         while True:
-            seconds = self._settings.interval * (0.5 + 0.5 * self._random.random())
+            seconds = self._settings.interval * (0.6 + 0.4 * self._random.random())
             try:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
