@@ -230,7 +230,7 @@ async def test_the_properties_of_the_page_are_all_that_a_job_needs(monkeypatch, 
 PARTITIONED = {"flink.sink.partitions": "country={address.country}/dt={at:%Y-%m-%d}"}
 
 
-@pytest.mark.parametrize("sink", [parquet, delta])
+@pytest.mark.parametrize("sink", [parquet, delta, iceberg])
 async def test_files_and_tables_are_partitioned_by_a_field_inside_an_object(monkeypatch, tmp_path, sink):
     orders = [{**ORDER, "id": number, "address": {"country": country}} for number, country in enumerate(["NO", "SE"])]
 
@@ -252,9 +252,21 @@ async def test_delta_has_the_field_as_a_partition_column_of_its_type(monkeypatch
     assert table.to_pyarrow_table(columns=["country", "dt"]).to_pylist() == [{"country": "NO", "dt": "2026-11-26"}]
 
 
-async def test_iceberg_refuses_a_field_inside_an_object_whose_partition_it_would_not_note(monkeypatch, tmp_path):
-    with pytest.raises(rp.ConfigurationError, match=r"pyiceberg keeps no limits of address.country"):
-        await iceberg(monkeypatch, tmp_path, ORDER, **PARTITIONED)
+async def test_iceberg_notes_the_partition_of_a_field_inside_an_object_and_skips_files_by_it(monkeypatch, tmp_path):
+    orders = [{**ORDER, "id": number, "address": {"country": name}} for number, name in enumerate(["NO", "SE", None])]
+    orders += [{**ORDER, "id": 3, "address": None}, {**ORDER, "id": 4, "address": {"country": "x" * 300}}]
+
+    found = await iceberg(monkeypatch, tmp_path, *orders, **PARTITIONED)
+
+    assert [row["address"] for row in sorted(found, key=itemgetter("id"))] == [row["address"] for row in orders]
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    table = load_catalog("default", **catalog).load_table("lake.orders")
+    assert [field.name for field in table.spec().fields] == ["address_country_identity", "at_day"]
+    noted = [row["partition"]["address_country_identity"] for row in table.inspect.files().to_pylist()]
+    assert sorted(noted, key=str) == ["NO", None, "SE", "x" * 300]
+    assert table.metadata.name_mapping() is not None
+    plan = table.scan(row_filter="address.country == 'SE'")
+    assert [len(list(plan.plan_files())), plan.to_arrow()["id"].to_pylist()] == [1, [1]]
 
 
 INFER = {"flink.deserializer.schema": "INFER"}
