@@ -54,7 +54,7 @@ class InferredColumns(FileColumns):
         - `reserved`: names that no field may have, such as the names of partitions.
         - `check_rows`: raises ValueError for rows that the sink refuses.
         - `kinds`: the types of fields that must be columns, by path (see `with_kinds`), such as those by which files are partitioned.
-        - `has_metadata`: whether the metadata are columns beside the fields. If not, a field may have the name of one.
+        - `has_metadata`: whether the metadata always are columns beside the fields. If not, a field may have the name of one.
         - `shape`: the columns, if they are known already.
         """
         self._given, self._kinds, self._has_metadata = check_rows, kinds or {}, has_metadata
@@ -70,8 +70,13 @@ class InferredColumns(FileColumns):
             self._decode = Json(of)
         else:
             self._check_rows, self.metadata, self.schema = check_rows, _METADATA, _METADATA
-        if not has_metadata:
-            self.schema = pa.schema([field for field in self.schema if field.name in self.shape])
+
+    @property
+    def kept(self) -> pa.Schema:
+        """The columns from which those of the next start follow: without the metadata if a field may have the name of one."""
+        if self._has_metadata:
+            return self.schema
+        return pa.schema([field for field in self.schema if field.name in self.shape])
 
     def unknown(self, batches: Sequence[RecordBatch]) -> dict[str, Shape] | None:
         """Return the shape of the records if they have fields that could be columns and are not yet; else None."""
@@ -88,7 +93,7 @@ class InferredColumns(FileColumns):
 
     def complete(self) -> InferredColumns:
         """Return these columns with those that must be there, which have their usual types until values show others."""
-        return self._made(self.schema, self._grown_shape({}))
+        return self._made(self.kept, self._grown_shape({}))
 
     def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:
         kinds, has_metadata = self._kinds, self._has_metadata

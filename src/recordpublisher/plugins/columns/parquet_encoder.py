@@ -54,7 +54,7 @@ class ParquetOptions:
 
 
 def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path in Parquet, and the type, of each column of plain values, also of those inside objects, lists and maps."""
+    """Yield the path in Parquet and the type of each column of plain values, including the fields inside objects, lists and maps."""
     for field in fields:
         path, kind = inside + field.name, field.type
         if pa.types.is_struct(kind):

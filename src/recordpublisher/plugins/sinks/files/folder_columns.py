@@ -83,7 +83,7 @@ class Folder(msgspec.Struct, frozen=True):
         def united(there: pa.Schema) -> pa.Schema:
             nonlocal grown
             grown = columns.grown_by(seen, there)
-            return grown.schema
+            return grown.kept
 
         await self._store(united, may_change)
         return grown
