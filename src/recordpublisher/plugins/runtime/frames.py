@@ -96,7 +96,7 @@ def read_arrow(
     - `deserializer`: a type, whose fields become columns (objects in them structs), followed by the metadata. Without a type the columns
       are the same as in Spark, with the payload as `data`. The values of a function or of `json` follow as `value`, in JSON.
 
-    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. With `flink.deserializer.schema=INFER`
+    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. With the schema INFER
     everything is read at once into memory, because the columns are those of all records. Needs the extra `arrow`.
 
     Raises: ConfigurationError at once, even if a field has no Arrow type or a column is unknown; other errors while batches are taken.

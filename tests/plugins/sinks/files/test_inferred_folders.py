@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import duckdb
+import polars as pl
 import pytest
 
 import recordpublisher as rp
@@ -70,6 +72,34 @@ async def test_new_fields_are_columns_also_inside_objects_and_duckdb_reads_all_f
         (2, 1.5, "SE", 7),
     ]
     assert job.reasons == []
+
+
+def by_duckdb(folder):
+    return (
+        duckdb.sql(f"SELECT * FROM read_parquet('{folder}/**/*.parquet', union_by_name=true)")
+        .to_arrow_table()
+        .to_pylist()
+    )
+
+
+def by_polars(folder):
+    files = [pl.scan_parquet(file, hive_partitioning=True) for file in Path(folder).rglob("*.parquet")]
+    return pl.concat(files, how="diagonal_relaxed").collect().to_dicts()
+
+
+@pytest.mark.parametrize("read", [by_duckdb, by_polars])
+async def test_readers_unite_files_with_different_columns(tmp_path, read):
+    job = await Job("parquet", tmp_path, **{"flink.sink.partitions": "country={address.country}"}).open()
+    await job.commit({"id": 1, "address": {"country": "NO"}, "stops": [{"a": 1}]})
+    await job.commit({"id": 2, "price": 1.5, "address": {"country": "SE", "code": 7}, "stops": [{"a": 2, "b": "x"}]})
+    await job.commit({"id": 3})
+
+    found = sorted(read(tmp_path), key=lambda row: row["id"])
+    assert [(row["price"], row["country"], row["address"], row["stops"]) for row in found] == [
+        (None, "NO", {"country": "NO", "code": None}, [{"a": 1, "b": None}]),
+        (1.5, "SE", {"country": "SE", "code": 7}, [{"a": 2, "b": "x"}]),
+        (None, None, None, None),
+    ]
 
 
 async def test_a_type_that_does_not_fit_is_a_bad_record_that_names_the_field_and_both_types(kind, tmp_path):
