@@ -140,8 +140,8 @@ class LeasedOwnership(ShardOwnership):
             return []
         seconds = self._group.settings.duration
         return [
-            f"no shard is read: the leases are those of worker {', '.join(silent)}, of which no new heartbeat was seen yet; without one they "
-            f"end after {seconds:g} s"
+            f"no shard is read: the leases are those of worker {', '.join(silent)}, of which no new heartbeat was seen yet; without one "
+            f"they end after {seconds:g} s"
         ]
 
     async def before_stop(self) -> None:

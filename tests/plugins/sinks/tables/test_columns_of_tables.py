@@ -455,7 +455,11 @@ async def test_evolve_widens_the_columns_of_iceberg(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("of", "kind"), [(Delta, "column 'n' is .*int.* in the records"), (Iceberg, "column 'n' is int in")]
+    ("of", "kind"),
+    [
+        (Delta, "column 'n' is integer in .*, and long in the records. Valid: .*rewrite the table"),
+        (Iceberg, "column 'n' is int in .*, and long in the records. Valid: EVOLVE, which widens the column"),
+    ],
 )
 async def test_a_wider_type_is_refused_by_delta_and_without_evolve(tmp_path, of, kind):
     table = of(tmp_path)

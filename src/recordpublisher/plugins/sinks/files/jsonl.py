@@ -54,7 +54,7 @@ class JsonlSink(FileSink):
                 from recordpublisher.plugins.columns.inferred_columns import no_columns
             except ImportError as error:
                 raise ImportError(f"INFER needs the extra 'parquet': {install_command('parquet')}") from error
-            self._inferred = await self._folder().inferred(no_columns(), {}, may_change=True)
+            self._inferred = await self._folder().inferred(no_columns(), None, may_change=True)
 
     def _folder(self) -> "Folder":
         from .folder_columns import Folder  # loads pyarrow, which only inferred columns need

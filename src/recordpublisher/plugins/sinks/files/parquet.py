@@ -68,8 +68,8 @@ class ParquetSink(FileSink):
     def _first_columns(self, context: SinkContext) -> FileColumns:
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
         if self._takes_fields and context.value_type is InferredRow:
-            derived = [part.name for part in self._partitions.parts if part.is_derived]
-            return InferredColumns(pa.schema([]), derived, check)
+            kinds = self._options.kinds() | self._partitions.kinds()
+            return InferredColumns(pa.schema([]), self._partitions.derived_names, check, kinds=kinds)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
         self._check(columns)  # before the folder is created
         return columns
@@ -79,9 +79,9 @@ class ParquetSink(FileSink):
         if not isinstance(columns, InferredColumns):
             await self._folder().agree(columns.schema, may_change=may_change)
             return columns
-        columns = await self._folder().inferred(columns, {}, may_change=False)
-        self._check(columns)
-        return await self._folder().inferred(columns, {}, may_change=may_change)
+        columns = await self._folder().inferred(columns, None, may_change=False)
+        self._check(columns.complete())
+        return await self._folder().inferred(columns, None, may_change=may_change)
 
     def _check(self, columns: FileColumns) -> None:
         self._partitions.check(columns.schema)
