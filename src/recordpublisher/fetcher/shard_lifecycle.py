@@ -112,6 +112,12 @@ class ShardLifecycle(ShardListener):
             self._after_start(started)
 
     def _after_start(self, started: Sequence[ShardEntry]) -> None:
+        for entry in started:
+            state = entry.state
+            # The beginning of a shard is known (`seen_ms`) only if its parents were read.
+            follows_parents = state.position is None and state.seen_ms is not None
+            start = state.starting_position(use_continuation=False)
+            self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
         self._ended_parents.on_readers_started(started)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._table.is_exhausted:
@@ -145,6 +151,10 @@ class ShardLifecycle(ShardListener):
 
     # --- ShardListener ----------------------------------------------------------------------------------------------------------
 
+    def on_listed(self, shard: Shard) -> None:
+        """Notify the sink of a shard, of any owner."""
+        self._job.sink.shard_listed(shard)
+
     def on_added(self, entry: ShardEntry) -> None:
         """Notify the emitter that a shard was added to the table."""
         self._emitter.on_added(entry)
@@ -172,6 +182,7 @@ class ShardLifecycle(ShardListener):
             return
         children = [child.shard_id for child in entry.reading.children]
         log.info("shard %s has ended, children: %s", entry.key, children, extra=about(entry.key))
+        self._job.sink.shard_ended(entry.shard, entry.reading.children)
         self.request_checkpoint()
         self._ended_parents.on_shard_ended(entry)
         self._start_children_of(entry.key)

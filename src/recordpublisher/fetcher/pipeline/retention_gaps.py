@@ -129,6 +129,7 @@ class RetentionGaps:
         if not self._accepts_loss:
             return False
         entry.metrics.add("retention_gaps")
+        entry.progress.has_gap = True
         if self._may_log(entry):
             log.error("%s; continuing because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
         return True

@@ -211,6 +211,7 @@ class ShardTable:
         if shard.key not in self._listed:
             self._listed[shard.key] = shard
             self._children.add(shard)
+            self._listener.on_listed(shard)
 
     def _remove_entry(self, key: str) -> None:
         entry = self._entries.pop(key)

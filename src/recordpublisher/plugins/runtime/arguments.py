@@ -17,6 +17,7 @@ from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.files_and_tables import ARCHIVE
 from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
 from recordpublisher.publishers.properties.keywords import SIMILAR, properties_by_keyword
@@ -126,6 +127,13 @@ def check_subtask(subtask: Any, parallelism: Any) -> None:
         raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
     if not _is_whole(subtask) or not 0 <= subtask < parallelism:
         raise ConfigurationError("subtask", _shown(subtask), f"a whole number from 0 to {parallelism - 1}")
+
+
+def check_archive(given: Properties, sink: Sink) -> None:
+    """Check that the sink can write an archive, if one is wanted. Raises: ConfigurationError if it cannot."""
+    if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
+        reason = f"{type(sink).__name__} writes no archive; take the sink jsonl or parquet"
+        raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
 
 
 def check_sink(sink: object) -> None:

@@ -42,7 +42,7 @@ from ..host.build_from_properties import (
 )
 from ..host.registry import Registry
 from ..tracing.provider import traced_calls
-from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
+from .arguments import check_archive, check_function, check_sink, check_store, check_subtask, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
 from .job_identity import JobIdentity
 from .queue_assembly import build_queue_job
@@ -121,6 +121,7 @@ def build_job(
     assert issubclass(publisher, RecordPublisherFactory)
     settings = FetcherSettings.of(given)
     sink = build_sink(registry, given) if sink is None else sink
+    check_archive(given, sink)
     dead_letters = build_dead_letter_sink(registry, given)
     store = state_store or build_store(registry, given)
     group = None

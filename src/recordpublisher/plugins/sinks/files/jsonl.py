@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
+from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.files_and_tables import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
@@ -33,6 +34,18 @@ class JsonlSink(FileSink):
             reason = "the jsonl sink has a folder for each shard; leave it out, or take parquet, delta or iceberg"
             raise ConfigurationError(PARTITIONS.key, pattern, reason=reason)
 
+    async def open(self, context: SinkContext) -> None:
+        """Open the folder. Raises: ConfigurationError also if an archive would have deserialised values in place of payloads."""
+        if self.keeps_archive and context.value_type is not None:
+            raise _no_archive_of_values()
+        await super().open(context)
+
+    def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
+        """Return the batch. Raises: ConfigurationError if an archive would have its values in place of the payloads."""
+        if self.keeps_archive and batch.decoded is not None:  # The type of a function's values is not known before.
+            raise _no_archive_of_values()
+        return super().prepare(batch)
+
     def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
         """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
         lines: list[bytes] = []
@@ -47,6 +60,14 @@ class JsonlSink(FileSink):
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
         return {"": partial(write_lines, b"\n".join([*lines, b""]))} if lines else {}
+
+
+def _no_archive_of_values() -> ConfigurationError:
+    reason = (
+        "with a deserialiser the jsonl sink writes 'value' in place of 'data', which an archive needs; leave the deserialiser out, or take "
+        "parquet"
+    )
+    return ConfigurationError(ARCHIVE.key, "true", reason=reason)
 
 
 def write_lines(lines: bytes, path: Path) -> None:

@@ -19,7 +19,12 @@ from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.files_and_tables import (
+    ARCHIVE,
+    PARQUET_COLUMNS,
+    PARQUET_PATH,
+    PARTITIONS,
+)
 from recordpublisher.publishers.properties.groups.formats import SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -76,6 +81,9 @@ class ParquetSink(FileSink):
 
     def _checked_columns(self, context: SinkContext) -> FileColumns:
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
+        if self.keeps_archive and self._takes_fields and context.value_type is not None:
+            reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
+            raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
         self._partitions.check(columns.schema)
         self._options.check(self._partitions.columns_of_files(columns.schema))

@@ -329,6 +329,10 @@ class ReadSettings(TypedDict, total=False):
     sink_file_buffer_bytes: int | str
     """`flink.sink.file.buffer.bytes`: Memory of records at which a file sink requests a checkpoint; at twice of it the job waits. In
     bytes."""
+    sink_archive: bool
+    """`flink.sink.archive`: Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names
+    with the range of their shard in which they are complete, and each shard has a document with its parents, its hash range and its
+    end. They refuse settings that change payloads."""
     sink_file_interval: int | str | timedelta
     """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
     set. Not set: each minute in an object store, else at each checkpoint. In ms."""
@@ -469,6 +473,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.parquet.path`: `flink.sink.parquet.path` of the dead-letter sink."""
     deadletter_file_buffer_bytes: int | str
     """`flink.deadletter.file.buffer.bytes`: `flink.sink.file.buffer.bytes` of the dead-letter sink. In bytes."""
+    deadletter_archive: bool
+    """`flink.deadletter.archive`: `flink.sink.archive` of the dead-letter sink."""
     deadletter_file_interval: int | str | timedelta
     """`flink.deadletter.file.interval`: `flink.sink.file.interval` of the dead-letter sink. In ms."""
     deadletter_partitions: str

@@ -17,6 +17,13 @@ FILE_BUFFER = FILES_AND_TABLES.integer(
     minimum=1,
     unit="bytes",
 )
+ARCHIVE = FILES_AND_TABLES.boolean(
+    "flink.sink.archive",
+    "Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names with the range of their "
+    "shard in which they are complete, and each shard has a document with its parents, its hash range and its end. They refuse settings "
+    "that change payloads.",
+    False,
+)
 FILE_INTERVAL = FILES_AND_TABLES.optional_integer(
     "flink.sink.file.interval",
     "How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not set. Not "
