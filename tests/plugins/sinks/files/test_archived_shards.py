@@ -1,7 +1,7 @@
 """Archives of the file sinks: names say in which range a file is complete, and each shard has a document."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -20,6 +20,11 @@ from fakes.commits.committing_sink import Start, started
 SHARD = Shard("orders", "shardId-0", parents=("shardId-9",), hash_range=HashRange(0, 255))
 STATE = {"version": 2, "generation": 1, "shards": {}}
 HORIZON = StartingPosition.trim_horizon()
+
+
+@dataclass
+class Order:
+    data: bytes
 
 
 @pytest.fixture(params=[JsonlSink, ParquetSink])
@@ -203,7 +208,8 @@ async def test_what_an_archive_refuses(tmp_path):
     with pytest.raises(ConfigurationError, match="decompressed payloads are not what came"):
         sink_in(tmp_path, ParquetSink, **{"flink.deserializer.compression": "GZIP"})
     with pytest.raises(ConfigurationError, match=r"flink\.sink\.parquet\.columns=RECORD"):
-        await started(sink_in(tmp_path, ParquetSink), SinkContext(value_type=dict))
+        await started(sink_in(tmp_path, ParquetSink), SinkContext(value_type=Order))
+    await started(sink_in(tmp_path, ParquetSink), SinkContext(value_type=str))  # has no fields, so the payload stays
     with pytest.raises(ConfigurationError, match="'value' in place of 'data'"):
         await started(sink_in(tmp_path, JsonlSink), SinkContext(value_type=dict))
     job = await started(sink_in(tmp_path, JsonlSink))

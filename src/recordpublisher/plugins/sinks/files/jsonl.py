@@ -36,7 +36,7 @@ class JsonlSink(FileSink):
 
     async def open(self, context: SinkContext) -> None:
         """Open the folder. Raises: ConfigurationError also if an archive would have deserialised values in place of payloads."""
-        if self.keeps_archive and context.value_type is not None:
+        if self.keeps_archive and context.value_type not in (None, bytes):
             raise _no_archive_of_values()
         await super().open(context)
 

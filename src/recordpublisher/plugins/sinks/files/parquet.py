@@ -81,10 +81,10 @@ class ParquetSink(FileSink):
 
     def _checked_columns(self, context: SinkContext) -> FileColumns:
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
-        if self.keeps_archive and self._takes_fields and context.value_type is not None:
+        columns = FileColumns(context.value_type if self._takes_fields else None, check)
+        if self.keeps_archive and columns.schema != FileColumns().schema:
             reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
             raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
-        columns = FileColumns(context.value_type if self._takes_fields else None, check)
         self._partitions.check(columns.schema)
         self._options.check(self._partitions.columns_of_files(columns.schema))
         return columns
