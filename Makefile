@@ -16,7 +16,7 @@ KILLS := tests/groups tests/plugins/runtime tests/plugins/sinks tests/publishers
 OF_JOBS := tests/plugins/runtime/jobs
 OUTAGE := research/outage
 LONG := kills or sinks or time or simulation or faults or hostile or compare or versions or benchmark
-SPARKS := 4.0.2 4.1.1
+SPARKS := 4.0.2 4.1.1 4.2.1
 NOT_COMPILED := '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas|testing))/'
 
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
@@ -81,6 +81,7 @@ leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one o
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 	$(BIN)/pytest -q -m simulation tests/simulation/elastic
+	$(BIN)/pytest -q -m simulation tests/simulation/alone
 
 nightly: $(STAMP)  ## a hundred thousand of them, of MapSink and of worker groups, in two parts in parallel; a line for each 5,000 (two to seven hours)
 	+$(MAKE) --no-print-directory -j 2 nightly-groups nightly-rest
@@ -184,7 +185,7 @@ compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark sourc
 	$(RESEARCH) compare.spark $(CLIENTS)
 	$(RESEARCH) compare.spark.layers $(CLIENTS)
 
-spark-versions: $(STAMP) $(SPARKS:%=.venvs/spark-%/.installed)  ## older versions of PySpark, those of EMR 8 and Glue 6: a short job, kills, reshards
+spark-versions: $(STAMP) $(SPARKS:%=.venvs/spark-%/.installed)  ## older versions of PySpark, those of EMR 8, Glue 6 and Databricks 19: a short job, kills, reshards
 	$(BIN)/pytest -p no:cacheprovider -m versions tests/plugins/spark
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from rich.console import Console, Group
 
 from recordpublisher.demo import runner
-from recordpublisher.demo.display import ProgressDisplay
+from recordpublisher.demo.runner import ProgressDisplay
 
 PICTURE = Path(__file__).parent / "images" / "demo.svg"
 SECONDS = 150.0

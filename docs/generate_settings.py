@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import recordpublisher as rp
-from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.publisher import (
+from recordpublisher.publishers.properties.declaration import EXAMPLES, Property
+from recordpublisher.publishers.properties.groups.reading import (
     INITIAL_POSITION,
     INITIAL_TIMESTAMP,
     INITIAL_TIMESTAMP_FORMAT,
 )
-from recordpublisher.publishers.properties.keywords import properties_by_keyword
-from recordpublisher.publishers.properties.property_types import EXAMPLES
+from recordpublisher.publishers.properties.properties import properties_by_keyword
 
 PACKAGE = Path(__file__).parents[1] / "src/recordpublisher"
 FILE = PACKAGE / "publishers/properties/generated/settings.py"

@@ -16,8 +16,8 @@ a mapping, options of Spark, or as keyword arguments in Python: the key without 
 
 Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole, in the unit under
 *Valid*; *duration* and *size* may be
-texts such as `10s`, `5m` or `64mb`. A wrong value is a `ConfigurationError`, an unknown key a warning with the nearest
-known one (for `doctor` a problem; in Python `warnings.simplefilter("error", rp.UnknownPropertyWarning)` makes it an error); keys of another
+texts such as `10s`, `5m` or `64mb`. A wrong value is a `ConfigurationError`, and so is a key that is nearly one of these, with that key in
+the message. Another unknown key is a warning in the log (for `doctor` a problem); keys of another
 name space (`my.own.key`) are ignored. Where the default of Flink's connector differs, it is in parentheses.
 """
 ORDER = (

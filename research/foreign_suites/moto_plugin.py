@@ -10,8 +10,7 @@ import boto3
 import moto
 import moto.core
 
-from recordpublisher.local import Delays, serve_in_thread
-from recordpublisher.local.streams import account
+from recordpublisher.local import Delays, account, serve_in_thread
 
 real_client = boto3.client
 moto_mock = moto.mock_aws

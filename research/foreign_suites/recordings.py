@@ -13,7 +13,7 @@ import boto3
 import cbor2
 
 from recordpublisher.local import serve_in_thread
-from recordpublisher.local.streams.account import ACCOUNT_ID
+from recordpublisher.local.account import ACCOUNT_ID
 
 from .outcomes import Outcome
 

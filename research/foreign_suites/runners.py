@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-from recordpublisher.local import Delays, serve_in_thread
-from recordpublisher.local.streams import account
+from recordpublisher.local import Delays, account, serve_in_thread
 
 from .outcomes import Outcome, outcomes_of_mocha, outcomes_of_pytest
 from .rules import ASYNC_KINESIS_RULES, KINESALITE_RULES, MOTO_RULES, Rule

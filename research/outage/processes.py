@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from recordpublisher.demo.processes import ChildProcess
+from recordpublisher.demo.runner import ChildProcess
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from .results.event_log import EventLog

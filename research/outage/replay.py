@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from recordpublisher.demo.result_checks import CheckResult
+from recordpublisher.demo.runner import CheckResult
 
 from .catch_up import run_catch_up
 from .results.checks import check_catch_up, check_flink_rule, check_our_rule

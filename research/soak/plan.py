@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from recordpublisher.local import FaultRule
-from recordpublisher.local.faults.kinds import FRAMES, FaultKind
+from recordpublisher.local.faults import FRAMES, FaultKind
 
 POLLING, EFO = "POLLING", "EFO"
 OF_QUEUES = (FaultKind.REDELIVER,)

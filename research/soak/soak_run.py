@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from recordpublisher.local import Account, FaultKind
-from recordpublisher.local.operations.table import OPERATIONS
-from recordpublisher.local.streams.resharding import merge, split
-from recordpublisher.local.streams.shard import hash_of
+from recordpublisher.local.dispatcher import OPERATIONS
+from recordpublisher.local.shard import hash_of
+from recordpublisher.local.stream import merge, split
 from recordpublisher.publishers.aggregation.kpl_format import encode_aggregate
 from recordpublisher.publishers.clock import Clock
 

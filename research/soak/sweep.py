@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from recordpublisher.local.faults.kinds import FaultKind
+from recordpublisher.local.faults import FaultKind
 
 from .in_memory import soak
 

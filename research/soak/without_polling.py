@@ -10,8 +10,7 @@ from recordpublisher.publishers import retry
 from recordpublisher.publishers.kinesis import error_mapping, ports
 from recordpublisher.publishers.kinesis.codec import event_stream
 from recordpublisher.publishers.polling import publisher as polling_publisher
-from recordpublisher.publishers.polling import read_rate, shard_iterator
-from recordpublisher.publishers.polling.shard_iterator import ShardIterator
+from recordpublisher.publishers.polling.publisher import ShardIterator
 from recordpublisher.publishers.positions import StartingPosition
 
 from .patches import Patches, nothing, replace_attribute
@@ -35,18 +34,15 @@ def iterators_are_renewed_from_the_read_position() -> Patches:
 
 
 def old_iterators_are_replaced_before_use() -> Patches:
-    return [replace_attribute(shard_iterator, "MAX_ITERATOR_AGE_SECONDS", 1e9)]
+    return [replace_attribute(polling_publisher, "MAX_ITERATOR_AGE_SECONDS", 1e9)]
 
 
 def a_refused_shard_is_not_read_for_a_second() -> Patches:
-    return [replace_attribute(read_rate, "REFUSED_SECONDS", 0.0)]
+    return [replace_attribute(polling_publisher, "REFUSED_SECONDS", 0.0)]
 
 
 def reads_keep_five_calls_a_second() -> Patches:
-    return [
-        replace_attribute(read_rate, "MIN_CALL_INTERVAL_SECONDS", 0.0),
-        replace_attribute(polling_publisher, "MIN_CALL_INTERVAL_SECONDS", 0.0),
-    ]
+    return [replace_attribute(polling_publisher, "MIN_CALL_INTERVAL_SECONDS", 0.0)]
 
 
 def failed_calls_are_tried_again() -> Patches:

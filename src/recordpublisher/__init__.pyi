@@ -41,10 +41,10 @@ from .plugins.metrics.export import export_metrics as export_metrics
 from .plugins.metrics.export import metrics_text as metrics_text
 from .plugins.positions.reset import reset_positions as reset_positions
 from .plugins.runtime.data_fetcher import DataFetcher as DataFetcher
-from .plugins.runtime.aws_lambda.handler import lambda_handler as lambda_handler
-from .plugins.runtime.frames.read import read_arrow as read_arrow
-from .plugins.runtime.frames.read import read_pandas as read_pandas
-from .plugins.runtime.frames.read import read_polars as read_polars
+from .plugins.runtime.aws_lambda import lambda_handler as lambda_handler
+from .plugins.runtime.frames import read_arrow as read_arrow
+from .plugins.runtime.frames import read_pandas as read_pandas
+from .plugins.runtime.frames import read_polars as read_polars
 from .plugins.runtime.streaming import Records as Records
 from .plugins.runtime.streaming import consume as consume
 from .plugins.runtime.streaming import stream as stream
@@ -94,7 +94,7 @@ from .publishers.positions import SequenceNumber as SequenceNumber
 from .publishers.positions import StartingPosition as StartingPosition
 from .publishers.properties.declaration import Property as Property
 from .publishers.properties.properties import Properties as Properties
-from .publishers.properties.unknown_keys import UnknownPropertyWarning as UnknownPropertyWarning
+from .publishers.properties.properties import UnknownPropertyWarning as UnknownPropertyWarning
 from .publishers.properties.generated.settings import JobSettings as JobSettings
 from .publishers.properties.generated.settings import Settings as Settings
 from .publishers.records import Record as Record

@@ -14,18 +14,18 @@ from recordpublisher.extras import install_command
 
 from processes.command_line import command, process_environment
 
-PAIR = "valid: KEY=VALUE, for example aws.region=eu-west-1"
+PAIR = "Valid: KEY=VALUE, for example aws.region=eu-west-1"
 BAD = {
-    "tail x -p aws.region": f"option '-p' has the value 'aws.region'; {PAIR}",
-    "tail x -p =b": f"option '-p' has the value '=b'; {PAIR}",
-    "tail x -p my.password:s3cr3t": f"option '-p' has the value '******'; {PAIR}",
+    "tail x -p aws.region": f"option '-p' is 'aws.region'. {PAIR}",
+    "tail x -p =b": f"option '-p' is '=b'. {PAIR}",
+    "tail x -p my.password:s3cr3t": f"option '-p' is '******'. {PAIR}",
     "tail x --properties nowhere.properties": (
-        "setting 'file' has the value 'nowhere.properties'; No such file or directory; "
-        "valid: a readable Java properties file in UTF-8"
+        "setting 'file' is 'nowhere.properties': No such file or directory. "
+        "Valid: a readable Java properties file in UTF-8"
     ),
     "local --stream orders": (
-        "option '--stream' has the value 'orders'; "
-        "valid: NAME:SHARDS with at least one shard, each name once, for example orders:4"
+        "option '--stream' is 'orders'. "
+        "Valid: NAME:SHARDS with at least one shard, each name once, for example orders:4"
     ),
 }
 
@@ -96,7 +96,7 @@ def test_with_json_logs_an_error_is_a_json_object():
 
     entry = json.loads(done.stderr)
     assert (done.returncode, entry["level"]) == (2, "ERROR")
-    assert entry["message"] == f"option '-p' has the value 'foo'; {PAIR}"
+    assert entry["message"] == f"option '-p' is 'foo'. {PAIR}"
 
 
 def test_the_version_is_shown_without_a_command():

@@ -31,7 +31,7 @@ def test_a_file_with_the_tables_of_toml_is_no_properties_file(tmp_path):
     job = tmp_path / "job.toml"
     job.write_text('[flink]\nstreams = "orders"\n\n[flink.sink.parquet]\npath = "out"\n')
 
-    with pytest.raises(rp.ConfigurationError, match=r"its first key is '\[flink\]'; valid: a Java properties file"):
+    with pytest.raises(rp.ConfigurationError, match=r"its first key is '\[flink\]'. Valid: a Java properties file"):
         PropertyOptions().read(job)
 
 
@@ -91,5 +91,5 @@ def test_a_function_of_streams_and_a_folder_of_a_program_are_found_too(program):
 
 @pytest.mark.parametrize(("name", "valid"), [("in_memory", "flink.state.uri"), ("with_rows", "flink.sink")])
 def test_positions_that_only_an_object_of_the_program_knows_are_refused(program, name, valid):
-    with pytest.raises(rp.ConfigurationError, match=f"valid: {valid}"):
+    with pytest.raises(rp.ConfigurationError, match=f"Valid: {valid}"):
         PropertyOptions().read(f"shop_of_options:{name}")

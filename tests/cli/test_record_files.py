@@ -85,7 +85,7 @@ def test_a_read_without_records_leaves_a_file_that_can_be_read(tmp_path, kind):
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with (
-        pytest.raises(rp.ConfigurationError, match=r"'--output' has the value .*No such file"),
+        pytest.raises(rp.ConfigurationError, match=r"'--output' is .*No such file"),
         record_file(RecordFormat.CSV, tmp_path / "none" / "file"),
     ):
         pass

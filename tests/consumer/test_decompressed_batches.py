@@ -8,7 +8,7 @@ from recordpublisher.consumer.event_time import ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import ArrivalTime
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics

@@ -13,7 +13,7 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsume
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError, PluginError
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -279,3 +279,37 @@ async def test_a_run_without_a_result_ends_the_job():
         PluginError, match=r"ReturnsNone.run returned None: at the end of the shard return RunResult.COMPLETE"
     ):
         await ShardConsumer(ReturnsNone(RunResult.COMPLETE), decorator(), Output()).run()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (
+            {"data": "text"},
+            "a record with `data` of orders/shardId-0 that is 'text', of the type str: it must be bytes",
+        ),
+        ({"sequence_number": 7}, "a record with `sequence_number` .* of the type int: it must be str"),
+        ({"partition_key": b"k"}, "a record with `partition_key` .* must be str or None"),
+    ],
+)
+async def test_a_value_of_the_wrong_type_in_the_middle_of_a_batch_is_named(changed, told):
+    records = list(batch(b"1", b"2", b"3").records)
+    records[1] = structs.replace(records[1], **changed)
+    with pytest.raises(PluginError, match=f"Script gave {told}"):
+        await run(replace(batch(b"1", b"2", b"3"), records=records))
+
+
+async def test_sequence_numbers_without_an_order_are_told_once(caplog):
+    caplog.set_level("WARNING")
+    records = [
+        structs.replace(each, sequence_number=f"part-{number}") for number, each in enumerate(batch(b"1", b"2").records)
+    ]
+    batches = [
+        replace(
+            batch(b"1"), records=[each], read_position=replace(batch(b"1").read_position, sequence=each.sequence_number)
+        )
+        for each in records
+    ]
+    for _ in range(2):
+        await run(*batches, RunResult.COMPLETE)
+    assert [line for line in caplog.messages if "implement `order_of`" in line] == caplog.messages[:1] != []

@@ -37,6 +37,4 @@ def test_another_publisher_is_refused_in_one_line():
     done = command("demo", "--publisher", "PIGEON")
 
     assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        "recordpublisher: option '--publisher' has the value 'PIGEON'; valid: EFO, POLLING"
-    ]
+    assert done.stderr.splitlines() == ["recordpublisher: option '--publisher' is 'PIGEON'. Valid: EFO, POLLING"]

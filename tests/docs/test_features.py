@@ -21,6 +21,6 @@ def test_the_versions_of_spark_are_those_that_ci_runs():
     rows = re.findall(r"^\| ([0-9., ]+) \|", COMPATIBILITY.read_text(), re.MULTILINE)
     steps = (ROOT / ".ci/run").read_text()
 
-    assert rows == [older[0].replace(" ", ", "), *newest]
+    assert ", ".join(rows) == ", ".join([*older[0].split(), *newest])
     assert "make spark-alone" in steps
     assert {"spark-versions", "spark-kills"} <= set(re.findall(r"\S+", steps))

@@ -10,8 +10,8 @@ import pytest
 from recordpublisher.cli.job_commands import lag, watch_lines
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
+from recordpublisher.plugins.spark import write_options as writing_options  # noqa: F401 - declares properties
 from recordpublisher.plugins.spark.options import spark_options  # noqa: F401 - declares properties
-from recordpublisher.plugins.spark.writer import write_options as writing_options  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.declaration import declared_properties
 
 from processes.command_line import ROOT

@@ -21,7 +21,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
 from recordpublisher.plugins.deserializers.schemas.avro_schema import type_of_avro_file
 from recordpublisher.plugins.deserializers.schemas.ddl import parse_columns
-from recordpublisher.plugins.sinks.sql.field_columns import columns_of_type
+from recordpublisher.plugins.sinks.sql.columns import columns_of_type
 
 from fakes.memory_streams import PROPERTIES, install
 from processes.command_line import ROOT

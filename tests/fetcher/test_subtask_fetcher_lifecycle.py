@@ -19,7 +19,7 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.polling.shard_probe import OldestRecord
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recordpublisher.local import LocalKinesisThread, serve_in_thread
-from recordpublisher.local.streams import resharding
-from recordpublisher.local.streams.shard import Shard
-from recordpublisher.local.streams.stream import Stream
+from recordpublisher.local import stream as resharding
+from recordpublisher.local.shard import Shard
+from recordpublisher.local.stream import Stream
 
 from processes.job_files import job_file, start_job
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
-from recordpublisher.plugins.spark.columns.arrow_rows import ArrowRows
+from recordpublisher.plugins.spark.arrow_rows import ArrowRows
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.kinesis.codec.response_decoders import decode_read, to_read_response
 from recordpublisher.publishers.positions import StartingPosition

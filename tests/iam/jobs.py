@@ -9,7 +9,7 @@ from typing import Any
 
 import recordpublisher as rp
 from recordpublisher.local import LocalKinesisThread
-from recordpublisher.local.streams import resharding
+from recordpublisher.local import stream as resharding
 
 from iam.simulated_aws import FRONT, RUN
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from recordpublisher.local import Delays, LocalKinesisThread, ManualClock, serve_in_thread
-from recordpublisher.local.operations.table import OPERATIONS
-from recordpublisher.local.streams.account import Account
+from recordpublisher.local.account import Account
+from recordpublisher.local.dispatcher import OPERATIONS
 
 Call = Callable[..., dict[str, Any]]
 

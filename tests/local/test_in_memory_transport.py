@@ -1,4 +1,4 @@
-"""The real client with the endpoint in memory, on virtual time: the effect of each kind of fault on a subscription."""
+"""The client reads and writes an account in its own process."""
 
 import asyncio
 
@@ -6,7 +6,9 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import Delays, MemoryTransport, in_memory
-from recordpublisher.local.streams.account import Account
+from recordpublisher.local.account import Account
+from recordpublisher.local.clock import ManualClock
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.errors import (
     ResourceInUseError,
     ResourceNotFoundError,
@@ -155,3 +157,14 @@ async def test_a_job_in_memory_reads_the_shards_that_a_test_splits_and_merges():
         async with rp.DataFetcher("orders", region="eu-west-1", start="TRIM_HORIZON", sink=sink) as job:
             await job.run_bounded(stop_at_tip=True)
     assert [record.data for record in sink.records] == [b"1", b"2", b"3"]
+
+
+async def test_encoded_bodies_of_the_client_are_accepted():
+    account = Account(ManualClock(), "us-east-1", Delays(), None)
+    stream = account.create_stream("out", 1)
+    client = KinesisClient(Properties({"aws.region": "us-east-1"}), ["out"], transport=MemoryTransport(account))
+
+    async with KinesisSink("out", {}, port=client) as sink:
+        await sink.put(b"1", "k")
+
+    assert len(stream.open_shards[0].log) == 1

@@ -1,6 +1,6 @@
 """Each limit that the endpoint enforces is the documented one: in the SDK's documentation of the API, or on a page that is named here.
 
-Lengths, ranges and patterns of single fields are compared with the API model in requests/test_service_model.py, and the limits that
+Lengths, ranges and patterns of single fields are compared with the API model in test_requests.py, and the limits that
 readers share with the endpoint in publishers/test_service_limits.py.
 """
 
@@ -19,28 +19,28 @@ from recordpublisher.local import Quotas
 
 DOCUMENTED = {
     "operations.queues.MOST_ON_A_PAGE": (100, "ListChannels", "greater than 100, at most 100 results"),
-    "operations.shards.MAX_SHARDS_PER_PAGE": (1000, "ListShards", "greater than 1000, at most 1000 results"),
-    "operations.streams.MAX_SHARDS_PER_PAGE": (100, "DescribeStream", "greater than 100, at most 100 results"),
+    "operations.streams.MAX_SHARDS_PER_PAGE": (1000, "ListShards", "greater than 1000, at most 1000 results"),
+    "operations.streams.MAX_DESCRIBED_SHARDS": (100, "DescribeStream", "greater than 100, at most 100 results"),
     "operations.streams.MAX_STREAMS_PER_PAGE": (100, "ListStreams", "greater than 100, at most 100 results"),
     "operations.streams.MAX_RETENTION_HOURS": (8760, "IncreaseStreamRetentionPeriod", "is 8760 hours (365 days)"),
-    "streams.stream.DEFAULT_RETENTION_HOURS": (24, "DecreaseStreamRetentionPeriod", "minimum value of a stream's retention period is 24"),
-    "streams.consumers.CONSUMER_LIMIT": (20, "RegisterStreamConsumer", "register up to 20 consumers per stream"),
-    "streams.tags.MAX_TAGS": (50, "TagResource", "up to 50 tags per resource"),
-    "streams.shard_iterator.LIFETIME_MS": (300_000, "GetShardIterator", "expires 5 minutes after it is returned"),
-    "streams.subscriptions.LIFETIME_MS": (300_000, "SubscribeToShard", "over the HTTP/2 connection for up to 5 minutes"),
-    "streams.subscriptions.TAKE_OVER_AFTER_MS": (5_000, "SubscribeToShard", "within 5 seconds of a successful call"),
+    "stream.DEFAULT_RETENTION_HOURS": (24, "DecreaseStreamRetentionPeriod", "minimum value of a stream's retention period is 24"),
+    "stream.CONSUMER_LIMIT": (20, "RegisterStreamConsumer", "register up to 20 consumers per stream"),
+    "stream.MAX_TAGS": (50, "TagResource", "up to 50 tags per resource"),
+    "shard.LIFETIME_MS": (300_000, "GetShardIterator", "expires 5 minutes after it is returned"),
+    "subscriptions.LIFETIME_MS": (300_000, "SubscribeToShard", "over the HTTP/2 connection for up to 5 minutes"),
+    "subscriptions.TAKE_OVER_AFTER_MS": (5_000, "SubscribeToShard", "within 5 seconds of a successful call"),
     "dispatcher.THROTTLE_MS": (1_000, "GetRecords", "calls made within the next 1 second throw"),
 }  # fmt: skip
 """Constant, its value, an operation, and words of its documentation in the SDK."""
 ON_A_PAGE = {
-    "operations.settings.SHARD_LIMIT": "Quotas and limits, July 2025: shown, not enforced",
-    "operations.settings.ON_DEMAND_STREAM_LIMIT": "Quotas and limits: 50 on-demand streams; shown, not enforced",
-    "requests.violations.MOST": "LocalStack's recordings from AWS: ten violations in one message",
+    "operations.streams.SHARD_LIMIT": "Quotas and limits, July 2025: shown, not enforced",
+    "operations.streams.ON_DEMAND_STREAM_LIMIT": "Quotas and limits: 50 on-demand streams; shown, not enforced",
+    "requests.MOST": "LocalStack's recordings from AWS: ten violations in one message",
 }
 OWN = re.compile(
-    r"faults\.|http\.|schedules\.|storage\.|event_stream\.|in_memory_transport\."
-    r"|streams\.(shard|shard_log|stream)\.(HASH|TICKS|_COUNTER|HOUR)"
-    r"|streams\.subscriptions\.(HEARTBEAT_MS|MAX_EVENT_RECORDS|MAX_EVENT_BYTES)"
+    r"faults\.|http_(requests|server)\.|schedules\.|storage\.|event_stream\.|in_memory_transport\."
+    r"|(shard|stream)\.(HASH|TICKS|_COUNTER|HOUR)"
+    r"|subscriptions\.(HEARTBEAT_MS|MAX_EVENT_RECORDS|MAX_EVENT_BYTES)"
 )
 """Constants that are no limit of the service: units, wire formats, and how the endpoint cuts events, which is not documented."""
 

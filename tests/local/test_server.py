@@ -1,4 +1,4 @@
-"""The endpoint, called with boto3 and with a plain socket."""
+"""The endpoint as a server, in asyncio and in a thread."""
 
 import http.client
 import socket
@@ -11,11 +11,15 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
 
+import recordpublisher as rp
 from recordpublisher.local import Delays, LocalKinesis, ManualClock, Quotas, serve_in_thread
+from recordpublisher.local.api_errors import ApiError
 from recordpublisher.publishers.errors import ConfigurationError
 
 ONCE = Config(retries={"total_max_attempts": 1})
 SHARD = "shardId-000000000000"
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
 
 def headers(operation: str) -> dict[str, str]:
@@ -175,18 +179,18 @@ def test_timestamps_follow_the_endpoints_clock(serve):
 async def test_a_port_in_use_is_a_configuration_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=f"'port' has the value {port}"):
+        with pytest.raises(ConfigurationError, match=f"'port' is {port}"):
             await LocalKinesis(port=port).start()
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
 async def test_an_invalid_port_is_a_configuration_error(port: int):
-    with pytest.raises(ConfigurationError, match=f"'port' has the value {port}"):
+    with pytest.raises(ConfigurationError, match=f"'port' is {port}"):
         await LocalKinesis(port=port).start()
 
 
 def test_a_host_that_other_machines_reach_must_be_allowed():
-    with pytest.raises(ConfigurationError, match=r"'host' has the value '0\.0\.0\.0'"):
+    with pytest.raises(ConfigurationError, match=r"'host' is '0\.0\.0\.0'"):
         LocalKinesis(host="0.0.0.0")
     LocalKinesis(host="0.0.0.0", allow_remote=True)
 
@@ -204,7 +208,7 @@ def test_an_invalid_stream_is_a_configuration_error(streams: dict[str, int]):
 
 def test_an_error_at_the_start_in_a_thread_is_raised_to_the_caller(serve):
     endpoint, _ = serve()
-    with pytest.raises(ConfigurationError, match="'port' has the value"):
+    with pytest.raises(ConfigurationError, match="'port' is"):
         serve(port=endpoint.port)
 
 
@@ -220,3 +224,39 @@ def test_closing_does_not_wait_for_open_subscriptions(connect):
     )  # by default the server would wait a minute for them, and they last five minutes
     events.close()
     kinesis.close()
+
+
+@pytest.fixture
+def endpoint():
+    with serve_in_thread(streams={"orders": 2}) as served:
+        yield served
+
+
+def read(endpoint):
+    properties = {**endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
+    return [record.data for record in rp.consume("orders", properties, stop_at_tip=True)]
+
+
+def test_the_children_of_a_split_are_read_after_their_parent(endpoint):
+    orders = endpoint.stream("orders")
+    orders.put(b"before", key="a")
+    children = orders.split(FIRST), orders.split(SECOND)
+    orders.put(b"after", key="a")
+
+    assert read(endpoint) == [b"before", b"after"]
+    assert children == (
+        ("shardId-000000000002", "shardId-000000000003"),
+        ("shardId-000000000004", "shardId-000000000005"),
+    )
+
+
+def test_two_shards_become_one(endpoint):
+    orders = endpoint.stream("orders")
+    assert orders.merge(FIRST, SECOND) == "shardId-000000000002"
+    with pytest.raises(ApiError):
+        orders.split(FIRST)
+
+
+def test_a_key_may_be_a_number(endpoint):
+    endpoint.stream("orders").put(b"1", key=5)
+    assert read(endpoint) == [b"1"]

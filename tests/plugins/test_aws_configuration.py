@@ -21,7 +21,7 @@ from recordpublisher.plugins.stores.by_location import conditional_store_of, rea
 from recordpublisher.plugins.stores.obstore_client import s3_access, s3_options
 from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
+from recordpublisher.publishers.properties.groups.job import STATE_ENDPOINT
 
 from fakes.batches import batch
 from s3.aws_front import serve_aws

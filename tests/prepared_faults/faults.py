@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recordpublisher.local import ManualClock, serve_in_thread
-from recordpublisher.local.streams.resharding import split
+from recordpublisher.local.stream import split
 from recordpublisher.publishers.clock import SystemClock
 
 from prepared_faults import job_faults

@@ -17,3 +17,9 @@ def test_colours_of_a_terminal_are_not_in_an_error(kind):
 
 def test_colours_are_not_in_a_configuration_error():
     assert "\x1b" not in str(rp.ConfigurationError("a.b", "c", "d", reason="\x1b[31mred\x1b[0m"))
+
+
+def test_a_plugin_may_raise_a_transient_error_by_its_message_alone():
+    error = rp.TransientError("the archive does not answer")
+    assert (str(error), error.api, error.code) == ("the archive does not answer", "", "")
+    assert str(rp.TransientError("GetRecords", "Busy", "later")) == "GetRecords failed with Busy: later"

@@ -8,7 +8,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.queues.fake_queue import FakeQueue, queue_job

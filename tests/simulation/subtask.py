@@ -23,7 +23,7 @@ from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermark_functions import emit_limit
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics

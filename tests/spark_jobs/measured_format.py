@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.plugins.spark.batch_read.batch_reader import KinesisBatchReader
+from recordpublisher.plugins.spark.batch_read import KinesisBatchReader
 from recordpublisher.plugins.spark.data_source import KinesisSource
 
 from spark_jobs.empty_format import FOLDER, note

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import recordpublisher as rp
-from recordpublisher.local.streams import resharding
+from recordpublisher.local import stream as resharding
 
 WAIT_SECONDS = 300
 """Seconds: far more than anything takes, also on a machine that has other things to do. Waits end when what they wait for is there."""

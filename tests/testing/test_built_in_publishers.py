@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher import Properties, RecordPublisherFactory
 from recordpublisher.local import LocalKinesis
-from recordpublisher.local.streams.resharding import split
+from recordpublisher.local.stream import split
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
 from recordpublisher.publishers.kinesis import KinesisClient

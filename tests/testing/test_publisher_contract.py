@@ -344,8 +344,8 @@ def test_a_publisher_that_would_go_on_for_ever_fails_with_a_sentence(broken, mes
             "100 times in a row without a batch",
         ),
         (CountsDown, "test_the_case_needs_several_batches", "3 of 10 records came"),
-        (IgnoresTimes, "test_a_start_by_time_leaves_out_what_arrived_before", "wrong records from AT_TIMESTAMP"),
-        (IgnoresLatest, "test_a_start_at_the_tip_leaves_out_what_is_there", "LATEST must read nothing"),
+        (IgnoresTimes, "test_a_start_by_time_leaves_out_what_arrived_before", "from a start AT_TIMESTAMP"),
+        (IgnoresLatest, "test_a_start_at_the_tip_leaves_out_what_is_there", "a start at LATEST gave"),
         (CountsNoReads, "test_reads_are_counted", "no read was counted"),
         (HasNoRawCount, "test_reads_are_counted", "no batch has a `raw_count`"),
         (HasNoRawBytes, "test_reads_are_counted", "no batch has `raw_bytes`"),
@@ -358,3 +358,21 @@ def test_what_a_job_would_not_show_fails_with_a_sentence(broken, test, message):
 
     with pytest.raises(AssertionError, match=message):
         getattr(Broken(), test)()
+
+
+class GivesEmptyBatches(ListPublisher):
+    async def run(self, consumer):
+        while True:
+            await consumer(RecordBatch(self.shard, []))
+
+
+class EmptyContract(ListContract):
+    __test__ = False
+    publisher = GivesEmptyBatches
+
+
+def test_a_publisher_that_gives_empty_batches_without_waiting_fails_with_a_sentence():
+    with pytest.raises(
+        AssertionError, match="batches in a row without a record, within a second: wait in `run` for records"
+    ):
+        EmptyContract().test_batches_come_in_shard_order_and_end_in_complete()

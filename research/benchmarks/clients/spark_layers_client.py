@@ -18,8 +18,7 @@ from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.plugins.runtime.stream_names import stream_names
-from recordpublisher.plugins.spark.columns.arrow_rows import ArrowRows
-from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
+from recordpublisher.plugins.spark.arrow_rows import ArrowRows, ReusedMemory
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from recordpublisher.local import serve_in_thread
-from recordpublisher.local.streams.shard import hash_of
+from recordpublisher.local.shard import hash_of
 
 from compare.spark.connectors import Connector
 from processes.repeated_work import repeated

@@ -10,8 +10,7 @@ from math import inf
 from threading import Thread
 
 from recordpublisher.local import LocalKinesisThread, serve_in_thread
-from recordpublisher.local.schedules.judging import Score, Seen, score, seen_in
-from recordpublisher.local.schedules.schedule import Player, load_schedule
+from recordpublisher.local.schedules.schedule import Player, Score, Seen, load_schedule, score, seen_in
 
 from benchmarks.processes import ENVIRONMENT
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
-from recordpublisher.publishers.properties.groups.values_and_time import (
+from recordpublisher.publishers.properties.groups.job import (
     EMIT_INTERVAL,
     IDLE_INTERVAL,
     SYNC_INTERVAL,

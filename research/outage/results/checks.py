@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recordpublisher.demo.result_checks import CheckResult
+from recordpublisher.demo.runner import CheckResult
 
 from ..scenario import DAY_MS, HOUR_MS, MINUTE_MS, Timeline
 from .event_log import EventLog

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
-from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
 from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors
@@ -242,4 +242,20 @@ def call_service(
             return await work(client)
 
     properties.check()
+    _refuse_streams_of_plugins(properties)
     return run_to_end(call())
+
+
+def _refuse_streams_of_plugins(properties: Properties) -> None:
+    """Check that the streams are those of Kinesis, which may have another stream of the same name.
+
+    Raises: ConfigurationError if the properties name a plugin's publisher that lists its streams itself, or its queue.
+    """
+    if not properties.is_set(RECORD_PUBLISHER):
+        return
+    from recordpublisher.plugins.host.source_kind import why_kinesis_cannot_be_asked  # loads pluggy
+
+    if why := why_kinesis_cannot_be_asked(properties, "this command asks Kinesis for its own streams"):
+        raise ConfigurationError(
+            RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), "POLLING or EFO", reason=why
+        )

@@ -14,10 +14,8 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.declaration import is_secret
-from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.short_outages import with_short_outages
-from recordpublisher.publishers.properties.unknown_keys import knows_any
+from recordpublisher.publishers.properties.groups.reading import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
+from recordpublisher.publishers.properties.properties import Properties, knows_any, with_short_outages
 
 from .execution import run_to_end
 

@@ -12,11 +12,11 @@ from recordpublisher.consumer.event_time import check_times, timestamp_assigner_
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
-from recordpublisher.publishers.properties.groups.values_and_time import (
+from recordpublisher.publishers.properties.groups.job import (
     COMPRESSION,
     DESERIALIZER,
+    ON_BAD_RECORD,
+    SCHEMA,
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )

@@ -1,5 +1,6 @@
 """AdvancingPositions checks that a publisher moves forward in its shard. Otherwise records would be read again, perhaps for ever (P1)."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,11 @@ from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import describe_error
+
+log = logging.getLogger("recordpublisher.consumer")
+_UNORDERED: set[str] = set()
+"""The publishers of which a log line has said that their positions have no order. A job has a reader for each shard."""
 
 
 class AdvancingPositions:
@@ -55,10 +61,20 @@ class AdvancingPositions:
         self._last = position
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
-        """Return whether a position is before the last one; False if the plugin cannot tell."""
+        """Return whether a position is before the last one; False, with one log line for each publisher, if the plugin cannot tell."""
         try:
             return bool(self._place(found) < self._place(last))
-        except Exception:
+        except Exception as error:
+            if self._publisher not in _UNORDERED:
+                _UNORDERED.add(self._publisher)
+                log.warning(
+                    "%s: `order_of` of the factory cannot order the sequence numbers '%s' and '%s' (%s), so that nobody notices if the "
+                    "publisher goes back; implement `order_of`: its default is for whole numbers",
+                    self._publisher,
+                    last.sequence,
+                    found.sequence,
+                    describe_error(error),
+                )
             return False
 
     def _place(self, position: SequenceNumber) -> tuple[Any, float]:

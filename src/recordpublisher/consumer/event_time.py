@@ -9,7 +9,7 @@ import msgspec
 
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.log_fields import about
-from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT, TIMESTAMP_FIELD
+from recordpublisher.publishers.properties.groups.job import FUTURE_LIMIT, TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function

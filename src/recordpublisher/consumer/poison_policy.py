@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import DeserializationError
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_go_on

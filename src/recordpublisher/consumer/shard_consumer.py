@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -20,6 +20,7 @@ from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 from recordpublisher.publishers.user_code import is_raised_in_user_code
 
 from .advancing_positions import AdvancingPositions
+from .batch_types import check_types
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
 from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, check_times
 from .poison_policy import PoisonPolicy
@@ -217,6 +218,7 @@ class ShardConsumer:
                 f"{type(self._publisher).__name__} gave a batch of {batch.shard.key}, and it was created to read {shard.key}: give the "
                 "batch the shard that `create` got"
             )
+        check_types(type(self._publisher).__name__, batch)
         if len(batch):
             check_arrivals(type(self._publisher).__name__, batch)
         self._children = batch.child_shards or self._children

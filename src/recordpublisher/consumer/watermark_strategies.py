@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from recordpublisher.publishers.properties.groups.values_and_time import OUT_OF_ORDERNESS
+from recordpublisher.publishers.properties.groups.job import OUT_OF_ORDERNESS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function

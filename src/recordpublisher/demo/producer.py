@@ -10,8 +10,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from .flights_data_set import Flight, all_flights
-from .schedule import LAGGING, SHARDS, ProductionSchedule, route, split_hash_key
+from .flights import LAGGING, SHARDS, Flight, ProductionSchedule, all_flights, route, split_hash_key
 
 TICK_SECONDS = 0.1
 REPORT_SECONDS = 0.5

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
+from .checkpoints.alone_job import AloneJob
 from .checkpoints.checkpoint_age import CheckpointAge
 from .checkpoints.commit_counts import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
@@ -108,7 +109,7 @@ class SnapshotCheckpointer(Checkpointer):
         self._dead_letters = dead_letters
         self._lock = asyncio.Lock()
         self.times = CheckpointAge(job.clock)
-        self.commit_counts = None if job.commits is None else job.commits.counts
+        self.commit_counts = None if job.committing is None else job.committing.counts
 
     async def checkpoint(self) -> dict[str, Any]:
         """Take a snapshot, flush the sink, then store the snapshot."""
@@ -140,7 +141,7 @@ class SnapshotCheckpointer(Checkpointer):
         Without a store the user keeps `snapshot()`, which covers every write (S1). Nothing may be left to the next start then.
         """
         before = self._snapshotter.snapshot()["shards"]
-        stopped = before.keys() if is_stopped and self._job.checkpoints is not None else ()
+        stopped = before.keys() if is_stopped and self._job.stores is not None else ()
         last, monotonic = Checkpoint({}, stopped=stopped, is_last=True), self._job.clock.monotonic
         stored, since = None, monotonic()
         while (done := (await self._checkpoint(replace(last, may_be_partial=True)))["shards"]) != before:
@@ -168,12 +169,12 @@ class SnapshotCheckpointer(Checkpointer):
         return state
 
     async def _flush_and_store(self, asked: Checkpoint) -> dict[str, Any]:
-        state = await (self._flush(asked) if self._job.commits is None else self._commit(self._job.commits))
-        if self._job.checkpoints is not None:
-            await self._job.checkpoints.store(state)
+        state = await (self._flush(asked) if self._job.committing is None else self._commit(self._job.committing))
+        if self._job.stores is not None:
+            await self._job.stores.store(state)
         return state
 
-    async def _commit(self, commits: SubtaskCommits) -> dict[str, Any]:
+    async def _commit(self, commits: SubtaskCommits | AloneJob) -> dict[str, Any]:
         """Commit the snapshot with what the sink has staged.
 
         No write may run between taking the snapshot and staging. Writes may run while the commit is published.

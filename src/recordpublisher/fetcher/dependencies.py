@@ -13,6 +13,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
+from .checkpoints.alone_job import AloneJob
 from .checkpoints.snapshot_store import SubtaskCheckpoints
 from .checkpoints.starts import Starts
 from .checkpoints.subtask_commits import SubtaskCommits
@@ -42,6 +43,7 @@ class FetcherDependencies:
       with the listed shards.
     - `on_alarm`: called with each alarm (A2).
     - `commits`: commits the rows of a `CommittingSink` with the stored positions (fixed subtasks only).
+    - `alone`: the worker of a job that runs alone; it stores the positions, and commits the rows of a `CommittingSink`.
     - `check_owner`: raises FencedError if a later start of this subtask owns its positions.
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `job_name`: `flink.job.name`, if it is set.
@@ -68,6 +70,7 @@ class FetcherDependencies:
     on_alarm: AlarmListener | None = None
     checkpoints: SubtaskCheckpoints | None = None
     commits: SubtaskCommits | None = None
+    alone: AloneJob | None = None
     check_owner: Callable[[], Awaitable[None]] | None = None
     dead_letters: Sink | None = None
     traced: Traced = untraced
@@ -76,6 +79,16 @@ class FetcherDependencies:
     parallelism: int = 1
     job_name: str | None = None
     value_type: Any = None
+
+    @property
+    def stores(self) -> SubtaskCheckpoints | AloneJob | None:
+        """What stores each checkpoint, or None if nothing does, or if the positions are committed with the rows only."""
+        return self.alone if self.alone is not None and self.alone.counts is None else self.checkpoints
+
+    @property
+    def committing(self) -> SubtaskCommits | AloneJob | None:
+        """What commits the rows of a `CommittingSink` with the positions; None for other sinks."""
+        return self.alone if self.alone is not None and self.alone.counts is not None else self.commits
 
     @property
     def streams(self) -> StreamList:

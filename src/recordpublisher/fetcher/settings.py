@@ -9,31 +9,31 @@ import msgspec
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.declaration import find_property
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
-from recordpublisher.publishers.properties.groups.discovery_and_state import (
+from recordpublisher.publishers.properties.groups.job import (
     ACCEPTS_LOSS,
+    ALARM_INTERVAL,
+    CATCH_UP,
     CHECKPOINT_INTERVAL,
     DISCOVERY_INTERVAL,
-    ON_DATA_LOSS,
-    SHARD_BYTES,
-    SHARD_RECORDS,
-    SUBTASK_BYTES,
-)
-from recordpublisher.publishers.properties.groups.files_and_tables import FILE_INTERVAL
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, DRAIN_TIMEOUT, SINK
-from recordpublisher.publishers.properties.groups.metrics import CATCH_UP
-from recordpublisher.publishers.properties.groups.values_and_time import (
+    DRAIN_TIMEOUT,
     EMIT_INTERVAL,
     IDLE_INTERVAL,
     LOOKAHEAD,
     MAX_LAG,
+    ON_BAD_RECORD,
+    ON_DATA_LOSS,
+    SHARD_BYTES,
+    SHARD_RECORDS,
+    SINK,
     STARTUP_TIMEOUT,
+    SUBTASK_BYTES,
     SYNC_INTERVAL,
     TRACKER_TIMEOUT,
+    OnBadRecord,
 )
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.groups.sinks import FILE_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.retry_properties import outage_policy
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE, outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
 
 OBJECTS_INTERVAL_MS = 60_000

@@ -79,7 +79,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     order_of = job.factory.order_of
     # 1. List before positions are taken over: a start whose streams do not exist, or that cannot reach the service, must not end the
     # process that reads them now. The listing itself may be old when sink and store have answered, so it is not used.
-    if job.checkpoints is not None or job.commits is not None:
+    if job.stores is not None or job.committing is not None:
         await job.discovery.list_all()
     # 2. Take over the stored positions. From here on a former start is fenced.
     with naming_sink(job.sink, "open"):
@@ -87,7 +87,11 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     generation, stored = 0, list[State]()
     if job.checkpoints is not None:
         generation, stored = await wait_for_store(job.checkpoints.open, job.settings.store_outages)
-    restored = merge_snapshots([*job.restore, *stored], order_of)
+    if job.alone is not None:
+        generation, stored = await wait_for_store(job.alone.open, job.settings.store_outages)
+        restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
+    else:
+        restored = merge_snapshots([*job.restore, *stored], order_of)
     in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
     if job.commits is not None:
         in_sink = await wait_for_store(job.commits.open, job.settings.store_outages)
@@ -170,7 +174,7 @@ async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable
 
     Raises: the first error of a close, after all of them were closed.
     """
-    kept = (dependencies.checkpoints, dependencies.commits)
+    kept = (dependencies.checkpoints, dependencies.commits, dependencies.alone)
     stores = [each.close() for each in kept if each is not None]
     closing = [
         dependencies.factory.close(),

@@ -1,19 +1,20 @@
 """The embedded Kinesis endpoint: GetRecords, SubscribeToShard, reshards and faults on loopback. It keeps data in memory, or in a folder.
 
 Start with `serve_in_thread` in synchronous code, and with `LocalKinesis` in asyncio.
+
+A request passes these files: `http_server.py`, `http_requests.py`, `dispatcher.py`, the inputs in `requests.py`, and its function in
+`operations/`. The functions read and change the data model: `account.py`, `stream.py`, `shard.py`, `subscriptions.py` and `queues.py`.
+`in_memory_transport.py` takes the place of HTTP for a client in the same process.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from recordpublisher.publishers.clock import SystemClock
 
+from .account import Account, Delays, Quotas
 from .clock import Clock, ManualClock
-from .faults.injector import Faults, StreamFault
-from .faults.kinds import FaultKind, FaultRule
-from .quotas import Quotas
-from .server import LocalKinesis
-from .server_thread import LocalKinesisThread, LocalStream, serve_in_thread
-from .streams.account import Account, Delays
+from .faults import FaultKind, FaultRule, Faults, StreamFault
+from .server import LocalKinesis, LocalKinesisThread, LocalStream, serve_in_thread
 
 if TYPE_CHECKING:
     from .in_memory_transport import MemoryTransport, in_memory

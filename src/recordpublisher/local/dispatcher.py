@@ -1,45 +1,38 @@
-"""Carries out one request, and applies planned and random faults to it."""
+"""Carries out requests for any transport: the table of operations, and the events of subscriptions."""
+
+from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Callable
+from inspect import get_annotations
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
-from .api_errors import ApiError, limit_exceeded, not_found, throughput_exceeded
-from .faults.kinds import QUEUES, FaultKind
-from .faults.random_faults import DrawnFault
+from . import event_stream
+from .account import Account
+from .api_errors import ApiError, invalid_input, limit_exceeded, not_found, throughput_exceeded
+from .faults import QUEUES, DrawnFault, FaultKind
+from .operations import queues, records, streams
 from .operations.queues import LONG_POLLS, NOTHING_VISIBLE
-from .operations.reading import subscribe_to_shard
-from .operations.table import OPERATIONS, decoder
-from .requests.consumers import SubscribeToShard
-from .requests.queues import Receive
-from .streams.account import Account
-from .streams.shard_iterator import ShardIterator
-from .streams.subscriptions import Subscription
+from .operations.records import subscribe_to_shard
+from .requests import Receive, Request, SubscribeToShard, violations
+from .shard import ShardIterator
+from .subscriptions import INITIAL_RESPONSE, Send, Subscription
 
 THROTTLE_MS = 1_000  # a throttled shard refuses reads for the rest of a second (API reference of GetRecords)
 UNCHANGING = ("Get", "List", "Describe", "PutRecord")
 """Prefixes of operations that change nothing except records."""
 HTML_PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
 
+EMPTY_EVENT = event_stream.event("SubscribeToShardEvent", b'{"Records":[],"MillisBehindLatest":0}')
 
-class HtmlPageError(Exception):
-    """The response is an HTML page, such as a proxy sends."""
-
-
-class _RequestTarget(msgspec.Struct, rename="pascal"):
-    """The fields by which any request names a shard or a consumer."""
-
-    shard_id: str | None = None
-    shard_iterator: str | None = None
-    consumer_name: str | None = None
-    stream_arn: str | None = msgspec.field(name="StreamARN", default=None)
-
-
-_decode_target = msgspec.json.Decoder(_RequestTarget).decode
-_decode_subscribe = decoder(SubscribeToShard)
-_decode_receive = decoder(Receive)
+R = TypeVar("R", bound=Request)
+Operation = Callable[[Account, bytes], bytes]
+WRONG_TYPE = re.compile(r"Expected `[^`]+`, got `(?!null)")
 
 
 class RequestDispatcher:
@@ -162,3 +155,204 @@ class RequestDispatcher:
             iterator = self._account.tokens.open(target.shard_iterator, ShardIterator)
             return iterator.shard_id if iterator is not None else ""
         return target.shard_id or target.consumer_name or ""
+
+
+class HtmlPageError(Exception):
+    """The response is an HTML page, such as a proxy sends."""
+
+
+class _RequestTarget(msgspec.Struct, rename="pascal"):
+    """The fields by which any request names a shard or a consumer."""
+
+    shard_id: str | None = None
+    shard_iterator: str | None = None
+    consumer_name: str | None = None
+    stream_arn: str | None = msgspec.field(name="StreamARN", default=None)
+
+
+_decode_target = msgspec.json.Decoder(_RequestTarget).decode
+
+
+class ResponseStream(Protocol):
+    """The open response of one SubscribeToShard call, on any transport."""
+
+    async def start(self) -> None:
+        """Send the response's head."""
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes and wait until the buffer has room again. Raises: ConnectionError if the client has gone."""
+
+    async def end(self) -> None:
+        """End the response cleanly."""
+
+    def abort(self) -> None:
+        """Break the connection."""
+
+
+async def write_events(
+    subscription: Subscription, stream: ResponseStream, account: Account, encode: Callable[[bytes], bytes] = bytes
+) -> None:
+    """Write events until the subscription ends or the client goes away. `encode` converts a frame to the client's format."""
+    writer = EventWriter(subscription, stream, account, encode)
+    try:
+        await writer.run()
+    except ConnectionError:  # the client has closed the connection
+        pass
+    finally:
+        account.subscriptions.close(subscription)
+        writer.unlisten()
+
+
+class EventWriter:
+    """Owns the response of one subscription."""
+
+    def __init__(
+        self, subscription: Subscription, stream: ResponseStream, account: Account, encode: Callable[[bytes], bytes]
+    ) -> None:
+        self._encode = encode
+        self._subscription = subscription
+        self._stream = stream
+        self._account = account
+        self._clock = account.clock
+        self._faults = account.faults
+        self._write_timeout_ms = account.delays.cut_stuck_reader
+        self._changed = asyncio.Event()
+        subscription.wake = self._changed.set
+        self.unlisten = subscription.shard.log.listen(self._changed.set)
+
+    async def run(self) -> None:
+        """Write the initial response, then event after event."""
+        await self._stream.start()
+        await self._write(INITIAL_RESPONSE)
+        names = self._subscription.consumer.name, self._subscription.shard.id
+        while True:
+            self._changed.clear()
+            planned = self._faults.for_subscription(*names)
+            if planned is not None:  # at once, even when there is nothing to send
+                await self._apply(planned.fault.value, EMPTY_EVENT, planned.code)
+                return await self._stream.end()
+            now = self._clock.now_ms()
+            step = self._subscription.next_step(now)
+            if step is None:
+                return await self._stream.end()
+            if not isinstance(step, Send):
+                await self._wait((step.until_ms - now) / 1000)
+                continue
+            drawn = self._faults.for_frame(*names)
+            if drawn is None:
+                await self._write(step.frame)
+            else:
+                await self._apply(drawn.kind, step.frame)
+            if step.last or (drawn is not None and drawn.kind is not FaultKind.CORRUPT):
+                return await self._stream.end()
+
+    async def _write(self, frame: bytes) -> None:
+        """Write one frame and wait until the socket has room again, so that a slow client keeps only one frame in memory."""
+        timeout_ms = self._subscription.expires_ms + self._write_timeout_ms - self._clock.now_ms()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._stream.write(self._encode(frame))
+        except TimeoutError:
+            self._stream.abort()
+            raise ConnectionAbortedError from None
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _apply(self, kind: FaultKind, frame: bytes, code: str = "InternalFailureException") -> None:
+        """Apply a fault to this frame: write what the client receives instead of it. For END write nothing."""
+        match kind:
+            case FaultKind.CUT:
+                await self._write(frame[: len(frame) // 2])
+                self._stream.abort()
+                raise ConnectionAbortedError
+            case FaultKind.TRUNCATE:
+                await self._write(frame[: len(frame) // 2])
+            case FaultKind.CORRUPT:
+                await self._write(event_stream.corrupted(frame))
+            case FaultKind.SILENCE:
+                await asyncio.Event().wait()
+            case FaultKind.EVENT_ERROR:
+                await self._write(event_stream.exception(code, "injected"))
+            case FaultKind.TAKE_OVER:
+                self._account.subscriptions.take_over(self._subscription)
+                await self._write(self._error_frame())
+            case FaultKind.VANISH:
+                self._subscription.stream.consumers.deregister_once(self._subscription.consumer)
+                self._account.subscriptions.wake_all()
+                await self._write(self._error_frame())
+
+    def _error_frame(self) -> bytes:
+        step = self._subscription.next_step(self._clock.now_ms())
+        return step.frame if isinstance(step, Send) else b""
+
+
+def _operation(kind: type[R], function: Callable[[Account, R], object]) -> Operation:
+    decode = decoder(kind)
+
+    def run(account: Account, body: bytes) -> bytes:
+        result = function(account, decode(body))
+        if result is None:  # an operation without output
+            return b""
+        return result if isinstance(result, bytes) else msgspec.json.encode(result)
+
+    return run
+
+
+def decoder(kind: type[R]) -> Callable[[bytes], R]:
+    """Return a function that decodes a body into the input. It raises ValidationException or SerializationException."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def checked(body: bytes) -> R:
+        try:
+            return decode(body or b"{}")
+        except msgspec.ValidationError as error:
+            if WRONG_TYPE.match(str(error)):
+                raise ApiError("SerializationException", str(error)) from error
+            message = violations(kind, body)
+            raise (
+                invalid_input(str(error)) if message is None else ApiError("ValidationException", message)
+            ) from error
+        except UNDECODABLE as error:
+            raise ApiError("SerializationException", f"The body is not JSON: {error}") from error
+
+    return checked
+
+
+FUNCTIONS: tuple[Callable[[Account, Any], object], ...] = (
+    streams.create_stream, streams.delete_stream, streams.describe_stream, streams.describe_stream_summary,
+    streams.list_streams, streams.increase_stream_retention_period, streams.decrease_stream_retention_period,
+    streams.update_stream_record_distribution_strategy,
+    streams.list_shards, streams.split_shard, streams.merge_shards, streams.update_shard_count,
+    records.put_record, records.put_records,
+    records.get_shard_iterator, records.get_records,
+    streams.register_stream_consumer, streams.describe_stream_consumer, streams.list_stream_consumers,
+    streams.deregister_stream_consumer,
+    streams.tag_resource, streams.untag_resource, streams.list_tags_for_resource, streams.add_tags_to_stream,
+    streams.remove_tags_from_stream, streams.list_tags_for_stream, streams.put_resource_policy,
+    streams.get_resource_policy, streams.delete_resource_policy, streams.start_stream_encryption,
+    streams.stop_stream_encryption, streams.enable_enhanced_monitoring, streams.disable_enhanced_monitoring,
+    streams.update_max_record_size, streams.update_stream_mode,
+    streams.describe_limits,
+    queues.create_queue, queues.describe_queue, queues.list_queues, queues.update_queue, queues.delete_queue,
+    queues.receive_queue_records, queues.receive_dead_letter_queue_records, queues.acknowledge_queue_records,
+    queues.acknowledge_dead_letter_queue_records, queues.restore_dead_letter_queue_records,
+    queues.update_queue_records_visibility, queues.update_dead_letter_queue_records_visibility,
+)  # fmt: skip
+
+
+INPUTS: dict[str, type[Request]] = {
+    function.__name__.title().replace("_", ""): get_annotations(function, eval_str=True)["request"]
+    for function in FUNCTIONS
+}
+
+
+OPERATIONS = {
+    name: _operation(kind, function) for (name, kind), function in zip(INPUTS.items(), FUNCTIONS, strict=True)
+}
+_decode_subscribe = decoder(SubscribeToShard)
+_decode_receive = decoder(Receive)

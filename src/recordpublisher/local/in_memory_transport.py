@@ -16,11 +16,10 @@ from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENT
 from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, error_for_code
 from recordpublisher.publishers.kinesis.error_translation import translate_errors
 
+from .account import Account, Delays
 from .api_errors import ApiError
 from .clock import Clock, ManualClock
-from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
-from .event_writer import write_events
-from .streams.account import Account, Delays
+from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher, write_events
 
 BUFFER_BYTES = 1 << 16
 """Bytes that a connection buffers between writer and reader, as a socket does."""

@@ -1,38 +1,35 @@
-"""The embedded Kinesis endpoint: one asyncio server on loopback. It keeps its data in memory, and in a folder if one is given."""
+"""The embedded endpoint as a server on loopback: `LocalKinesis` in asyncio, and `serve_in_thread` in synchronous code."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
+from .account import Account, Delays, Quotas
 from .api_errors import ApiError
 from .clock import Clock, ManualClock
-from .faults.injector import Faults
-from .faults.kinds import FaultRule
-from .http.aiohttp_server import AiohttpServer
-from .http.api_requests import ApiRequests
-from .http.certificate import Certificate
-from .http.http2_server import Http2Server
-from .http.request_checks import is_loopback
-from .quotas import Quotas
-from .requests.streams import CreateStream
-from .streams.account import Account, Delays
-from .streams.consumers import CONSUMER_LIMIT
-from .streams.stream import Stream
+from .faults import FaultRule, Faults
+from .http_requests import ApiRequests, is_loopback
+from .http_server import AiohttpServer, Certificate, Http2Server
+from .requests import CreateStream
+from .stream import CONSUMER_LIMIT, Stream
 
 if TYPE_CHECKING:
-    from .storage.account_storage import AccountStorage
+    from .storage import AccountStorage
 
 
-def _open_storage(account: Account, folder: Path) -> "AccountStorage":
-    from .storage.account_storage import AccountStorage  # Imported here because it loads SQLite, which is slow.
-
-    return AccountStorage(account, folder)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class LocalKinesis:
@@ -157,3 +154,121 @@ class LocalKinesis:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+@contextmanager
+def serve_in_thread(
+    host: str = "127.0.0.1", port: int = 0, streams: Mapping[str, int] | None = None, **options: Unpack[ServerOptions]
+) -> Iterator[LocalKinesisThread]:
+    """Serve while the `with` block runs. The options are the settings of `LocalKinesis`."""
+    endpoint = LocalKinesis(host, port, streams, **options)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="local-kinesis", daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(endpoint.start(), loop).result(timeout=30)
+        yield LocalKinesisThread(endpoint, loop)
+    finally:
+        asyncio.run_coroutine_threadsafe(endpoint.close(), loop).result(timeout=30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=30)
+        loop.close()
+
+
+class LocalKinesisThread:
+    """Owns a thread, its event loop and the endpoint that runs there."""
+
+    def __init__(self, endpoint: LocalKinesis, loop: asyncio.AbstractEventLoop) -> None:
+        self.endpoint = endpoint
+        self._loop = loop
+
+    @property
+    def url(self) -> str:
+        """The value for `aws.endpoint`."""
+        return self.endpoint.url
+
+    @property
+    def port(self) -> int:
+        """The port that the endpoint listens on."""
+        return self.endpoint.port
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties with which a job connects to this endpoint."""
+        return self.endpoint.properties()
+
+    def create_stream(self, name: str, shard_count: int = 1) -> LocalStream:
+        """Add a stream. Raises: ConfigurationError if Kinesis does not allow the name or number, or if the name is taken."""
+        self.call(self.endpoint.create_stream, name, shard_count)
+        return LocalStream(self, name)
+
+    def stream(self, name: str) -> LocalStream:
+        """Return the stream of that name, to put records into it directly."""
+        return LocalStream(self, name)
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function on the endpoint's event loop. The data model, the faults and a ManualClock must be used in that thread only."""
+
+        async def run() -> T:
+            return function(*args, **kwargs)
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(timeout=30)
+
+
+class LocalStream:
+    """A stream of an endpoint that runs in a thread. It puts records without a Kinesis client."""
+
+    def __init__(self, served: LocalKinesisThread, name: str) -> None:
+        self.name = name
+        self._served = served
+        self._record_count = 0
+
+    def put(self, *payloads: object, key: str | None = None) -> None:
+        """Put a record for each payload: bytes unchanged, text as UTF-8, anything else as JSON.
+
+        `key` is the partition key of all records. Without it each record has a key of its own, which spreads the records over the shards.
+        """
+        encoded = [_encode(payload) for payload in payloads]
+        self._served.call(self._put_all, encoded, key)
+
+    def split(self, shard_id: str) -> tuple[str, ...]:
+        """Split a shard in the middle of its hash range, and return the ids of its children. Raises: ApiError if it is closed."""
+        return self._served.call(lambda: self._served.endpoint.stream(self.name).split(shard_id))
+
+    def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
+        """Merge a shard and the next one, and return the child's id. Raises: ApiError if they are not adjacent, or if one is closed."""
+        return self._served.call(lambda: self._served.endpoint.stream(self.name).merge(shard_id, adjacent_shard_id))
+
+    def _put_all(self, payloads: list[bytes], key: str | None) -> None:
+        stream = self._served.endpoint.stream(self.name)
+        for payload in payloads:
+            stream.put(payload, f"key-{self._record_count}" if key is None else str(key))
+            self._record_count += 1
+
+
+def _open_storage(account: Account, folder: Path) -> AccountStorage:
+    from .storage import AccountStorage  # Imported here because it loads SQLite, which is slow.
+
+    return AccountStorage(account, folder)
+
+
+def _encode(payload: object) -> bytes:
+    if isinstance(payload, bytes):
+        return payload
+    return payload.encode() if isinstance(payload, str) else msgspec.json.encode(payload)
+
+
+class ServerOptions(TypedDict, total=False):
+    """The settings of `LocalKinesis` that `serve_in_thread` accepts."""
+
+    clock: Clock | None
+    quotas: Quotas | None
+    credentials: Mapping[str, str] | None
+    delays: Delays | None
+    region: str
+    consumer_limit: int
+    allow_remote: bool
+    faults: str | Sequence[FaultRule]
+    seed: int
+    http2: bool
+    tls: bool
+    data: Path | str | None

@@ -52,7 +52,7 @@ class RecordPublisherError(Exception):
 
 
 class ConfigurationError(RecordPublisherError, ValueError):
-    """A property, an option or an argument is missing or wrong.
+    """A property, an option or an argument is missing or wrong. The message says what is wrong, why, and what would be valid.
 
     Attributes:
     - `key`: the name of the property, option or argument.
@@ -66,15 +66,14 @@ class ConfigurationError(RecordPublisherError, ValueError):
         self.value = value = _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
-        missing = "is not set" if valid else "is not accepted"
+        absent = "is required" if valid else "is not accepted"
         kind = "option" if key.startswith("-") else "property" if "." in key else "setting"
         is_flag = kind == "option" and value is True
         shown = repr(value) if isinstance(value, str) else mask_passwords(repr(value))
-        given = missing if value is None else "is given" if is_flag else f"has the value {shown}"
-        parts = [f"{kind} '{key}' {given}"]
-        parts += [reason] if reason else []
-        parts += [f"valid: {valid}"] if valid else []
-        super().__init__("; ".join(parts))
+        stated = absent if value is None else "is given" if is_flag else f"is {shown}"
+        told = f"{kind} '{key}' {stated}" + (f": {reason}" if reason else "")
+        end = "" if told.endswith((".", "?")) else "."
+        super().__init__(f"{told}{end} Valid: {valid}" if valid else told)
 
 
 def _without_secrets(value: object) -> object:
@@ -99,15 +98,18 @@ class Remedy(Enum):
 
 
 class KinesisError(RecordPublisherError):
-    """A call to the service failed. Attributes: `api` is the operation, `code` is the error code of the service or of this library."""
+    """A call to the service failed. Attributes: `api` is the operation, `code` is the error code of the service or of this library.
+
+    A plugin may give the message alone, as in `TransientError("the archive does not answer")`. Then `api` and `code` are empty.
+    """
 
     remedy: ClassVar[Remedy] = Remedy.ACT
     """The remedy that helps against this error."""
 
-    def __init__(self, api: str, code: str, message: str) -> None:
-        self.api = api
+    def __init__(self, api_or_message: str, code: str = "", message: str = "") -> None:
+        self.api = api_or_message if code else ""
         self.code = code
-        super().__init__(f"{api} failed with {code}: {message}")
+        super().__init__(f"{api_or_message} failed with {code}: {message}" if code else api_or_message)
 
 
 class TransientError(KinesisError):

@@ -31,10 +31,14 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, Traced, 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
-from recordpublisher.publishers.properties.groups.discovery_and_state import SUBTASK_BYTES
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, DRAIN_TIMEOUT
-from recordpublisher.publishers.properties.groups.queue import DUPLICATES
+from recordpublisher.publishers.properties.groups.job import (
+    ALARM_INTERVAL,
+    DRAIN_TIMEOUT,
+    ON_BAD_RECORD,
+    SUBTASK_BYTES,
+    OnBadRecord,
+)
+from recordpublisher.publishers.properties.groups.reading import DUPLICATES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.queue.queue_source import QueueSource

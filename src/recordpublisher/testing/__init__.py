@@ -5,13 +5,12 @@ which pytest runs as a subclass. `run_virtual` runs a coroutine on virtual time.
 `recordpublisher.local`: start with `serve_in_thread`.
 """
 
-from .committing_sink_contract import CommittingSinkContract
 from .conditional_store_contract import ConditionalStoreCase, ConditionalStoreContract
 from .contract import Contract
 from .publisher_contract import PublisherCase, PublisherContract
 from .queue_source_contract import QueueSourceCase, QueueSourceContract
 from .records import batch_of, record
-from .sink_contract import SinkCase, SinkContract
+from .sink_contract import CommittingSinkContract, SinkCase, SinkContract
 from .tracker_contract import TrackerCase, TrackerContract
 from .virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 

@@ -34,7 +34,7 @@ from .contract import Contract, check_arrival_times, on_case
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Steps of the loop after which a run is cancelled, to interrupt it at different places."""
 MAX_EMPTY_RUNS = 100
-"""Runs in a row that may end INCOMPLETE without a batch."""
+"""Runs in a row that may end INCOMPLETE without a batch, and batches in a row without a record that may come within a second."""
 MAX_STEP_SECONDS = 0.1
 """How long a run may keep the loop. A busy machine stops a process for longer now and then, but not in each of `TIMED_RUNS`."""
 TIMED_RUNS = 3
@@ -73,16 +73,25 @@ class PublisherContract(Contract[PublisherCase]):
         assert count >= len(case.payloads), (
             f"{count} of {len(case.payloads)} records came: `run` ended, and the position of the last one is not that of the end"
         )
-        assert sum(len(batch) > 0 for batch in consumer.batches) > 1, "the case must need more than one batch"
+        given = sum(len(batch) > 0 for batch in consumer.batches)
+        assert given > 1, (
+            f"the publisher gave all {count} records in {given} batch: give the case more records, or the publisher smaller batches"
+        )
 
     @on_case
     async def test_batches_come_in_shard_order_and_end_in_complete(self, case: PublisherCase) -> None:
         """Every record of this shard is delivered once, in order. Each batch has the position after it."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
-        assert consumer.payloads == list(case.payloads)
-        assert all(batch.shard.key == case.shard.key for batch in consumer.batches)
-        assert all(batch.read_position for batch in consumer.batches if len(batch))
+        _check_payloads(consumer.payloads, case.payloads)
+        others = [batch.shard.key for batch in consumer.batches if batch.shard.key != case.shard.key]
+        assert not others, (
+            f"a publisher of {case.shard.key} gave a batch of {others[0]}: give the batch the shard that `create` got"
+        )
+        unplaced = [number for number, batch in enumerate(consumer.batches) if len(batch) and not batch.read_position]
+        assert not unplaced, (
+            f"batch {unplaced[0]} (from 0) has records and no `read_position`: it is the position of its last record"
+        )
 
     @on_case
     async def test_sequence_numbers_grow_in_the_factorys_order(self, case: PublisherCase) -> None:
@@ -90,8 +99,18 @@ class PublisherContract(Contract[PublisherCase]):
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         records = [record for batch in consumer.batches for record in batch.records]
-        places = [(case.factory.order_of(record.sequence_number), record.sub_sequence_number) for record in records]
-        assert all(place < following for place, following in pairwise(places))
+        try:
+            places = [(case.factory.order_of(record.sequence_number), record.sub_sequence_number) for record in records]
+        except Exception as error:
+            raise AssertionError(
+                f"`order_of` cannot order the publisher's sequence numbers, such as '{records[0].sequence_number}' ({error}): "
+                "implement it, because the default is for whole numbers"
+            ) from error
+        for number, (place, following) in enumerate(pairwise(places), 1):
+            assert place < following, (
+                f"record {number} (from 0) has the sequence number '{records[number].sequence_number}', which is not behind "
+                f"'{records[number - 1].sequence_number}' in the order of `order_of`: sequence numbers of a shard grow"
+            )
 
     @on_case
     async def test_records_have_their_time_of_arrival(self, case: PublisherCase) -> None:
@@ -129,7 +148,7 @@ class PublisherContract(Contract[PublisherCase]):
         for count, position in enumerate(whole.positions(), 1):
             rest = RecordingConsumer()
             await _run_to_end(await case.publisher(StartingPosition.after(position)), rest)
-            assert rest.payloads == list(case.payloads[count:]), f"wrong rest after {position}"
+            _check_payloads(rest.payloads, case.payloads[count:], f"from a start after {position}, ")
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
@@ -143,14 +162,17 @@ class PublisherContract(Contract[PublisherCase]):
         for time_ms in sorted({*map(floor, arrivals), ceil(max(arrivals)) + 1}):
             first = next((place for place, arrival in enumerate(arrivals) if arrival >= time_ms), len(arrivals))
             rest = await _read_from(case, StartingPosition.at_timestamp(time_ms))
-            assert rest == list(case.payloads[first:]), f"wrong records from AT_TIMESTAMP {time_ms} on"
+            _check_payloads(rest, case.payloads[first:], f"from a start AT_TIMESTAMP {time_ms}, ")
 
     @on_case
     async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
         """LATEST is after the last record, so nothing is read of a shard that has ended."""
         if await _read_from(case, StartingPosition.latest()):
             await asyncio.sleep(1.1)  # LATEST may be pinned to the service's time, which has whole seconds
-            assert not await _read_from(case, StartingPosition.latest()), "LATEST must read nothing of what is stored"
+            read = len(await _read_from(case, StartingPosition.latest()))
+            assert not read, (
+                f"a start at LATEST gave {read} records that were stored before it: it reads what comes from now on"
+            )
 
     @on_case
     async def test_reads_are_counted(self, case: PublisherCase) -> None:
@@ -192,9 +214,11 @@ class PublisherContract(Contract[PublisherCase]):
         for steps in CANCEL_AFTER_STEPS:
             await _cancel_after(steps, publisher, consumer)
             left = {task for task in asyncio.all_tasks() - before if not self.is_of_source(task)}
-            assert not left, f"a cancelled run left {left}"
+            assert not left, (
+                f"a run that was cancelled left the tasks {left}: cancel and await them in a `finally` of `run`"
+            )
         await _run_to_end(publisher, consumer)
-        assert consumer.payloads == list(case.payloads)
+        _check_payloads(consumer.payloads, case.payloads, "after runs that were cancelled, ")
 
     @on_case
     async def test_an_error_of_the_consumer_is_raised(self, case: PublisherCase) -> None:
@@ -204,7 +228,7 @@ class PublisherContract(Contract[PublisherCase]):
             await _run_to_end(publisher, BrokenConsumer())
         except BrokenConsumer.Error:
             return
-        raise AssertionError("the consumer's error was swallowed")
+        raise AssertionError("`run` swallowed an error of the consumer: let errors of the consumer pass")
 
     @on_case
     async def test_observers_see_every_batch_and_the_end(self, case: PublisherCase) -> None:
@@ -214,7 +238,10 @@ class PublisherContract(Contract[PublisherCase]):
         publisher, consumer, seen = await case.publisher(), RecordingConsumer(), list[RecordBatch | str]()
         publisher.subscribe(Observer(seen.append, on_completed=lambda: seen.append("end")))
         await _run_to_end(publisher, consumer)
-        assert seen == [*consumer.batches, "end"]
+        expected = [*consumer.batches, "end"]
+        assert seen == expected, (
+            f"observers saw {len(seen)} of {len(expected)} events: `run` gives each batch to its consumer, and ends in COMPLETE"
+        )
 
     @on_case
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
@@ -222,9 +249,14 @@ class PublisherContract(Contract[PublisherCase]):
         listed = await own_shards(case.factory, case.shard.stream, None)
         if listed is None:
             return
-        assert [shard.shard_id for shard in listed].count(case.shard.shard_id) == 1
+        names = [shard.shard_id for shard in listed]
+        assert case.shard.shard_id in names, (
+            f"`discover` lists {names}, and not the shard '{case.shard.shard_id}' of the case"
+        )
         later = await case.factory.discover(case.shard.stream, listed[-1].shard_id)
-        assert later == [], "nothing comes after the last shard"
+        assert later == [], (
+            f"`discover` after the last shard '{listed[-1].shard_id}' returned {later!r:.200}: nothing comes after it"
+        )
 
 
 async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None:
@@ -238,11 +270,20 @@ async def _read_from(case: PublisherCase, start: StartingPosition) -> list[bytes
 
 
 async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> None:
-    result, empty_runs = RunResult.INCOMPLETE, 0
+    result, empty_runs, empty_batches = RunResult.INCOMPLETE, 0, 0
+    loop = asyncio.get_running_loop()
+    empty_since = loop.time()
 
     async def counting(batch: RecordBatch) -> SequenceNumber | None:
-        nonlocal empty_runs
+        nonlocal empty_runs, empty_batches, empty_since
         empty_runs = 0
+        if len(batch) or not empty_batches:
+            empty_batches, empty_since = 0, loop.time()
+        empty_batches += not len(batch)
+        assert empty_batches < MAX_EMPTY_RUNS or loop.time() - empty_since > 1.0, (
+            f"`run` gave {MAX_EMPTY_RUNS} batches in a row without a record, within a second: wait in `run` for records"
+        )
+        await asyncio.sleep(0)
         return await consumer(batch)
 
     while result is RunResult.INCOMPLETE:
@@ -258,7 +299,19 @@ async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> No
 
 async def _check_everything_is_delivered(case: PublisherCase, consumer: RecordingConsumer) -> None:
     await _run_case_to_end(case, consumer)
-    assert consumer.payloads == list(case.payloads)
+    _check_payloads(consumer.payloads, case.payloads)
+
+
+def _check_payloads(given: Sequence[bytes], expected: Sequence[bytes], when: str = "") -> None:
+    """Check that the records came once and in order. Raises: AssertionError, which names the first that is wrong."""
+    same = next((place for place, pair in enumerate(zip(given, expected, strict=False)) if pair[0] != pair[1]), None)
+    if same is not None:
+        raise AssertionError(
+            f"{when}record {same} (from 0) is {given[same]!r:.100}, expected {expected[same]!r:.100}: each record comes once, in order"
+        )
+    assert len(given) == len(expected), (
+        f"{when}the publisher gave {len(given)} records, expected {len(expected)}: each record comes once"
+    )
 
 
 async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: SlowConsumer) -> None:

@@ -61,7 +61,7 @@ def test_a_folder_in_use_is_one_line(tmp_path):
         done = command("local", "--port", "0", "--data", str(tmp_path))
 
     assert done.returncode == 2
-    assert done.stderr.startswith("recordpublisher: option '--data' has the value ")
+    assert done.stderr.startswith("recordpublisher: option '--data' is ")
     assert done.stderr.count("\n") == 1
 
 
@@ -70,7 +70,7 @@ def test_a_port_in_use_is_one_line():
         done = command("local", "--port", url.rsplit(":", 1)[1])
 
     assert done.returncode == 2
-    assert done.stderr.startswith("recordpublisher: option '--port' has the value ")
+    assert done.stderr.startswith("recordpublisher: option '--port' is ")
     assert done.stderr.count("\n") == 1
 
 
@@ -109,7 +109,7 @@ def test_an_invalid_rule_is_one_line():
     done = command("local", "--port", "0", "--faults", "nonsense")
 
     assert done.returncode == 2
-    assert done.stderr.startswith("recordpublisher: option '--faults' has the value 'nonsense'; kinds: all, throttle")
+    assert done.stderr.startswith("recordpublisher: option '--faults' is 'nonsense': kinds: all, throttle")
     assert done.stderr.count("\n") == 1
 
 

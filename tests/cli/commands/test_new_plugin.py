@@ -94,8 +94,8 @@ def test_a_job_uses_all_three_by_name_and_resumes(site, tmp_path):
 
 
 WRONG = {
-    ("sink", "Audit"): "valid: two or more words in lower case with hyphens, such as audit-log",
-    ("sink", "../audit-log"): "valid: two or more words",
+    ("sink", "Audit"): "Valid: two or more words in lower case with hyphens, such as audit-log",
+    ("sink", "../audit-log"): "Valid: two or more words",
     ("sink", "taken-name"): "File exists",
     ("tracker", "audit-log"): "is not one of 'publisher', 'sink', 'store'",
 }

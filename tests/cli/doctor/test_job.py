@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.cli.doctor.examination import settings_findings
+from recordpublisher.cli.doctor.findings import Verdict
 from recordpublisher.cli.doctor.job import JobChecks
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
@@ -96,7 +98,7 @@ async def test_a_job_that_stores_no_positions_is_told_what_a_restart_does():
         ({"flink.sink": "map", "flink.sink.map.function": "nowhere:f"}, "sink", "No module named 'nowhere'"),
         ({"flink.deserializer.error": "DEAD_LETTER"}, "dead-letter sink", "flink.deadletter.sink"),
         ({"flink.state.uri": __file__}, "store", "a folder that this user can write"),
-        ({"flink.state.uri": "pigeon://x"}, "store", "valid: a folder, s3://bucket/prefix"),
+        ({"flink.state.uri": "pigeon://x"}, "store", "Valid: a folder, s3://bucket/prefix"),
     ],
 )
 async def test_a_store_or_sink_that_cannot_be_used(properties, name, remedy):
@@ -309,7 +311,7 @@ async def test_a_folder_that_a_group_cannot_write_is_a_problem():
     store, _ = await checked({"flink.shard.assignment": "ELASTIC", "flink.state.uri": __file__, "flink.sink": "memory"})
 
     assert store.verdict == "PROBLEM"
-    assert "valid: a folder that this user can write" in store.words
+    assert "Valid: a folder that this user can write" in store.words
 
 
 async def test_an_error_of_a_sink_does_not_hide_the_store_of_a_group(tmp_path):
@@ -320,3 +322,10 @@ async def test_an_error_of_a_sink_does_not_hide_the_store_of_a_group(tmp_path):
     assert checked["store"] == ("ok", "reachable, no group yet")
     assert checked["sink"][0] == "PROBLEM"
     assert "no_shop" in checked["sink"][1]
+
+
+async def test_a_key_of_flink_without_effect_is_a_problem():
+    given = rp.Properties({"aws.region": "eu-west-1", "flink.watermark.sync.queue.capacity": "100"})
+    (finding, _) = await settings_findings(load_registry(), given, ["orders"])
+    assert finding.verdict is Verdict.PROBLEM
+    assert "has no effect here" in finding.words

@@ -98,7 +98,7 @@ async def test_without_pyspark_nothing_is_said_of_spark(monkeypatch):
 async def test_a_region_that_is_none():
     checked = await found(**{"aws.region": "mars", "aws.endpoint": None})
 
-    words = "property 'aws.region' has the value 'mars'; valid: a region such as eu-west-1"
+    words = "property 'aws.region' is 'mars'. Valid: a region such as eu-west-1"
     assert checked["region"] == ("PROBLEM", words)
 
 

@@ -82,4 +82,4 @@ def test_a_port_in_use_names_the_option(job, url):
     done = command("dashboard", str(job), "--port", port)
 
     assert done.returncode == 2
-    assert done.stderr.startswith(f"recordpublisher: option '--port' has the value {port}; ")
+    assert done.stderr.startswith(f"recordpublisher: option '--port' is {port}: ")

@@ -204,7 +204,7 @@ def test_payloads_for_letters_of_a_queue_are_refused(results):
     done = results["replay payloads of a queue"]
     assert (done.returncode, done.stdout) == (2, "")
     assert "option '--payloads'" in done.stderr
-    assert "a queue takes its letters back as they are; valid: with --to job or --to stream" in done.stderr
+    assert "a queue takes its letters back as they are. Valid: with --to job or --to stream" in done.stderr
 
 
 def test_all_letters_are_dropped_once_that_is_confirmed(results):
@@ -221,7 +221,7 @@ def test_all_letters_are_dropped_once_that_is_confirmed(results):
 @pytest.mark.parametrize("command", ["drop nothing", "drop both"])
 def test_either_numbers_or_all_letters_are_dropped(results, command):
     assert results[command].returncode == 2
-    assert "valid: sequence numbers, or --all" in results[command].stderr
+    assert "Valid: sequence numbers, or --all" in results[command].stderr
 
 
 def test_a_letter_that_cannot_be_read_is_named_and_kept_and_the_replay_exits_with_1(results, folder):

@@ -99,12 +99,12 @@ def test_a_job_without_a_group_is_an_error(results):
 
 def test_properties_without_a_store_are_an_error(results):
     assert results["no store"].returncode == 2
-    assert "property 'flink.state.uri' is not set; a group keeps its leases there" in results["no store"].stderr
+    assert "property 'flink.state.uri' is required: a group keeps its leases there" in results["no store"].stderr
 
 
 def test_a_worker_that_is_not_there_is_an_error(results):
     assert results["no such worker"].returncode == 1
-    assert "worker c is not in the group; valid: a, b" in results["no such worker"].stderr
+    assert "worker c is not in the group. Valid: a, b" in results["no such worker"].stderr
 
 
 def test_a_worker_is_asked_to_leave(results):

@@ -47,7 +47,7 @@ def test_a_publisher_that_lists_its_streams_itself_is_not_looked_for_in_kinesis(
     done = command(*given, "-p", "flink.stream.recordpublisher=DYNAMODB_STREAMS")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'flink.stream.recordpublisher' has the value 'DYNAMODB_STREAMS'" in done.stderr
+    assert "'flink.stream.recordpublisher' is 'DYNAMODB_STREAMS'" in done.stderr
     assert (
         "this publisher lists its streams itself, and only streams of Kinesis can be asked for their newest records"
         in done.stderr
@@ -146,17 +146,17 @@ def test_without_a_state_the_lag_is_shown_as_unknown(endpoint):
 
 
 WRONG = [
-    (("--check",), 2, "option '--check' is not set; it needs the stored positions; valid: together with --state"),
+    (("--check",), 2, "option '--check' is required: it needs the stored positions. Valid: together with --state"),
     (
         ("--state", "/nowhere/at/all"),
         2,
-        "property 'flink.state.uri' has the value '/nowhere/at/all'; it does not exist",
+        "property 'flink.state.uri' is '/nowhere/at/all': it does not exist",
     ),
-    (("--state", "pigeon://x"), 2, "flink.state.uri' has the value 'pigeon://x'"),
+    (("--state", "pigeon://x"), 2, "flink.state.uri' is 'pigeon://x'"),
     (("--live", "http://127.0.0.1:1"), 1, "no running job serves http://127.0.0.1:1/snapshot.json: "),
-    (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' is given; valid: without --watch"),
-    (("--watch", "--json"), 2, "option '--json' is given; valid: without --watch"),
-    (("-p", "flink.alarm.interval=soon"), 2, "property 'flink.alarm.interval' has the value 'soon'"),
+    (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' is given. Valid: without --watch"),
+    (("--watch", "--json"), 2, "option '--json' is given. Valid: without --watch"),
+    (("-p", "flink.alarm.interval=soon"), 2, "property 'flink.alarm.interval' is 'soon'"),
 ]
 
 

@@ -140,13 +140,13 @@ def test_an_export_shows_what_the_table_had_and_has_now(results):
     [
         ("show nothing", 1, "the job has stored no positions"),
         ("missing", 1, "kcl:none cannot be imported: there is no such table"),
-        ("bad source", 2, "option '--from' has the value 'redis:app'; valid: kcl:TABLE or file:PATH"),
-        ("file target", 2, "option '--to' has the value 'file:app'; valid: kcl:TABLE"),
-        ("bad target", 2, "option '--to' has the value 'kcl:'; valid: kcl:TABLE"),
+        ("bad source", 2, "option '--from' is 'redis:app'. Valid: kcl:TABLE or file:PATH"),
+        ("file target", 2, "option '--to' is 'file:app'. Valid: kcl:TABLE"),
+        ("bad target", 2, "option '--to' is 'kcl:'. Valid: kcl:TABLE"),
         ("no streams", 2, "flink.streams"),
-        ("reset nowhere", 2, "option '--to' has the value 'soon'"),
-        ("reset to 1970", 2, "option '--to' has the value '5'; that is 1970-01-01T00:00:05.000Z; valid"),
-        ("reset to the future", 2, "'2999-01-01T00:00:00.000Z'; valid: a time that has passed: it is 20"),
+        ("reset nowhere", 2, "option '--to' is 'soon'"),
+        ("reset to 1970", 2, "option '--to' is '5': that is 1970-01-01T00:00:05.000Z. Valid"),
+        ("reset to the future", 2, "'2999-01-01T00:00:00.000Z'. Valid: a time that has passed: it is 20"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(results, command, code, message):

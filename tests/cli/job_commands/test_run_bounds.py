@@ -99,13 +99,13 @@ def test_a_run_whose_handler_fails_before_the_bound_exits_1(orders, job, tmp_pat
     [
         (
             ["--stop-at-tip", "--parallelism", "2"],
-            "option '--stop-at-tip' is given; subtasks do not know how far the others have read; valid: with --parallelism 1",
+            "option '--stop-at-tip' is given: subtasks do not know how far the others have read. Valid: with --parallelism 1",
         ),
         (
             ["--max-records", "5", "--elastic"],
-            "option '--max-records' has the value 5; the workers of a group share the shards, and none knows",
+            "option '--max-records' is 5: the workers of a group share the shards, and none knows",
         ),
-        (["--until", "yesterday"], "option '--until' has the value 'yesterday'"),
+        (["--until", "yesterday"], "option '--until' is 'yesterday'"),
         (["--max-records", "0"], "--max-records"),
     ],
 )

@@ -120,7 +120,7 @@ def site(tmp_path):
         (["flink.sink=bad-sink"], ABSTRACT),
         (["flink.deserializer=bad-text"], DESERIALIZER),
         (DEAD, ABSTRACT),
-        (["flink.sink=refusing"], "property 'bad.path' is not set; valid: a path"),
+        (["flink.sink=refusing"], "property 'bad.path' is required. Valid: a path"),
     ],
 )
 def test_the_message_names_what_could_not_be_made_and_its_package(site, name, lines, words):

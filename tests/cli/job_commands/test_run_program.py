@@ -55,6 +55,14 @@ def test_reload_starts_a_changed_program_where_the_one_before_stopped(orders, tm
         running.kill()
 
 
+def test_a_program_that_stores_no_positions_is_warned(orders, tmp_path):
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    done = command("run", "shop:job", "--stop-at-tip", folder=tmp_path, **sdk_environment(orders))
+
+    assert done.returncode == 0
+    assert done.stderr.count("no positions are stored: each start reads all records again") == 1
+
+
 def test_a_program_has_no_subtasks(tmp_path):
     done = command("run", "shop:job", "--parallelism", "2", folder=tmp_path)
 

@@ -74,7 +74,7 @@ def test_a_port_that_is_taken_names_the_option():
         done = command("tracker", "--token", "t", "--port", str(port))
 
     assert done.returncode == 2
-    assert done.stderr.startswith(f"recordpublisher: option '--port' has the value {port}; ")
+    assert done.stderr.startswith(f"recordpublisher: option '--port' is {port}: ")
 
 
 @pytest.mark.parametrize("place", ["file", "variable"])
@@ -105,9 +105,7 @@ def test_a_file_that_tls_cannot_use_names_the_option(tmp_path):
     done = command("tracker", "--token", "t", "--port", "0", "--certificate", certificate, "--key", certificate)
 
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        f"recordpublisher: option '--key' has the value '{certificate}'; it has no private key"
-    )
+    assert done.stderr.startswith(f"recordpublisher: option '--key' is '{certificate}': it has no private key")
     assert done.stderr.count("\n") == 1
 
 

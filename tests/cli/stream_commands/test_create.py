@@ -93,7 +93,7 @@ def test_create_needs_a_number_of_shards_or_on_demand(done, words):
     wrong = result(done, words)
 
     assert wrong.returncode == 2
-    assert "valid: a number of shards, or --on-demand in its place" in wrong.stderr
+    assert "Valid: a number of shards, or --on-demand in its place" in wrong.stderr
 
 
 def test_create_takes_the_size_of_the_largest_record(done):
@@ -124,14 +124,14 @@ def test_split_at_a_hash_key(done):
 
 
 def test_a_hash_key_is_a_number(done):
-    assert "option '--at' has the value 'half'" in result(done, f"split orders {SECOND}", 1).stderr
+    assert "option '--at' is 'half'" in result(done, f"split orders {SECOND}", 1).stderr
 
 
 def test_a_hash_key_outside_the_shard_is_refused_with_its_range(done):
     outside = result(done, f"split orders {CHILDREN[0]}")
 
     assert (outside.returncode, outside.stdout) == (2, "")
-    assert outside.stderr.endswith(f"valid: a hash key of {CHILDREN[0]} after its first: 1 to {2**126 - 1}\n")
+    assert outside.stderr.endswith(f"Valid: a hash key of {CHILDREN[0]} after its first: 1 to {2**126 - 1}\n")
 
 
 def test_create_prints_nothing_when_it_is_interrupted():
@@ -153,12 +153,12 @@ def test_a_closed_shard_is_an_error_that_names_the_open_ones(done):
     closed = result(done, f"split orders {FIRST}", 1)
 
     assert closed.returncode == 2
-    assert f"valid: an open shard of the stream: {SECOND}, {CHILDREN[0]}, {CHILDREN[1]}" in closed.stderr
+    assert f"Valid: an open shard of the stream: {SECOND}, {CHILDREN[0]}, {CHILDREN[1]}" in closed.stderr
 
 
 def test_merge_takes_two_adjacent_shards_in_any_order(done):
     apart, merged = result(done, "merge"), result(done, "merge", 1)
 
     assert apart.returncode == 2
-    assert f"valid: the open shard before or after {CHILDREN[3]} by hash keys" in apart.stderr
+    assert f"Valid: the open shard before or after {CHILDREN[3]} by hash keys" in apart.stderr
     assert (merged.returncode, merged.stdout) == (0, "shardId-000000000006\n")

@@ -137,15 +137,15 @@ def test_following_shows_new_records_and_exits_0_when_stopped(endpoint):
 WRONG = [
     ({"aws.credentials.provider.basic.secretkey": "wrong"}, 1, "SignatureDoesNotMatch|InvalidSignatureException"),
     ({"aws.credentials.provider.basic.accesskeyid": "nobody"}, 1, "UnrecognizedClientException"),
-    ({"aws.endpoint": "nowhere"}, 2, "property 'aws.endpoint' has the value 'nowhere'"),
+    ({"aws.endpoint": "nowhere"}, 2, "property 'aws.endpoint' is 'nowhere'"),
     ({"aws.endpoint": "http://127.0.0.1:1", "flink.list.shards.maxretries": "0"}, 1, "http://127.0.0.1:1"),
-    ({"flink.stream.initpos": "AT_TIMESTAMP"}, 2, "property 'flink.stream.initpos.timestamp' is not set"),
+    ({"flink.stream.initpos": "AT_TIMESTAMP"}, 2, "property 'flink.stream.initpos.timestamp' is required"),
     (
         {"flink.stream.initpos": "AT_TIMESTAMP", "flink.stream.initpos.timestamp": "yesterday"},
         2,
-        "property 'flink.stream.initpos.timestamp' has the value 'yesterday'",
+        "property 'flink.stream.initpos.timestamp' is 'yesterday'",
     ),
-    ({"flink.shard.idle.interval": "soon"}, 2, "property 'flink.shard.idle.interval' has the value 'soon'"),
+    ({"flink.shard.idle.interval": "soon"}, 2, "property 'flink.shard.idle.interval' is 'soon'"),
 ]
 
 

@@ -83,7 +83,7 @@ def test_an_unknown_shard_is_answered_with_those_of_the_publisher(site):
     done = command("tail", "books", "--shard", "c", "-p", "flink.stream.recordpublisher=SHELF", path=site)
 
     assert done.returncode == 2
-    assert "'--shard' has the value 'c'; valid: a shard of the stream: a, b" in done.stderr
+    assert "'--shard' is 'c'. Valid: a shard of the stream: a, b" in done.stderr
 
 
 def test_a_queue_is_answered_with_what_reads_shards(site):
@@ -91,7 +91,7 @@ def test_a_queue_is_answered_with_what_reads_shards(site):
 
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert (
-        "what is shown would be taken from the queue; valid: the name of a publisher that reads shards" in done.stderr
+        "what is shown would be taken from the queue. Valid: the name of a publisher that reads shards" in done.stderr
     )
 
 
@@ -105,9 +105,14 @@ def test_lag_of_a_queue_does_not_look_for_it_in_kinesis(site, words):
     done = command(*given, "-p", "flink.stream.recordpublisher=LETTERS", "-p", "aws.region=eu-west-1", path=site)
 
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert (
-        "'flink.stream.recordpublisher' has the value 'LETTERS'; this publisher reads a queue that is not"
-        in done.stderr
-    )
-    assert "valid: lag --live URL" in done.stderr
+    assert "'flink.stream.recordpublisher' is 'LETTERS': this publisher reads a queue that is not" in done.stderr
+    assert "Valid: lag --live URL" in done.stderr
     assert "positions show" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["describe", "books"], ["delete", "books", "--yes"]])
+def test_a_command_for_streams_of_kinesis_refuses_a_plugins_publisher(site, words):
+    done = command(*words, "-p", "flink.stream.recordpublisher=SHELF", path=site)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "this publisher lists its streams itself, and this command asks Kinesis for its own streams" in done.stderr

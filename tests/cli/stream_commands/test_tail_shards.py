@@ -5,7 +5,7 @@ import json
 import pytest
 
 from recordpublisher.local import serve_in_thread
-from recordpublisher.local.streams.resharding import split
+from recordpublisher.local.stream import split
 
 from processes.command_line import several_commands
 
@@ -81,10 +81,10 @@ def test_limit_and_patterns_are_kept(done):
     [
         (
             "unknown",
-            f"'--shard' has the value 'shardId-7'; valid: a shard of the stream: {FIRST}, {SECOND}, {LEFT}, {RIGHT}",
+            f"'--shard' is 'shardId-7'. Valid: a shard of the stream: {FIRST}, {SECOND}, {LEFT}, {RIGHT}",
         ),
-        ("two streams", f"'--shard' has the value '{FIRST}'; valid: with one stream"),
-        ("no shard", "a sequence number is of one shard; valid: with one --shard"),
+        ("two streams", f"'--shard' is '{FIRST}'. Valid: with one stream"),
+        ("no shard", "a sequence number is of one shard. Valid: with one --shard"),
     ],
 )
 def test_wrong_options_are_one_line(done, name, words):

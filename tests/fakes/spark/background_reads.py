@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult
-from recordpublisher.plugins.spark.batch_read.background_read import PUBLISHER, BeginRead
+from recordpublisher.plugins.spark.batch_read import PUBLISHER, BeginRead
 
 
 def at_once(read: Callable[..., BoundedResult]) -> BeginRead:

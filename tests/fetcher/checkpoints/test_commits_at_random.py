@@ -12,7 +12,7 @@ from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
-from recordpublisher.testing.sink_case import batch_of
+from recordpublisher.testing.sink_contract import batch_of
 
 from fakes.commits.committing_sink import Start, Table, TableSink
 from fakes.memory_store import MemoryStore

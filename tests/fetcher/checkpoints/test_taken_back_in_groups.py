@@ -33,7 +33,7 @@ from recordpublisher.publishers.errors import FencedError, RecordPublisherError,
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing import VirtualClock, run_virtual
-from recordpublisher.testing.sink_case import batch_of
+from recordpublisher.testing.sink_contract import batch_of
 
 from .test_commits_at_random import Client, Network
 from .test_taken_back_at_random import RefusingSink, quiet

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.testing import VirtualClock, run_virtual
-from recordpublisher.testing.sink_case import batch_of
+from recordpublisher.testing.sink_contract import batch_of
 
 from fakes.commits.committing_sink import Table, TableSink
 from fakes.memory_store import MemoryStore

@@ -3,10 +3,9 @@ from base64 import b64encode
 import pytest
 
 from recordpublisher.local import ManualClock, Quotas
+from recordpublisher.local.account import Account, Throttle
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.quotas import Throttle
-from recordpublisher.local.streams.account import Account
-from recordpublisher.local.streams.shard import HASH_KEYS
+from recordpublisher.local.shard import HASH_KEYS
 
 
 @pytest.fixture(autouse=True)

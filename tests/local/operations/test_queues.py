@@ -3,8 +3,8 @@
 import pytest
 
 from recordpublisher.local import Delays
+from recordpublisher.local.account import Account
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.streams.account import Account
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 LATEST = [{"StreamARN": ARN}]

@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.streams.resharding import update_shard_count
+from recordpublisher.local.stream import update_shard_count
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 HOUR_MS = 3_600_000

@@ -3,10 +3,9 @@ from base64 import b64decode
 import pytest
 
 from recordpublisher.local import ManualClock, Quotas
+from recordpublisher.local.account import Account, Throttle
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.quotas import Throttle
-from recordpublisher.local.streams.account import Account
-from recordpublisher.local.streams.stream import Stream
+from recordpublisher.local.stream import Stream
 
 SHARD = "shardId-000000000000"
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"

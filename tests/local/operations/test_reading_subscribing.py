@@ -2,12 +2,12 @@ import msgspec
 import pytest
 
 from recordpublisher.local import Delays, ManualClock, Quotas
+from recordpublisher.local.account import Account
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.operations.reading import subscribe_to_shard
-from recordpublisher.local.requests.consumers import SubscribeToShard
-from recordpublisher.local.streams.account import Account
-from recordpublisher.local.streams.consumers import Consumer
-from recordpublisher.local.streams.subscriptions import Subscription
+from recordpublisher.local.operations.records import subscribe_to_shard
+from recordpublisher.local.requests import SubscribeToShard
+from recordpublisher.local.stream import Consumer
+from recordpublisher.local.subscriptions import Subscription
 
 SHARD = "shardId-000000000000"
 

@@ -1,9 +1,9 @@
 import pytest
 
 from recordpublisher.local import Delays
+from recordpublisher.local.account import Account
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.operations.table import OPERATIONS
-from recordpublisher.local.streams.account import Account
+from recordpublisher.local.dispatcher import OPERATIONS
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 

@@ -1,8 +1,8 @@
 import pytest
 
 from recordpublisher.local import Delays, ManualClock
+from recordpublisher.local.account import Account
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.streams.account import Account
 
 
 def open_ranges(call) -> int:

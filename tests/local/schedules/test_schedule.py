@@ -1,10 +1,10 @@
-"""A schedule puts its records and does its steps when they are due."""
+"""Schedules are read and played, and what a client has read is judged."""
 
 import pytest
 
 from recordpublisher import ConfigurationError
 from recordpublisher.local import LocalKinesis, ManualClock
-from recordpublisher.local.schedules.schedule import READY, Player, load_schedule
+from recordpublisher.local.schedules.schedule import READY, Player, Score, Seen, load_schedule, score, seen_in
 
 TEXT = """
 seconds = 10
@@ -21,6 +21,9 @@ client = "restart"
 at = 6
 reshard = "merge"
 """
+
+PUT = {0: 0.0, 8: 1.0, 16: 9.0}
+OTHERS = [Seen(number, 0.0, 0.0) for number in range(17) if number % 8]
 
 
 @pytest.fixture
@@ -89,3 +92,37 @@ def test_a_schedule_that_cannot_be_is_a_configuration_error(tmp_path, text):
 def test_a_missing_file_is_an_error_with_the_ready_ones():
     with pytest.raises(ConfigurationError, match="everything, outage, reshards"):
         load_schedule("nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ([(1.0, 0), (2.0, 8), (12.0, 16)], Score(17, 0, 0, 0, 1.0, 2.0)),
+        ([(1.0, 0), (4.0, 8)], Score(17, 1, 0, 0, 3.0, None)),
+        ([(1.0, 0), (2.0, 8), (12.0, 8), (13.0, 16)], Score(17, 0, 1, 0, 1.0, 3.0)),
+        ([(1.0, 0), (2.0, 16), (3.0, 8)], Score(17, 0, 0, 1, 2.0, None)),
+    ],
+    ids=["all", "lost", "repeated", "out of order"],
+)
+def test_lines_are_judged_by_what_was_put(printed, expected):
+    lines = [Seen(number, PUT[number], at) for at, number in printed]
+    assert score(17, OTHERS + lines, keys=8, began=-1.0, killed=10.0) == expected
+
+
+def test_records_of_other_keys_have_no_order():
+    assert score(2, [Seen(1, 0.0, 1.0), Seen(0, 0.0, 2.0)], keys=8).out_of_order == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("17 1700000000.250\n", Seen(17, 1_700_000_000.25, 5.0)),
+        ("shardId-000000000001 17 1700000000.250", Seen(17, 1_700_000_000.25, 5.0)),
+        ("17 1700000000.250 1700000001.5", Seen(17, 1_700_000_000.25, 1_700_000_001.5)),
+        ("a b 17 1700000000.250", None),
+        ("17", None),
+        ("", None),
+    ],
+)
+def test_a_line_is_a_number_and_when_it_was_put(line, seen):
+    assert seen_in(line, now=5.0) == seen

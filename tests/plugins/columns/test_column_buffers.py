@@ -28,7 +28,7 @@ import sys
 import pyarrow
 import recordpublisher.plugins.spark.source.task_read
 import recordpublisher.publishers.polling
-from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
+from recordpublisher.plugins.spark.arrow_rows import ReusedMemory
 from recordpublisher.plugins.columns.record_columns import arrow_columns
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.records import UserRecord

@@ -112,15 +112,15 @@ def test_a_folder_with_another_name_than_its_field_is_told_with_the_name():
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("dt={country:%Y}", "'country' has the type string; it can be a time: eventTime; valid"),
-        ("dt={missing:%Y}", "'missing' is not a column; it can be a time: eventTime; valid"),
+        ("dt={country:%Y}", "'country' has the type string; it can be a time: eventTime. Valid"),
+        ("dt={missing:%Y}", "'missing' is not a column; it can be a time: eventTime. Valid"),
         (
             "missing={missing}",
-            "'missing' is not a column; it can be a text, a whole number, a boolean or a date: country, n;",
+            "'missing' is not a column; it can be a text, a whole number, a boolean or a date: country, n.",
         ),
         (
             "price={price}",
-            "'price' has the type double; it can be a text, a whole number, a boolean or a date: country, n;",
+            "'price' has the type double; it can be a text, a whole number, a boolean or a date: country, n.",
         ),
         ("n={eventTime:%Y}", "'n' is the name of a column that rows have"),
     ],

@@ -80,6 +80,4 @@ def test_a_port_in_use_is_an_error_that_names_the_option(properties, tmp_path):
     job = start_job(job_file(tmp_path, properties), "--dashboard-port", port)
 
     assert job.wait(timeout=60) == 2
-    assert (
-        f"option '--dashboard-port' has the value {port}; Address already in use" in (tmp_path / "job.err").read_text()
-    )
+    assert f"option '--dashboard-port' is {port}: Address already in use" in (tmp_path / "job.err").read_text()

@@ -82,5 +82,5 @@ async def test_a_job_that_cannot_be_read_is_said(url, source):
 async def test_a_port_in_use_is_an_error_that_names_it(url, source):
     port = int(url.rpartition(":")[2])
 
-    with pytest.raises(ConfigurationError, match=f"'port' has the value {port}; Address already in use; valid: a free"):
+    with pytest.raises(ConfigurationError, match=f"'port' is {port}: Address already in use. Valid: a free"):
         await DashboardServer(source).open(port)

@@ -141,9 +141,7 @@ async def test_a_path_of_sqlite_that_cannot_be_opened_fails_at_once(tmp_path, ca
     error = await failure_of(f"sqlite:///{tmp_path}/no/such/folder/a.db")
 
     assert isinstance(error, ConfigurationError)
-    assert f"'flink.sink.sql.uri' has the value 'sqlite:///{tmp_path}/no/such/folder/a.db'; unable to open" in str(
-        error
-    )
+    assert f"'flink.sink.sql.uri' is 'sqlite:///{tmp_path}/no/such/folder/a.db': unable to open" in str(error)
     assert not caplog.records
 
 

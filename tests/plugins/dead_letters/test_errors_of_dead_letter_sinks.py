@@ -5,7 +5,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 
 from fakes.batches import batch
 

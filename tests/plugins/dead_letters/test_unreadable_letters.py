@@ -14,7 +14,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
 from recordpublisher.plugins.dead_letters.replay import DropTarget, replayed
 from recordpublisher.plugins.sinks.sql.rows import record_columns
-from recordpublisher.plugins.sinks.sql.table_definitions import create_table, new_table
+from recordpublisher.plugins.sinks.sql.target_table import create_table, new_table
 
 ARRIVAL = datetime(2026, 11, 26, 6, tzinfo=UTC)
 WRONG = {

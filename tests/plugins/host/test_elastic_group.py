@@ -29,16 +29,16 @@ def refused(properties, **arguments):
 @pytest.mark.parametrize(
     ("key", "value", "named"),
     [
-        ("flink.state.uri", None, "'flink.state.uri' is not set; ELASTIC keeps leases and positions there"),
-        ("flink.state.uri", "sqlite:///group.db", "'flink.job.name' is not set"),
+        ("flink.state.uri", None, "'flink.state.uri' is required: ELASTIC keeps leases and positions there"),
+        ("flink.state.uri", "sqlite:///group.db", "'flink.job.name' is required"),
         ("flink.state.uri", "hdfs://folder", "there is no client of HDFS here"),
         (
             "flink.watermark.tracker",
             "tcp",
-            "has the value 'tcp'; with ELASTIC assignment the global watermark is in the store",
+            "is 'tcp': with ELASTIC assignment the global watermark is in the store",
         ),
-        ("flink.watermark.lookahead.millis", 2_999, "valid: at least 3000"),
-        ("flink.watermark.tracker.timeout", 39_999, "valid: at least 40000, twice flink.lease.duration"),
+        ("flink.watermark.lookahead.millis", 2_999, "Valid: at least 3000"),
+        ("flink.watermark.tracker.timeout", 39_999, "Valid: at least 40000, twice flink.lease.duration"),
         ("flink.lease.duration", 1_999, "flink.lease.duration"),
     ],
 )
@@ -49,7 +49,7 @@ def test_a_property_that_does_not_fit_is_named(tmp_path, key, value, named):
 @pytest.mark.parametrize(
     ("argument", "value", "named"),
     [
-        ("parallelism", 2, "share the shards; valid: 1"),
+        ("parallelism", 2, "share the shards. Valid: 1"),
         ("restore", {"version": 1}, "the positions are in the store of the group"),
     ],
 )

@@ -11,7 +11,9 @@ import pytest
 
 from recordpublisher import ConfigurationError, PluginError, Properties, RecordPublisherFactory, Sink, hookimpl
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.manager import _warn_once, load_registry, warn_of_broken_plugins
+from recordpublisher.plugins.host.registry import hidden_by_folder
+from recordpublisher.publishers.properties import declaration
 
 KEY = "flink.stream.recordpublisher"
 FACTORY = """
@@ -90,7 +92,7 @@ def test_a_plugin_that_is_installed_while_the_process_runs_is_found(install, tmp
 def test_an_unknown_name_is_an_error_that_lists_the_installed_ones(install):
     install("my-publisher", FACTORY.format(name="MINE"))
 
-    with pytest.raises(ConfigurationError, match=r"recordpublisher' has the value 'KAFKA'.*EFO, MINE, POLLING"):
+    with pytest.raises(ConfigurationError, match=r"recordpublisher' is 'KAFKA'.*EFO, MINE, POLLING"):
         load_registry().publishers.get("KAFKA", key=KEY)
 
 
@@ -149,15 +151,52 @@ def test_a_name_claimed_twice_names_both_distributions(install):
     install("first-lines", FACTORY.format(name="LINES"), "1.1")
     install("second-lines", FACTORY.format(name="lines"), "2.2")
 
+    registry = load_registry()
+
     with pytest.raises(PluginError, match=r"'lines' is claimed by first-lines 1\.1 .* and by second-lines 2\.2"):
-        load_registry()
+        registry.publishers.get("LINES", KEY)
+    assert registry.publishers.get("POLLING", KEY)
+
+
+def test_a_plugin_that_fails_or_clashes_is_one_warning_for_jobs_that_do_not_use_it(install, caplog):
+    _warn_once.cache_clear()
+    install("first-lines", FACTORY.format(name="LINES"), "1.1")
+    install("second-lines", FACTORY.format(name="lines"), "2.2")
+    install("rude", "import rp_missing_module")
+
+    for _ in range(3):
+        warn_of_broken_plugins(load_registry())
+
+    assert [line for line in caplog.messages if "of rude 1.0 was not loaded" in line] == caplog.messages[:1]
+    assert "claimed by first-lines 1.1" in caplog.messages[1]
+    assert len(caplog.messages) == 2
+
+
+def test_a_plugin_that_declares_a_key_of_ours_fails_alone(install, monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    declares = "    from recordpublisher.publishers.properties import text\n    text('flink.stream.initpos', 'Mine.')\n"
+    install("rude", declares + FACTORY.format(name="RUDE"))
+
+    registry = load_registry()
+
+    assert "declared already" in status_of(registry, "rude").reason
+    Properties({"flink.stream.initpos": "LATEST"}).check()
+
+
+def test_a_folder_that_hides_a_package_is_named(tmp_path, monkeypatch):
+    (tmp_path / "rp_hidden").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError) as raised:
+        importlib.import_module("rp_hidden.plugin")
+    assert f"the folder {tmp_path / 'rp_hidden'} hides the package" in hidden_by_folder(raised.value)
+    assert hidden_by_folder(ImportError("x", name="json.nothing")) == ""
 
 
 def test_the_name_of_a_built_in_cannot_be_taken(install):
     install("my-polling", FACTORY.format(name="polling"))
 
     with pytest.raises(PluginError, match=r"claimed by recordpublisher .* and by my-polling 1\.0"):
-        load_registry()
+        load_registry().publishers.get("POLLING", KEY)
 
 
 @pytest.mark.parametrize("named", ["second-lines", "Second_Lines", "x, extra-entry"])

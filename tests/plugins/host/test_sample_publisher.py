@@ -137,6 +137,6 @@ def test_an_unknown_publisher_lists_the_installed_ones(site):
 
     assert done.returncode == 2
     assert done.stderr == (
-        "recordpublisher: property 'flink.stream.recordpublisher' has the value 'KAFKA'; "
-        "no publisher of that name is installed; valid: DYNAMODB_STREAMS, EFO, LINES, POLLING, QUEUE\n"
+        "recordpublisher: property 'flink.stream.recordpublisher' is 'KAFKA': "
+        "no publisher of that name is installed. Valid: DYNAMODB_STREAMS, EFO, LINES, POLLING, QUEUE\n"
     )

@@ -9,7 +9,7 @@ import pytest
 from recordpublisher.plugins.metrics.export import FetchersHere, export_metrics, exporters_opened
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.metrics import PROMETHEUS_ADDRESS
+from recordpublisher.publishers.properties.groups.job import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.monitoring.measured_fetcher import MeasuredFetcher

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from recordpublisher.plugins.runtime import background_loop
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop
 from recordpublisher.publishers.errors import RecordPublisherError
 
@@ -208,3 +209,17 @@ def test_work_that_waits_for_its_own_loop_is_told_so():
 
     with BackgroundLoop("test") as loop, pytest.raises(RecordPublisherError, match="cannot wait for itself"):
         loop.run(wait())
+
+
+def test_a_wait_without_a_limit_looks_for_signals_again_and_again():
+    """One that came just before a wait began would not wake it."""
+    waits = []
+
+    class SetAtTheFourthWait(threading.Event):
+        def wait(self, timeout=None):
+            waits.append(timeout)
+            return len(waits) == 4
+
+    assert background_loop._wait(SetAtTheFourthWait())
+    assert len(waits) == 4
+    assert all(timeout is not None and timeout <= 1 for timeout in waits)

@@ -52,7 +52,7 @@ def test_a_sink_is_given_by_its_name(tmp_path):
         ({"publisher": "POLLING", "stream_recordpublisher": "EFO"}, "the keyword argument 'stream_recordpublisher'"),
         ({"group_id": "shop"}, "did you mean 'job_name'"),
         ({"regoin": "eu-west-1"}, "did you mean 'region'"),
-        ({"start": "NOW"}, "valid: TRIM_HORIZON, LATEST, AT_TIMESTAMP"),
+        ({"start": "NOW"}, "Valid: TRIM_HORIZON, LATEST, AT_TIMESTAMP"),
     ],
 )
 def test_a_wrong_keyword_is_an_error_at_once(read, settings, message):
@@ -78,7 +78,7 @@ def test_a_wrong_keyword_is_an_error_at_once(read, settings, message):
     ],
 )
 def test_an_unknown_keyword_is_told_with_the_argument_that_was_meant(read, keyword, hint):
-    with pytest.raises(rp.ConfigurationError, match=f"there is no such keyword argument; {re.escape(hint)}; valid"):
+    with pytest.raises(rp.ConfigurationError, match=f"there is no such keyword argument; {re.escape(hint)}"):
         read("orders", PROPERTIES, **{keyword: "1"})
 
 
@@ -96,9 +96,9 @@ def test_an_editor_sees_every_keyword(read):
 @pytest.mark.parametrize(
     ("sink", "words"),
     [
-        (len, "it is a function; valid: rp.MapSink(len)"),
-        (rp.MemorySink, "it is a class; valid: MemorySink()"),
-        (5, "valid: an instance of recordpublisher.Sink"),
+        (len, "it is a function. Valid: rp.MapSink(len)"),
+        (rp.MemorySink, "it is a class. Valid: MemorySink()"),
+        (5, "Valid: an instance of recordpublisher.Sink"),
     ],
 )
 def test_what_is_not_a_sink_is_an_error_that_says_what_is(sink, words):

@@ -176,8 +176,8 @@ def test_properties_give_names_a_file_or_a_function(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"flink.stream": "orders"}, r"flink\.streams.*is not set.*'flink\.stream' is set, which is not a property"),
-        ({}, r"flink\.streams.*is not set.*flink\.streams\.file.*flink\.streams\.function"),
+        ({"flink.stream": "orders"}, r"flink\.streams.*is required.*'flink\.stream' is set, which is not a property"),
+        ({}, r"flink\.streams.*is required.*flink\.streams\.file.*flink\.streams\.function"),
         (
             {"flink.streams": "a", "flink.streams.file": "b"},
             r"flink\.streams\.file.*not set together with flink\.streams",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import sys
 import threading
 from contextlib import aclosing
 
@@ -61,7 +62,17 @@ def test_a_value_that_is_not_of_the_type_is_named(orders):
         list(rp.consume("orders", PROPERTIES, deserializer=str, stop_at_tip=True))
 
 
-def test_consume_works_inside_a_running_event_loop(orders):
+def test_for_over_consume_in_a_coroutine_names_its_twin(orders):
+    async def program():
+        return list(consumed(stop_at_tip=True))
+
+    with pytest.raises(rp.RecordPublisherError, match=r"write `async for record in rp\.consume"):
+        asyncio.run(program())
+
+
+def test_consume_works_inside_the_running_event_loop_of_a_notebook(orders, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+
     async def notebook():
         return len(list(consumed(stop_at_tip=True)))
 

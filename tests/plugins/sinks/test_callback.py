@@ -32,9 +32,7 @@ async def test_a_coroutine_function_is_awaited():
 
 
 def test_a_function_in_the_place_of_the_properties_is_told_where_it_belongs():
-    with pytest.raises(
-        rp.ConfigurationError, match=r"'properties' has the value '<built-in .*; valid: CallbackSink\(function="
-    ):
+    with pytest.raises(rp.ConfigurationError, match=r"'properties' is '<built-in .*. Valid: CallbackSink\(function="):
         CallbackSink(print)
 
 

@@ -81,9 +81,16 @@ def test_a_query_whose_schema_is_given_is_checked_although_load_was_not_asked(tm
         KinesisSource(given).streamReader(StructType([StructField("data", BinaryType())])).initialOffset()
 
 
+def test_the_process_that_plans_a_batch_read_imports_no_fetcher_and_the_range_alone_no_arrow():
+    found = imported_by("import recordpublisher.plugins.spark.batch_read, recordpublisher.plugins.spark.read_range")
+    assert "plugins.spark.arrow_rows" in found
+    assert not found & {"fetcher.assembly", "plugins.runtime.bounded_reader", "publishers.fanout"}
+    assert "plugins.spark.arrow_rows" not in imported_by("import recordpublisher.plugins.spark.read_range")
+
+
 def test_a_task_that_polls_imports_no_fan_out():
-    modules = ("source.task_read", "batch_read.range_read", "batch_read.background_read", "stream_reader")
-    found = imported_by("import " + ", ".join(f"recordpublisher.plugins.spark.{name}" for name in modules))
+    modules = ("spark.source.task_read", "spark.batch_read", "spark.stream_reader", "runtime.bounded_reader")
+    found = imported_by("import " + ", ".join(f"recordpublisher.plugins.{name}" for name in modules))
     assert "plugins.runtime.bounded_reader" in found
     assert "publishers.fanout" not in found
 
@@ -100,7 +107,7 @@ def test_c2_a_batch_read_needs_no_place_for_claims_and_a_query_does():
     source = KinesisSource({"stream": "orders", "aws.region": "us-east-1"})
     source.schema()
     source.reader(StructType([StructField("data", BinaryType())]))
-    with pytest.raises(ConfigurationError, match="setting 'metadataLocation' is not set"):
+    with pytest.raises(ConfigurationError, match="setting 'metadataLocation' is required"):
         source.streamReader(None).initialOffset()
 
 
@@ -114,7 +121,7 @@ def test_c2_a_query_has_no_end(tmp_path):
 
 def test_c2_a_wrong_start_by_shard_fails_when_the_dataframe_is_loaded():
     source = KinesisSource({"stream": "orders", "aws.region": "us-east-1", "startingposition": '{"a": "soon"}'})
-    with pytest.raises(ConfigurationError, match=r"setting 'startingPosition' has the value 'soon'"):
+    with pytest.raises(ConfigurationError, match=r"setting 'startingPosition' is 'soon'"):
         source.schema()
 
 

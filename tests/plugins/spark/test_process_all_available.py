@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from recordpublisher.plugins.spark.query_planner import ANSWER_SECONDS
+from recordpublisher.plugins.spark.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
 from recordpublisher.plugins.spark.service.new_data_watch import Look
 
 from fakes.spark.queries import FAN_OUT, query, two_shards
@@ -71,6 +71,23 @@ def test_a_look_that_is_late_ends_the_call_in_time_and_spark_asks_again(tmp_path
     process_all_available(job)
     assert kinesis.late_looks == 0
     assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_while_a_shard_does_not_answer_batches_without_rows_run_for_ten_seconds_and_then_none(tmp_path):
+    kinesis = two_shards()
+    job = query(kinesis, tmp_path)
+    process_all_available(job)
+    kinesis.late_looks = 200
+    batches = [job.batch() for _ in range(100)]
+    first_without = batches.index(False)
+    assert NO_ANSWER_SECONDS / ANSWER_SECONDS - 1 < first_without < 10
+    assert not any(batches[first_without:])
+    kinesis.shards["s/a"].times.append(9)
+    kinesis.late_looks = 0
+    process_all_available(job)
+    assert sorted(job.delivered()) == sorted(job.expected())
+    kinesis.late_looks = 1
+    assert job.batch(), "the shard has answered since, so Spark asks again"
 
 
 def test_a_look_that_cannot_ask_every_shard_ends_the_call(tmp_path):

@@ -166,7 +166,7 @@ def test_an_endpoint_that_was_never_reached_is_waited_for_and_its_setting_is_nam
     kinesis.failure = never_reached()
     let_pass(job, 30_000)
     assert len(job.log) == 2
-    assert "'aws.endpoint' has the value 'http://wrong'" in away(caplog)[0]
+    assert "'aws.endpoint' is 'http://wrong'" in away(caplog)[0]
     kinesis.failure = None
     run_on(job)
     assert sorted(job.delivered()) == sorted(job.expected())
@@ -174,7 +174,7 @@ def test_an_endpoint_that_was_never_reached_is_waited_for_and_its_setting_is_nam
 
 def test_an_endpoint_that_is_never_reached_ends_the_query_after_the_longest_outage(job, kinesis):
     kinesis.failure = never_reached()
-    with pytest.raises(OutageError, match=r"Kinesis is away since .*'aws.endpoint' has the value 'http://wrong'"):
+    with pytest.raises(OutageError, match=r"Kinesis is away since .*'aws.endpoint' is 'http://wrong'"):
         let_pass(job, MAX_MS + 20_000)
 
 

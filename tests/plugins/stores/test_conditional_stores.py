@@ -125,14 +125,14 @@ def test_a_folder_may_be_a_uri(location):
 @pytest.mark.parametrize(
     ("location", "reason"),
     [
-        ("hdfs://host/a", "there is no client of HDFS here; valid: a folder, s3://bucket/prefix"),
+        ("hdfs://host/a", "there is no client of HDFS here. Valid: a folder, s3://bucket/prefix"),
         ("hdfs:/a", "there is no client of HDFS"),
         ("dbfs:/a", "DBFS does not promise that a rename is atomic"),
-        ("wasbs://container@account/a", "valid: a folder, s3://bucket/prefix"),
-        ("gs:/bucket/a", "valid: gs://bucket/prefix"),
-        ("abfss://container/a", "valid: gs://.* or abfss://container@account"),
+        ("wasbs://container@account/a", "Valid: a folder, s3://bucket/prefix"),
+        ("gs:/bucket/a", "Valid: gs://bucket/prefix"),
+        ("abfss://container/a", "Valid: gs://.* or abfss://container@account"),
         ("file://a/b", "'a' would be a host: file: has one slash or three"),
-        ("s3:/bucket/a", "valid: s3://bucket/prefix"),
+        ("s3:/bucket/a", "Valid: s3://bucket/prefix"),
     ],
 )
 def test_a_location_that_cannot_be_used_is_refused_with_the_reason(location, reason):

@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import recordpublisher as rp
 from recordpublisher.cli.logs import JsonLines, TextLines
 from recordpublisher.fetcher.sink import untraced
-from recordpublisher.plugins.tracing.provider import traced_calls
+from recordpublisher.plugins.tracing.traces import traced_calls
 from recordpublisher.publishers.clock import SystemClock
 
 from fakes.memory_streams import PROPERTIES, install

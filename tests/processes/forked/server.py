@@ -37,7 +37,7 @@ LIBRARIES = (
     "recordpublisher.plugins.sinks.sql",
     "recordpublisher.publishers.fanout.factory",
     "recordpublisher.publishers.kinesis.management.client",
-    "recordpublisher.publishers.polling.factory",
+    "recordpublisher.publishers.polling.publisher",
     "sqlalchemy.dialects.postgresql.psycopg",
     "typer._adapters",
 )

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.local import StreamFault
-from recordpublisher.local.streams.resharding import split
+from recordpublisher.local.stream import split
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError, DataLossError, FatalKinesisError, StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient

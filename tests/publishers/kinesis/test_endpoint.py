@@ -30,7 +30,7 @@ def test_http_urls_are_valid_endpoints(endpoint):
 
 
 def test_c2_no_region_and_no_endpoint_is_an_error_that_names_the_property():
-    with pytest.raises(ConfigurationError, match=r"aws\.region.*is not set") as raised:
+    with pytest.raises(ConfigurationError, match=r"aws\.region.*is required") as raised:
         region_of(Properties({}), ["orders"])
     assert raised.value.key == "aws.region"
 

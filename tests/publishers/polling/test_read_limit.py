@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.publishers.polling.read_limit import RecordSize, records_to_request
+from recordpublisher.publishers.polling.publisher import RecordSize, records_to_request
 
 MEASURED = RecordSize(read=1024.0, held=1400.0, is_measured=True)
 

@@ -2,8 +2,12 @@ import pytest
 
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import ReadResponse
-from recordpublisher.publishers.polling.config import PollingConfig
-from recordpublisher.publishers.polling.read_rate import interval_after, next_read_at, retry_pause_seconds
+from recordpublisher.publishers.polling.publisher import (
+    PollingConfig,
+    interval_after,
+    next_read_at,
+    retry_pause_seconds,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from recordpublisher.local import LocalKinesis, Quotas
-from recordpublisher.local.streams.resharding import merge, split
+from recordpublisher.local.stream import merge, split
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import DataLossError, FatalKinesisError, StreamNotFoundError
 from recordpublisher.publishers.kinesis import KinesisClient

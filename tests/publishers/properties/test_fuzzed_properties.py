@@ -137,7 +137,6 @@ async def read_all(given: rp.Properties) -> list[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(GIVEN, PUBLISHERS)
 def test_any_properties_are_a_configuration_error_or_work(properties, publisher):
@@ -165,7 +164,6 @@ FIXED_KEYS = [key for key in KEYS if not key.endswith((".", "["))]
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 @pytest.mark.parametrize(("number", "key"), list(enumerate(FIXED_KEYS)), ids=FIXED_KEYS)
 def test_every_key_accepts_an_odd_value_or_is_a_configuration_error(number, key, empty_folder):
     made({**NEEDED, key: ODD_VALUES[number % len(ODD_VALUES)]})
@@ -173,7 +171,6 @@ def test_every_key_accepts_an_odd_value_or_is_a_configuration_error(number, key,
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 @pytest.mark.parametrize("key", FIXED_KEYS)
 def test_every_key_accepts_each_odd_value_or_is_a_configuration_error(key, empty_folder):
     for value in ODD_VALUES:

@@ -9,7 +9,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, JobSettings, Properties, Settings
 from recordpublisher.plugins.host.build_from_properties import dead_letter_properties
-from recordpublisher.publishers.properties.keywords import properties_by_keyword
+from recordpublisher.publishers.properties.properties import properties_by_keyword
 
 from processes.command_line import ROOT, process_environment
 
@@ -37,7 +37,7 @@ def test_type_checkers_read_the_public_names():
 
 def test_every_property_of_the_table_has_a_keyword_of_its_own():
     script = """
-from recordpublisher.publishers.properties.keywords import properties_by_keyword
+from recordpublisher.publishers.properties.properties import properties_by_keyword
 from recordpublisher.publishers.properties.properties import declared_properties
 with_keyword = list(properties_by_keyword().values())
 print(*(one.key for one in declared_properties() if not one.is_prefix and one not in with_keyword))
@@ -75,7 +75,7 @@ def test_the_keyword_that_is_made_from_the_key_is_accepted_beside_a_short_one(sh
 
 
 def test_two_keywords_of_one_property_that_differ_are_an_error():
-    with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos.*'stream_initpos' has the value 'LATEST'"):
+    with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos.*'stream_initpos' is 'LATEST'"):
         Properties(start="TRIM_HORIZON", stream_initpos="LATEST")
 
 
@@ -116,7 +116,7 @@ def test_a_keyword_takes_precedence_over_every_spelling_of_its_property(given, s
 
 
 def test_two_keywords_that_contradict_each_other_are_an_error_that_names_both():
-    with pytest.raises(ConfigurationError, match="valid: one of the two") as raised:
+    with pytest.raises(ConfigurationError, match="Valid: one of the two") as raised:
         Properties(start="LATEST", stream_initpos="TRIM_HORIZON")
 
     parts = ["'flink.stream.initpos'", "'LATEST'", "'stream_initpos'", "'TRIM_HORIZON'"]

@@ -6,20 +6,24 @@ import warnings
 
 import pytest
 
-from recordpublisher import ConfigurationError, Properties, UnknownPropertyWarning
+from recordpublisher import ConfigurationError, Properties
 from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties import declaration, text
 from recordpublisher.publishers.properties.declaration import is_secret
-from recordpublisher.publishers.properties.groups.access import (
+from recordpublisher.publishers.properties.groups.job import TRACKER_TOKEN
+from recordpublisher.publishers.properties.groups.reading import (
     ACCESS_KEY_ID,
+    ADAPTIVE_READS,
+    CONSUMER_ARN,
+    CONSUMER_NAME,
+    GETRECORDS_INTERVAL,
+    GETRECORDS_MAX,
     REGION,
+    REGISTRATION,
     REQUEST_TIMEOUT,
     SECRET_KEY,
     SESSION_TOKEN,
 )
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
-from recordpublisher.publishers.properties.groups.polling import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
-from recordpublisher.publishers.properties.groups.values_and_time import TRACKER_TOKEN
 from recordpublisher.publishers.properties.properties import parse_properties
 
 SECRET = "s3cr3t"
@@ -49,7 +53,7 @@ def test_typed_values_are_converted_to_text():
 
 @pytest.mark.parametrize("given", ["out", print, 3, [("aws.region", "x")]])
 def test_what_is_no_mapping_is_refused_in_a_sentence(given):
-    with pytest.raises(ConfigurationError, match=r"'properties' has the value .*; valid: a mapping of property keys"):
+    with pytest.raises(ConfigurationError, match=r"'properties' is .*. Valid: a mapping of property keys"):
         Properties(given)
 
 
@@ -68,7 +72,7 @@ def test_merging_ignores_case_and_does_not_change_the_original():
 def test_an_older_spelling_is_valid_and_named_in_the_error():
     assert Properties({"flink.stream.efo.registrar": "eager"}).value(REGISTRATION) == "EAGER"
 
-    with pytest.raises(ConfigurationError, match=r"'flink.stream.efo.registrar' has the value 'x'"):
+    with pytest.raises(ConfigurationError, match=r"'flink.stream.efo.registrar' is 'x'"):
         Properties({"flink.stream.efo.registrar": "x"}).value(REGISTRATION)
 
 
@@ -130,8 +134,10 @@ def test_known_keys_and_other_name_spaces_cause_no_warning(key):
         ("flnk.stream.initpos", "flink.stream.initpos"),
     ],
 )
-def test_an_unknown_key_warns_with_the_nearest_known_one(key, nearest):
-    with pytest.warns(UnknownPropertyWarning, match=f"'{key}' is ignored; did you mean '{nearest}'"):
+def test_a_misspelt_key_is_an_error_with_the_nearest_known_one(key, nearest):
+    with pytest.raises(
+        ConfigurationError, match=f"'{key}' is not accepted: there is no such property; did you mean '{nearest}'"
+    ):
         Properties({key: "x"}).check()
 
 
@@ -139,43 +145,67 @@ def test_an_unknown_key_warns_with_the_nearest_known_one(key, nearest):
 def test_a_suggestion_is_a_key_of_the_same_plugin(monkeypatch, prefix):
     monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
     text(f"{prefix}line-log.file", "The file.")
-    with pytest.warns(UnknownPropertyWarning, match=f"did you mean '{prefix}line-log.file'"):
+    with pytest.raises(ConfigurationError, match=f"did you mean '{prefix}line-log.file'"):
         Properties({"flink.sink.line-log.folder": "x"}).check()
 
 
-def test_an_unknown_key_without_a_similar_one_causes_a_warning():
-    with pytest.warns(UnknownPropertyWarning, match="unknown property 'xyzzy' is ignored$"):
-        Properties({"xyzzy": "x"}).check()
+def test_an_unknown_key_without_a_similar_one_is_logged(caplog):
+    Properties({"xyzzy": "x"}).check()
+    assert caplog.messages == ["unknown property 'xyzzy' is ignored"]
 
 
-def test_a_typo_in_the_settings_of_a_plugin_warns_and_other_name_spaces_do_not(monkeypatch):
+def test_the_key_of_a_plugin_with_an_underscore_is_recognised(monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    text("folder-lines.folder", "The folder.")
+    with pytest.raises(ConfigurationError, match=r"'folder_lines.folder' .*; did you mean 'folder-lines.folder'"):
+        Properties({"folder_lines.folder": "x"}).check()
+
+
+def test_a_plugin_cannot_declare_the_key_of_another_property(monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    with pytest.raises(
+        ConfigurationError,
+        match=r"'aws.region' is not accepted: it is declared already|'aws.region' .* declared already",
+    ):
+        text("aws.region", "Where the files are.")
+    with pytest.raises(ConfigurationError, match="a key of letters"):
+        text("my key", "Where the files are.")
+    text("audit-log.file", "The file.")
+    text("audit-log.file", "The file.")  # its module was imported again
+
+
+def test_the_keyword_of_a_plugins_key_is_told_where_it_belongs(monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    text("folder-lines.folder", "The folder.")
+    with pytest.raises(
+        ConfigurationError, match=r"it is a plugin's property, and given as {'folder-lines.folder': ...}"
+    ):
+        Properties(folder_lines_folder="x")
+
+
+def test_a_typo_in_the_settings_of_a_plugin_is_an_error_and_other_name_spaces_are_not(monkeypatch, caplog):
     monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
     text("audit-log.file", "The file.")
-    with pytest.warns(UnknownPropertyWarning, match=r"'audit-log.fiel' is ignored; did you mean 'audit-log.file'"):
+    with pytest.raises(ConfigurationError, match=r"'audit-log.fiel' .*; did you mean 'audit-log.file'"):
         Properties({"audit-log.fiel": "x"}).check()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Properties({"audit-log.file": "x", "my.own.key": "x"}).check()
+    Properties({"audit-log.file": "x", "my.own.key": "x"}).check()
+    assert caplog.messages == []
 
 
 def test_the_check_of_keys_without_a_dot_can_be_left_to_the_caller():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Properties({"path": "x"}).check(lambda key: "." in key)
-    with pytest.warns(UnknownPropertyWarning, match="'aws.regoin' is ignored"):
+    Properties({"path": "x"}).check(lambda key: "." in key)
+    with pytest.raises(ConfigurationError, match="did you mean 'aws"):
         Properties({"aws.regoin": "x"}).check(lambda key: "." in key)
 
 
 def test_a_prefix_alone_is_no_valid_key():
-    with pytest.warns(UnknownPropertyWarning, match="is ignored"):
+    with pytest.raises(ConfigurationError, match="there is no such property"):
         Properties({"flink.stream.efo.consumerarn.": "x"}).check()
 
 
-def test_the_warning_for_a_key_of_flink_without_effect_has_the_reason():
-    with pytest.warns(
-        UnknownPropertyWarning, match=r"has no effect here: queues are bounded by flink\.shard\.queue\.records"
-    ):
-        Properties({"flink.watermark.sync.queue.capacity": "100"}).check()
+def test_the_warning_for_a_key_of_flink_without_effect_has_the_reason(caplog):
+    Properties({"flink.watermark.sync.queue.capacity": "100"}).check()
+    assert "has no effect here: queues are bounded by flink.shard.queue.records" in caplog.text
 
 
 def test_check_parses_every_given_property():
@@ -297,3 +327,18 @@ def test_the_error_for_an_unreadable_file_names_it(content, tmp_path):
 
     with pytest.raises(ConfigurationError, match=r"job\.properties"):
         Properties.from_file(file)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("team", "owner", "env", "version", "comment"),
+        *("aws.profile", "aws.account", "aws.s3.bucket", "aws.tags"),
+        *("flink.my.team.owner", "flink.version", "flink.jobmanager.memory", "flink.parallelism", "flink.log.level"),
+    ],
+)
+def test_a_key_that_only_shares_letters_with_a_known_one_stops_no_job(caplog, key):
+    """A file may also have keys of other programs."""
+    Properties({key: "x"}).check()
+
+    assert f"unknown property '{key}' is ignored" in caplog.text

@@ -3,12 +3,11 @@
 import pytest
 
 import recordpublisher.plugins.spark.options.spark_options
-import recordpublisher.plugins.spark.writer.write_options  # noqa: F401 - declares properties, as `options` does
+import recordpublisher.plugins.spark.write_options  # noqa: F401 - declares properties, as `options` does
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.declaration import declared_properties
+from recordpublisher.publishers.properties.declaration import declared_properties, parse_with_unit
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import parse_with_unit
 
 load_registry()
 NUMBERS = [each for each in declared_properties() if each.type_name in ("int", "double")]

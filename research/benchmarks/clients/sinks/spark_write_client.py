@@ -8,11 +8,9 @@ import time
 import pyarrow as pa
 
 from recordpublisher.plugins.spark.process.python_worker import worker_loop
-from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords, WriteColumns
-from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer.write_task import TaskWrite
-from recordpublisher.plugins.spark.writer.writer_pool import WriterPool
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import TaskWrite, WriterPool
+from recordpublisher.plugins.spark.written_rows import IdField, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.publishers.kinesis import KinesisClient
 
 ROWS = 10_000

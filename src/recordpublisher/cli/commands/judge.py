@@ -21,8 +21,7 @@ def judge(
 
     Example: recordpublisher judge records.txt --schedule outage
     """
-    from recordpublisher.local.schedules.judging import score, seen_in
-    from recordpublisher.local.schedules.schedule import load_schedule
+    from recordpublisher.local.schedules.schedule import load_schedule, score, seen_in
 
     played, records, others = load_schedule(schedule), [], 0
     with fileinput.input(file, encoding="utf-8", errors="replace") as lines:

@@ -74,7 +74,7 @@ def local(
     Example: recordpublisher local --port 0 --stream orders:4
     """
     from recordpublisher.local import Quotas
-    from recordpublisher.local.faults.kinds import parse_rules
+    from recordpublisher.local.faults import parse_rules
 
     options = {
         "allow_remote": allow_remote,

@@ -18,11 +18,13 @@ def plugins() -> None:
         echo(f"  {_status_line(status)}")
     for table in registry.tables().values():
         for claim in table.claims():
-            if claim.owner.plugin != "builtins":  # which have extras
+            if claim.owner.plugin != "builtins" and claim.name.lower() not in table.clashing:  # built-ins have extras
                 try:
                     table.get(claim.name, "")
                 except PluginError as error:
                     echo(f"  {error}")
+        for clash in table.clashes():
+            echo(f"  {clash}")
     for kind, table in registry.tables().items():
         echo(f"{kind.replace('_', ' ')}: {_names(table)}")
 

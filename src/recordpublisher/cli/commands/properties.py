@@ -56,8 +56,8 @@ def all_properties() -> list[Property[Any]]:
 
     Classes declare their properties when they are imported. A class whose extra is missing is skipped.
     """
+    from recordpublisher.plugins.spark import write_options  # noqa: F401
     from recordpublisher.plugins.spark.options import spark_options  # noqa: F401
-    from recordpublisher.plugins.spark.writer import write_options  # noqa: F401
 
     for table in load_registry().tables().values():
         for name in table.names():

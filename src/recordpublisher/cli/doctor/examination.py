@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import warnings
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,15 +16,21 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.access import ENDPOINT
-from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_ENDPOINT
-from recordpublisher.publishers.properties.groups.formats import GLUE_ENDPOINT
-from recordpublisher.publishers.properties.groups.job import SINK
-from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, TRACKER, WATERMARK_STRATEGY
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.groups.job import (
+    DEAD_LETTER,
+    DEAD_LETTER_SINK,
+    DESERIALIZER,
+    GLUE_ENDPOINT,
+    ON_BAD_RECORD,
+    SHARD_ASSIGNER,
+    SINK,
+    STATE_ENDPOINT,
+    TRACKER,
+    WATERMARK_STRATEGY,
+)
+from recordpublisher.publishers.properties.groups.reading import ENDPOINT, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
+from recordpublisher.publishers.properties.properties import Properties, without_effect
 
 from ..execution import print_note
 from .findings import Finding, Verdict, examine, problem, told_once
@@ -223,15 +228,14 @@ async def settings_findings(registry: Registry, properties: Properties, streams:
 
 
 def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        registry.import_chosen(properties)
-        properties.check()
+    registry.import_chosen(properties)
+    ineffective = [told for key in properties if (told := without_effect(key))]
+    properties.check()
     with suppress(PluginError):  # that it cannot be imported is another finding
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)
-    if caught:
-        raise RecordPublisherError("; ".join(str(each.message) for each in caught))
+    if ineffective:
+        raise RecordPublisherError("; ".join(ineffective))
     return "valid, and each has an effect"
 
 
@@ -252,4 +256,7 @@ def _plugins(registry: Registry, properties: Properties) -> str:
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)
     check_reading(registry, properties)
+    # A job that does not use a clashing name runs, with a warning. Whoever examines an installation wants to know.
+    if clashes := [clash for table in registry.tables().values() for clash in table.clashes()]:
+        raise PluginError("; ".join(clashes))
     return ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])

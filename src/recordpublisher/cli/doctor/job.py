@@ -33,16 +33,17 @@ from recordpublisher.plugins.stores.by_location import back_end_of, missing_fold
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER_SINK
-from recordpublisher.publishers.properties.groups.discovery_and_state import (
+from recordpublisher.publishers.properties.groups.job import (
     CHECKPOINT_INTERVAL,
+    DEAD_LETTER_SINK,
+    JOB_NAME,
     SHARD_ASSIGNMENT,
+    SINK,
     STATE_URI,
+    TIMESTAMP_FIELD,
 )
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
-from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
 

@@ -26,7 +26,7 @@ from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
+from recordpublisher.publishers.properties.groups.reading import ENDPOINT, REGION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.stream_arns import arn_of, region_of_arn
 

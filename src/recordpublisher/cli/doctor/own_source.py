@@ -4,8 +4,7 @@ from recordpublisher.plugins.host.build_from_properties import build_source, sou
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, own_shards
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.stream_arns import stream_name
 

@@ -10,7 +10,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import SINK
-from recordpublisher.publishers.properties.groups.publisher import uses_fan_out
+from recordpublisher.publishers.properties.groups.reading import uses_fan_out
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.stream_arns import stream_name
 

@@ -11,7 +11,7 @@ import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import FAILED, run_to_end, subcommands

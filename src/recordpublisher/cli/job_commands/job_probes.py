@@ -14,9 +14,8 @@ from recordpublisher.plugins.lag.stored_positions import (
     StoreOrGroupPositions,
 )
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.job import SINK
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.job import SINK, STATE_URI
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:

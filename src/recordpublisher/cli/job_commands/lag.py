@@ -11,8 +11,7 @@ from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal

@@ -19,8 +19,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import for_log, was_logged
 

@@ -8,7 +8,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.host.source_kind import reads_a_queue
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.properties import Properties
 
 _ENDS = "then store everything and exit 0"

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConsumerError
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME, REGISTRATION
+from recordpublisher.publishers.properties.groups.reading import CONSUMER_NAME, REGISTRATION
 
 from ..execution import ask_service, call_service, subcommands
 from ..options import StreamName, StreamProperties, with_properties

@@ -8,7 +8,7 @@ import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
+from recordpublisher.publishers.properties.groups.reading import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES, LARGEST_RECORD_BYTES
 
 from ..execution import call_service

@@ -20,7 +20,7 @@ from recordpublisher.consumer.json_field import json_field
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
+from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.undecodable import UNDECODABLE
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.kinesis_sink import RATE_LIMIT
+from recordpublisher.publishers.properties.groups.sinks import RATE_LIMIT
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.service_limits import WRITE_BYTES_PER_SECOND, WRITE_RECORDS_PER_SECOND
 

@@ -9,7 +9,7 @@ import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
+from recordpublisher.publishers.properties.groups.reading import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard, hash_key_from
 

@@ -20,7 +20,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import A_START, age_ms, named_start, refuse_future, time_ms
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.times import is_sequence_number
 from recordpublisher.publishers.records import Record, RecordBatch
 

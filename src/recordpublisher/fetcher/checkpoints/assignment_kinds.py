@@ -3,8 +3,7 @@
 from typing import NoReturn
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, SHARD_ASSIGNMENT, STATE_URI
 
 ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
 """The setting to change, in words, for a job that must not share the positions of another one."""

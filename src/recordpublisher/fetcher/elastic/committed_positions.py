@@ -83,6 +83,11 @@ class CommittedPositions(PositionStore):
         self._undecided_since: float | None = None
 
     @property
+    def entries(self) -> GroupStore | None:
+        """Where the sink stores its entries next to the rows, or None."""
+        return self._entries
+
+    @property
     def parts(self) -> int:
         """Number of parts that the worker's record must name: 1 if the part is in the group's store and exists, else 0."""
         return int(self._has_joined and self._entries is None)
@@ -125,7 +130,15 @@ class CommittedPositions(PositionStore):
         self._stored = None
 
         def value(number: int, staged: Sequence[Staged]) -> bytes:
-            part = PositionPart(self._worker, number, positions=positions, staged=staged, target=self._sink.target())
+            part = PositionPart(
+                self._worker,
+                number,
+                positions=positions,
+                staged=staged,
+                target=self._sink.target(),
+                pinned_ms=self.pinned_ms,
+                taken_ms=self.taken_ms,
+            )
             return part.to_bytes()
 
         try:

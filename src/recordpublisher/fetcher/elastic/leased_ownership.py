@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..checkpoints.commits import tell_of_others

@@ -188,6 +188,7 @@ class WorkerLives:
             on_drain=self._on_drain,
             job=self._job,
             times=self.times,
+            is_first=self._current.worker is None,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._current.become(worker)

@@ -86,6 +86,10 @@ class GroupObserver:
         now, table = self._clock.boottime(), self._cache.table
         if table is None or now - began > self._settings.interval:
             return None
+        # A worker that runs alone sends no heartbeats: the table says whether it runs.
+        records = {
+            name: each for name, each in records.items() if each.document.is_sealed or not each.document.is_alone
+        }
         beats = {name: each.document.beat for name, each in records.items() if not each.document.is_sealed}
         self._silence.observe(beats, sent, now)
         sealed = records.keys() - beats.keys()
@@ -165,7 +169,8 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
                 log.info("waiting until the lease of worker %s is over: it may live", ", ".join(sorted(new)))
             beats |= now
             view = await observer.seal_silent(view)
-            if not view.unsealed and view.table.owners <= view.records.keys():
+            owners = {lease.owner for lease in view.table.leases.values()} - {None}
+            if not view.unsealed and owners <= view.records.keys():
                 return view
         await asyncio.sleep(settings.interval / 2)
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION
-from recordpublisher.publishers.properties.groups.values_and_time import TRACKER_TIMEOUT
+from recordpublisher.publishers.properties.groups.job import LEASE_DURATION, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .documents.position_part import SHARDS_PER_PART

@@ -20,7 +20,21 @@ class PositionStore(ABC):
 
     Every write is conditional: it fails if the worker was sealed or deleted (E1). A sealed part never changes, except when a commit is
     taken back.
+
+    - `pinned_ms`, `taken_ms`: what the next write states in the part of a worker that runs alone (`PositionPart`).
     """
+
+    pinned_ms: int | None = None
+    taken_ms: int | None = None
+
+    def set_times(self, pinned_ms: int | None, taken_ms: int | None) -> None:
+        """Set what the next write states: the time that replaced LATEST, and the time of the checkpoint (ms since the epoch)."""
+        self.pinned_ms, self.taken_ms = pinned_ms, taken_ms
+
+    @property
+    def entries(self) -> GroupStore | None:
+        """Where parts are stored next to the rows of a sink, or None if they are in the group's store."""
+        return None
 
     @property
     def parts(self) -> int:
@@ -94,7 +108,7 @@ class PartPositionStore(PositionStore):
         """Write each part that changed. New parts are created before the record names them (E3)."""
         self._place(positions)
         for part in self._parts:
-            await part.write({key: positions[key] for key in part.keys})
+            await part.write({key: positions[key] for key in part.keys}, self.pinned_ms, self.taken_ms)
         if self._named < self.parts:
             named = self.parts
             await self._name_parts()
@@ -139,6 +153,14 @@ async def read_positions(group: GroupStore, entries: GroupStore | None, record: 
     return {**await read_parts(group, record), **({} if own is None else own.document.positions)}
 
 
+async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
+    """Return the part of a worker that runs alone: next to the sink's entries, else in the group's store. None if there is none."""
+    for place in (entries, group):
+        if place is not None and (part := await place.read_part(worker, 0)) is not None:
+            return part.document
+    return None
+
+
 async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
     """Seal every part that a record names, and return the positions."""
     found: dict[PositionKey, StoredPosition] = {}
@@ -178,10 +200,11 @@ class _OwnPart:
         self._writes = 0
         self._is_certain = False
 
-    async def write(self, positions: Positions) -> None:
+    async def write(self, positions: Positions, pinned_ms: int | None, taken_ms: int | None) -> None:
         if self._is_certain and self.stored is not None and is_stored(positions, self.stored):
             return
         self._is_certain = False
         self._writes += 1
-        await self._document.write(PositionPart(self._worker, self._writes, False, positions))
+        part = PositionPart(self._worker, self._writes, False, positions, pinned_ms=pinned_ms, taken_ms=taken_ms)
+        await self._document.write(part)
         self.stored, self._is_certain = positions, True

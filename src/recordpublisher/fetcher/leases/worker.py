@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from recordpublisher.publishers.clock import Clock, wait_at_most
-from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
 from ..checkpoints.checkpoint_age import CheckpointAge
+from .alone_takeover import as_group, sealed_alone
 from .documents.group_job import GroupJob
 from .documents.group_store import GroupStore
 from .documents.json_documents import by_stream
+from .documents.lease_table import AloneOwner, LeaseTable
 from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .group_observer import GroupObserver
@@ -27,6 +29,7 @@ from .lease_giver import LeaseGiver
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
+from .planning.group_view import GroupView
 from .planning.group_watermark import WorkerWatermark, group_watermark, highest_watermark
 from .planning.shard_loads import LoadLevels
 from .position_commits import PositionCommits
@@ -45,6 +48,7 @@ class Worker:
 
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
     - `job`: the job of this process. None is compatible with every job (E10).
+    - `is_first`: whether this is the first worker of its process, which may replace a worker that runs alone.
     """
 
     def __init__(
@@ -62,8 +66,11 @@ class Worker:
         on_drain: Callable[[], None] | None = None,
         job: GroupJob | None = None,
         times: CheckpointAge | None = None,
+        is_first: bool = True,
     ) -> None:
         self.name = name
+        self._group = group
+        self._is_first = is_first
         self._counts = counts or LeaseCounts()
         self._on_drain = on_drain or self.leave
         self.permission = WritePermission(clock, settings.write_seconds)
@@ -233,8 +240,8 @@ class Worker:
     async def _look(self) -> bool:
         """Read the group, and do what follows. Return whether to read it again soon, because shards are moving."""
         view = await self._observer.look()
-        if view is None:
-            return await self._upkeep.create_if_missing()
+        if view is None or view.table.alone is not None:
+            return await self._begin_group(view)
         self._apply_table()
         self.group_watermark = group_watermark(view, self.group_watermark, self._observer.sealed_for_long)
         self.group_maximum = view.max_watermark
@@ -260,6 +267,28 @@ class Worker:
         if self._observer.is_settled:
             self._giver.request(view.shards_to_give(self.name, plan, self._owned.reading))
         return self._giver.is_busy or self._expects(plan) or view.has_handover
+
+    async def _begin_group(self, view: GroupView | None) -> bool:
+        """Create the table if it is missing, or end the worker that runs alone. Return whether a write was tried."""
+        if view is None or view.table.alone is None:
+            return await self._upkeep.create_if_missing()
+        await self._replace_alone(view.table, view.table.alone)
+        return True
+
+    async def _replace_alone(self, table: LeaseTable, alone: AloneOwner) -> None:
+        """End the worker that runs alone, and give its shards to the group. A later life of a process does not do that.
+
+        Raises: StateError if this process was in the group before the job was started alone.
+        """
+        if not self._is_first or self._owned.shards:
+            raise StateError(
+                f"worker {alone.worker} runs this job alone since then: the group is over, and this process ends"
+            )
+        states, part = await sealed_alone(self._group, alone, self._positions)
+        folded = table.folded(states, None if part is None else part.pinned_ms)
+        first = None if folded.leases else await self._listing.first_table(self.name)
+        if await self._cache.replace(as_group(folded, self.name, first)):
+            log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     def _apply_table(self) -> None:
         """Begin and drop shards according to the newest known table."""

@@ -5,7 +5,7 @@ import logging
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.values_and_time import MAX_LAG, STARTUP_TIMEOUT, TRACKER
+from recordpublisher.publishers.properties.groups.job import MAX_LAG, STARTUP_TIMEOUT, TRACKER
 
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardTable

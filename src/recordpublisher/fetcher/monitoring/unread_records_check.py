@@ -51,7 +51,7 @@ class UnreadRecordsCheck:
         self._monitored = monitored
         self._fresh_ms = round(1000 * max(fresh_seconds, MIN_FRESH_SECONDS))
         settings = dependencies.settings
-        has_store = dependencies.checkpoints is not None
+        has_store = dependencies.stores is not None
         self._can_judge_others = has_store and 0 < settings.checkpoint_interval_ms <= settings.alarm_interval_ms / 2
         self._stored: list[State] = []
         self._next_load_at = float("-inf")

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER as DEAD_LETTER_SETTINGS
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import DEAD_LETTER as DEAD_LETTER_SETTINGS
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog

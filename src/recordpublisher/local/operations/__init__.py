@@ -1,1 +1,1 @@
-"""The API operations of the endpoint. Start at table.py, which lists them all."""
+"""The API operations of the endpoint. `OPERATIONS` of the dispatcher lists them all."""

@@ -6,14 +6,13 @@ from typing import Any
 
 import msgspec
 
+from .. import requests
+from ..account import Account
 from ..api_errors import ApiError, invalid_argument, invalid_input
-from ..queues.deliveries import Delivery, record_id
-from ..queues.queue import DEFAULT_SETTINGS, Queue, ReceiptHandle
-from ..requests import queues as requests
-from ..streams.account import Account
-from ..streams.shard_iterator import start_counter
-from ..streams.stream import HOUR_MS, Stream
-from .pages import page_by_name
+from ..queues import DEFAULT_SETTINGS, Delivery, Queue, ReceiptHandle, record_id
+from ..shard import start_counter
+from ..stream import HOUR_MS, Stream
+from .streams import page_by_name
 
 NOTHING_VISIBLE = b'{"QueueRecords":[]}'
 LONG_POLLS = ("ReceiveQueueRecords", "ReceiveDeadLetterQueueRecords")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from recordpublisher.plugins.deserializers.schemas.inference import (
 )
 from recordpublisher.publishers.records import RecordBatch
 
-from .file_columns import FileColumns
+from .file_columns import FileColumns, Rejected
 from .record_columns import RECORD_SCHEMA, arrow_columns
 from .record_fields import DATA
 
@@ -79,6 +79,23 @@ class InferredColumns(FileColumns):
         shape: dict[str, Shape] = grown(self.shape, with_names(seen, self.shape, self._reserved))
         return shape
 
+    def fitting(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Iterator[RecordBatch]:
+        """Yield the records that fit the columns, in their order, and add the others to `rejected`."""
+        for batch in batches:
+            misfits: Rejected = []
+            self.rows([batch], misfits)
+            if not misfits:
+                yield batch
+                continue
+            rejected += misfits
+            bad = {(record.sequence_numbers[0], record.sub_sequence_numbers[0]) for record, _ in misfits}
+            begin = 0
+            for index, number in enumerate(zip(batch.sequence_numbers, batch.sub_sequence_numbers, strict=True)):
+                if number in bad:
+                    yield batch.slice(begin, index)
+                    begin = index + 1
+            yield batch.slice(begin, len(batch))
+
     def text(self) -> str:
         """Return the columns as text that `flink.deserializer.schema` accepts."""
         return columns_text(self.shape)
@@ -102,10 +119,15 @@ class InferredColumns(FileColumns):
         return super()._together(typed)
 
     def _why_no_column(self, path: str) -> str:
-        reason = f"the field {path!r} cannot be a column of the table"
+        reason = f"the field {path!r} cannot be a column"
         if path in self._reserved:
             return f"{reason}, which has another one of that name; name the columns in flink.deserializer.schema"
         return f"{reason}: its name differs from another in case only, or is no name; name the columns in flink.deserializer.schema"
+
+
+def no_columns() -> InferredColumns:
+    """Return the columns before any record was seen."""
+    return InferredColumns(pa.schema([]))
 
 
 def _seen(batches: Sequence[RecordBatch]) -> Shape:

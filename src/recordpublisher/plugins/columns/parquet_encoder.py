@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.files_and_tables import (
+from recordpublisher.publishers.properties.groups.sinks import (
     PARQUET_COMPRESSION,
     PARQUET_ROW_GROUP,
     PARQUET_SORT,

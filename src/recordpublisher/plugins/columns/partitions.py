@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of rows without a value, as Hive and Spark name it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recordpublisher.plugins.host.build_from_properties import dead_letter_properties
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER_SINK
+from recordpublisher.publishers.properties.groups.job import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.properties import Properties
 
 from .stored_letters import StoredLetters

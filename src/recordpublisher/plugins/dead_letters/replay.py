@@ -20,8 +20,7 @@ from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.plugins.sinks.memory import MemorySink
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.job import SINK, STREAMS
+from recordpublisher.publishers.properties.groups.job import ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics

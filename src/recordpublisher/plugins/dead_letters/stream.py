@@ -14,9 +14,8 @@ from recordpublisher.plugins.runtime.streaming import stream
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import CHECKPOINT_INTERVAL, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
+from recordpublisher.publishers.properties.groups.job import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
+from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 
 from .stored_letters import StoredLetters, put_letters

@@ -11,7 +11,7 @@ from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter, lett
 from recordpublisher.fetcher.stored_documents import unreadable
 from recordpublisher.plugins.databases.database import Database
 from recordpublisher.plugins.sinks.sql.rows import IDENTITY
-from recordpublisher.plugins.sinks.sql.table_definitions import find_table
+from recordpublisher.plugins.sinks.sql.target_table import find_table
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties

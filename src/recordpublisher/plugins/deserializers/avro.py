@@ -13,7 +13,7 @@ from typing import Any, Generic
 from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.formats import AVRO_SCHEMA, AVRO_SCHEMA_FILE
+from recordpublisher.publishers.properties.groups.job import AVRO_SCHEMA, AVRO_SCHEMA_FILE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
 

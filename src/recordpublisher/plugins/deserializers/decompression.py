@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.values_and_time import COMPRESSION, MAX_DECOMPRESSED_BYTES
+from recordpublisher.publishers.properties.groups.job import COMPRESSION, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 
 GZIP_WINDOW = zlib.MAX_WBITS | 16

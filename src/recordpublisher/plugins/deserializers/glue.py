@@ -10,8 +10,7 @@ import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
-from recordpublisher.publishers.properties.groups.formats import GLUE_ENDPOINT
-from recordpublisher.publishers.properties.groups.values_and_time import COMPRESSION, MAX_DECOMPRESSED_BYTES
+from recordpublisher.publishers.properties.groups.job import COMPRESSION, GLUE_ENDPOINT, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 

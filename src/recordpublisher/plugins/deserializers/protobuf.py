@@ -9,11 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.formats import (
-    PROTOBUF_DESCRIPTOR_FILE,
-    PROTOBUF_MESSAGE,
-    PROTOBUF_MODULE,
-)
+from recordpublisher.publishers.properties.groups.job import PROTOBUF_DESCRIPTOR_FILE, PROTOBUF_MESSAGE, PROTOBUF_MODULE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
 from recordpublisher.publishers.user_code import exits_as_errors

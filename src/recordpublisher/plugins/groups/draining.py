@@ -7,7 +7,7 @@ from recordpublisher.fetcher.conditional_store import ConflictError, Stored, pau
 from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
-from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION
+from recordpublisher.publishers.properties.groups.job import LEASE_DURATION
 
 POLL_SECONDS = 1.0
 DEFAULT_LEASE_SECONDS = LEASE_DURATION.default / 1000
@@ -106,5 +106,5 @@ async def _unsealed(group: GroupStore, worker: str) -> Stored[WorkerRecord]:
     records = await group.read_records()
     if worker not in records or records[worker].document.is_sealed:
         living = sorted(name for name, record in records.items() if not record.document.is_sealed)
-        raise StateError(f"worker {worker} is not in the group; valid: {', '.join(living) or 'there is none'}")
+        raise StateError(f"worker {worker} is not in the group. Valid: {', '.join(living) or 'there is none'}")
     return records[worker]

@@ -21,22 +21,25 @@ from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.function_property import imported_object
-from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
-from recordpublisher.publishers.properties.groups.metrics import METRICS_EXPORTERS
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.values_and_time import (
+from recordpublisher.publishers.properties.groups.job import (
+    DEAD_LETTER,
+    DEAD_LETTER_SINK,
     DESERIALIZER,
+    JOB_NAME,
+    METRICS_EXPORTERS,
+    ON_BAD_RECORD,
+    SCHEMA,
+    SHARD_ASSIGNER,
+    SINK,
+    STATE_URI,
     SYNC_INTERVAL,
     TRACKER,
     TRACKER_TIMEOUT,
     WATERMARK_GROUP,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
 
 from ..deserializers.schemas.chosen_schema import ConvertedValues, schema_type
 from ..deserializers.schemas.inference import InferredJson, InferredRow

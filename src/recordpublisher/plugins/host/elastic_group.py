@@ -10,9 +10,14 @@ from recordpublisher.fetcher.leases.documents.position_part import SHARDS_PER_PA
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER
+from recordpublisher.publishers.properties.groups.job import (
+    JOB_NAME,
+    JOB_WORKERS,
+    LOOKAHEAD,
+    SHARD_ASSIGNMENT,
+    STATE_URI,
+    TRACKER,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of
@@ -30,7 +35,7 @@ def elastic_group_of(
 
     Raises: ConfigurationError if a setting cannot be combined with ELASTIC, or if there is no store.
     """
-    if properties.value(SHARD_ASSIGNMENT) != "ELASTIC":
+    if properties.value(SHARD_ASSIGNMENT) != "ELASTIC" and properties.value(JOB_WORKERS) != "GROUP":
         return None
     if parallelism != 1:
         reason = "with ELASTIC assignment, processes are started one by one and share the shards"

@@ -19,7 +19,7 @@ from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.user_code import exits_as_errors
 
 from . import builtins, hookspecs
-from .registry import Claim, NameTable, Owner, PluginStatus, Registry
+from .registry import Claim, NameTable, Owner, PluginStatus, Registry, hidden_by_folder
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -39,8 +39,7 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
     If a plugin fails to load, it is listed as failed, and the others are loaded. The error about a missing name then shows the reason.
-
-    Raises: PluginError if a name is registered twice.
+    A name that two plugins claim is an error where it is used.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
     for candidate in [*_installed_in(_search_path()), *map(_given, plugins)]:
@@ -51,6 +50,20 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
     return registry
 
 
+def warn_of_broken_plugins(registry: Registry) -> None:
+    """Log once which plugins were not loaded and which names two plugins claim, for a job that uses none of them."""
+    failed = [str(plugin) for plugin in registry.plugins if plugin.state == "failed"]
+    clashes = [clash for table in registry.tables().values() for clash in table.clashes()]
+    for message in [*failed, *clashes]:
+        _warn_once(message)
+
+
+@lru_cache(maxsize=100)
+def _warn_once(message: str) -> None:
+    """Log a message at its first occurrence in this process. A program may load the registry often."""
+    _log.warning("%s", message)
+
+
 def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Registry) -> PluginStatus:
     """Load one plugin and register its names. An error inside the plugin is not raised; the plugin is listed as `failed`."""
     owner = candidate.owner
@@ -58,8 +71,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
         with exits_as_errors():
             claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        _log.debug("plugin '%s' of %s could not be loaded and is ignored: %s", owner.plugin, owner, reason)
+        reason = f"{type(error).__name__}: {error}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
     for table, claim in claims:
         table.claim(claim)

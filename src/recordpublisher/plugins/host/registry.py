@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -62,18 +63,28 @@ class NameTable(Generic[T]):
         self.kind = kind
         self._base = base
         self._claims: dict[str, Claim[T]] = {}
+        self._clashes: dict[str, str] = {}
+        """The messages about names that two plugins claim, by the name in lower case."""
         self.plugins: list[PluginStatus] = []
         """All plugins that were found. One that was not loaded may have had a name that is missing."""
 
     def claim(self, claim: Claim[T]) -> None:
-        """Register a name. Raises: PluginError if another plugin has it."""
-        known = self._claims.get(claim.name.lower())
-        if known is not None:
-            raise PluginError(
+        """Register a name. If another plugin has it, `get` refuses the name: which class was meant is not known."""
+        known = self._claims.setdefault(claim.name.lower(), claim)
+        if known is not claim:
+            self._clashes[claim.name.lower()] = (
                 f"the {self.kind} '{claim.name}' is claimed by {known.owner} (plugin '{known.owner.plugin}') and by "
                 f"{claim.owner} (plugin '{claim.owner.plugin}'): uninstall one, or block it with RECORDPUBLISHER_BLOCK_PLUGINS"
             )
-        self._claims[claim.name.lower()] = claim
+
+    @property
+    def clashing(self) -> set[str]:
+        """The names, in lower case, that two plugins claim."""
+        return set(self._clashes)
+
+    def clashes(self) -> list[str]:
+        """Return a message for each name that two plugins claim."""
+        return list(self._clashes.values())
 
     def check(self, claim: Claim[T]) -> None:
         """Check that the class is of the right kind. A class given by its path is checked at its first use.
@@ -87,8 +98,10 @@ class NameTable(Generic[T]):
         """Return the class registered under `name`, the value of the property `key`.
 
         Raises: ConfigurationError, which lists the registered names and the plugins that were not loaded, if the name is unknown;
-        PluginError if the class cannot be imported.
+        PluginError if the class cannot be imported, or if two plugins claim the name.
         """
+        if clash := self._clashes.get(name.strip().lower()):
+            raise PluginError(clash)
         claim = self._claims.get(name.strip().lower())
         if claim is None:
             reasons = [f"no {self.kind} of that name is installed", *map(str, self.not_loaded())]
@@ -147,8 +160,24 @@ def _imported(claim: Claim[T], kind: str) -> Any:
             return getattr(importlib.import_module(module), name)
     except Exception as error:
         raise PluginError(
-            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: {error}"
+            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: {error}{hidden_by_folder(error)}"
         ) from error
+
+
+def hidden_by_folder(error: BaseException) -> str:
+    """Return which folder without `__init__.py` Python takes for the package that could not be imported, as the end of a message.
+
+    Such a folder in the working directory precedes a package that is installed in editable mode. Empty if it is not the cause.
+    """
+    package = sys.modules.get((getattr(error, "name", None) or "").partition(".")[0])
+    if not isinstance(error, ImportError) or package is None or getattr(package, "__file__", None) is not None:
+        return ""
+    folders = ", ".join(getattr(package, "__path__", ()))
+    return (
+        f"; the folder {folders} hides the package of that name: rename it, or run from another folder"
+        if folders
+        else ""
+    )
 
 
 class PluginStatus(msgspec.Struct, frozen=True):
@@ -189,11 +218,16 @@ class Registry:
             table.plugins = self.plugins
 
     def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import each class whose name is the value of a property, or in its list, so that the class declares its own properties (C2)."""
+        """Import each class whose name is the value of a property, or in its list, so that the class declares its own properties (C2).
+
+        Classes of plugins whose name is a part of a key are imported as well: a file that two jobs share may have keys of both.
+        """
         chosen = {name.partition(":")[0].strip().lower() for value in properties.values() for name in value.split(",")}
+        in_keys = {part for key in properties for part in key.lower().replace("_", "-").split(".")}
         for table in self.tables().values():
             for claim in table.claims():
-                if claim.name.lower() in chosen:
+                is_in_key = claim.owner.plugin != "builtins" and claim.name.lower() in in_keys
+                if claim.name.lower() in chosen or is_in_key:
                     with suppress(PluginError):  # The error is raised where the name is used.
                         table.get(claim.name, "")
 

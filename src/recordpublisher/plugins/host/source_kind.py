@@ -18,12 +18,16 @@ def shards_instead_of_queue(properties: Properties) -> str:
     return "the name of a publisher that reads shards" if _reads_own_queue(properties) else "POLLING or EFO"
 
 
-def why_kinesis_cannot_be_asked(properties: Properties) -> str:
-    """Return why Kinesis does not know the streams of the job. Empty if it knows them, or if the publisher is not installed."""
+def why_kinesis_cannot_be_asked(
+    properties: Properties, limit: str = "only streams of Kinesis can be asked for their newest records"
+) -> str:
+    """Return why Kinesis does not know the streams of the job. Empty if it knows them, or if the publisher is not installed.
+
+    - `limit`: what needs streams of Kinesis, as the end of the reason.
+    """
     kind = "lists its streams itself" if lists_its_streams(properties) else ""
     kind = "reads a queue that is not Kinesis's" if _reads_own_queue(properties) else kind
-    only = "only streams of Kinesis can be asked for their newest records"
-    return f"this publisher {kind}, and {only}" if kind else ""
+    return f"this publisher {kind}, and {limit}" if kind else ""
 
 
 def lists_its_streams(properties: Properties) -> bool:

@@ -16,11 +16,11 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import is_idle
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
-from recordpublisher.publishers.polling.read_rate import retry_pause_seconds
+from recordpublisher.publishers.polling.publisher import retry_pause_seconds
 from recordpublisher.publishers.polling.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
-from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard

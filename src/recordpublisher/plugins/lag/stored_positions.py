@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -15,17 +15,18 @@ from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.documents.position_part import PositionKey, Positions
+from recordpublisher.fetcher.leases.documents.position_part import Positions
+from recordpublisher.fetcher.leases.documents.stored_states import alone_states, states_of
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
-from recordpublisher.fetcher.leases.position_store import read_positions
+from recordpublisher.fetcher.leases.position_store import read_alone_part, read_positions
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
+from recordpublisher.publishers.properties.declaration import parse_with_unit
+from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.shards import Shard
 
 from ..host.source_kind import reads_a_queue
@@ -162,7 +163,7 @@ class StoreOrGroupPositions:
         """
         group = GroupStore(self._store)
         entries = None if self._entries is None else GroupStore(self._entries)
-        return await group_snapshots(group, partial(read_positions, group, entries))
+        return await group_snapshots(group, partial(read_positions, group, entries), entries)
 
     async def close(self) -> None:
         """Close the store and the sink."""
@@ -173,20 +174,32 @@ class StoreOrGroupPositions:
                 await self._in_sink.close()
 
 
-async def group_snapshots(group: GroupStore, read: PositionsLoader) -> list[State] | None:
+async def group_snapshots(
+    group: GroupStore, read: PositionsLoader, entries: GroupStore | None = None
+) -> list[State] | None:
     """Return a snapshot for each worker that has shards, and one for the shards without an owner. None without a group.
 
     Each snapshot has the name of its worker, or None, as `worker`. Raises: StateError if the position of an owned shard is not stored where
     it must be.
     """
+    missing: list[str] = []
     for _ in range(ATTEMPTS):
         table = await group.read_table()
         if table is None:
             return None
+        if (alone := table.document.alone) is not None:
+            part = await read_alone_part(group, entries, alone.worker)
+            if part is None:
+                continue  # a later start has replaced it in the meantime
+            states = alone_states(part.positions, alone)
+            pinned, taken = part.pinned_ms, part.taken_ms
+            return [{**snapshot_to_json(states, pinned, alone.epoch, 0, 1, taken_ms=taken), "worker": alone.worker}]
         records = {worker: record.document for worker, record in (await group.read_records()).items()}
         states, missing = states_of(table.document, await _positions(read, table.document, records))
         if not missing:
             return _snapshots(table.document, states, records)
+    if not missing:
+        raise StateError(f"the job that runs alone was started again {ATTEMPTS} times while its positions were read")
     raise StateError(f"the position of {', '.join(missing)} is not stored by the worker that has the lease")
 
 
@@ -207,22 +220,3 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
         {**snapshot_to_json(shards, pinned_ms, table.version, 0, 1, taken_ms=taken.get(owner or "")), "worker": owner}
         for owner, shards in by_owner.items()
     ]
-
-
-def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[dict[str, ShardState], list[str]]:
-    """Return the state of each shard of the table, and the shards whose state was not found.
-
-    - `positions`: the stored positions of each owner.
-    """
-    states: dict[str, ShardState] = {}
-    missing: list[str] = []
-    for shard, lease in table.leases.items():
-        if lease.ended:
-            states[shard] = ShardState(table.start, ended=True, watermark=lease.watermark, seen_ms=lease.seen_ms)
-        elif lease.owner is None:
-            states[shard] = replace(table.initial_state(shard), waiting=not table.can_be_read(shard))
-        elif stored := positions.get(lease.owner, {}).get(PositionKey(shard, lease.epoch)):
-            states[shard] = stored.state
-        else:
-            missing.append(shard)
-    return states, missing

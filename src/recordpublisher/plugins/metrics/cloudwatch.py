@@ -17,11 +17,11 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.metrics import (
+from recordpublisher.publishers.properties.groups.job import (
     CLOUDWATCH_FILE,
     CLOUDWATCH_NAMESPACE,
     CLOUDWATCH_SHARDS,
+    JOB_NAME,
 )
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -14,7 +14,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
     SubtaskHealth,
     SubtaskMetrics,
 )
-from recordpublisher.publishers.properties.groups.metrics import METRICS_INTERVAL
+from recordpublisher.publishers.properties.groups.job import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_metrics_exporters

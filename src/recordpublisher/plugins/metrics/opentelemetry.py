@@ -10,8 +10,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, S
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.metrics import OPENTELEMETRY_ENDPOINT
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, OPENTELEMETRY_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .export import PeriodicExporter

@@ -9,7 +9,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
 from recordpublisher.fetcher.stored_documents import read_document
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
-from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard, stream_of

@@ -21,8 +21,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, SHARD_ASSIGNMENT, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_sink, build_store, publisher_class

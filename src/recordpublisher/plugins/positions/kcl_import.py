@@ -11,7 +11,7 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION
 from recordpublisher.publishers.shards import Shard
 
 from .job_positions import ImportedPosition

@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard

@@ -18,7 +18,7 @@ from recordpublisher.fetcher.leases.position_store import seal_part
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_store

@@ -14,8 +14,7 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import A_START, named_start, refuse_future
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
-from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.retry import call_with_retries

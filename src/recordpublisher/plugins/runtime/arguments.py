@@ -15,13 +15,17 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.files_and_tables import ARCHIVE
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
-from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
-from recordpublisher.publishers.properties.keywords import SIMILAR, properties_by_keyword
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.groups.job import (
+    ON_BAD_RECORD,
+    SCHEMA,
+    SINK,
+    STATE_URI,
+    STREAMS,
+    STREAMS_FILE,
+    STREAMS_FUNCTION,
+)
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
+from recordpublisher.publishers.properties.properties import SIMILAR, Properties, properties_by_keyword
 from recordpublisher.publishers.user_code import check_user_function
 
 from ..stores.folder_store import FolderStore
@@ -129,11 +133,12 @@ def check_subtask(subtask: Any, parallelism: Any) -> None:
         raise ConfigurationError("subtask", _shown(subtask), f"a whole number from 0 to {parallelism - 1}")
 
 
-def check_archive(given: Properties, sink: Sink) -> None:
-    """Check that the sink can write an archive, if one is wanted. Raises: ConfigurationError if it cannot."""
+def checked_for_archive(given: Properties, sink: Sink) -> Sink:
+    """Return the sink. Raises: ConfigurationError if an archive is wanted that the sink cannot write."""
     if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
         reason = f"{type(sink).__name__} writes no archive; take the sink jsonl or parquet"
         raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
+    return sink
 
 
 def check_sink(sink: object) -> None:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 PATIENCE_SECONDS = 5.0
+_SLICE_SECONDS = 0.5
+"""How long one wait of a caller takes at most, so that an interruption is seen (`_wait`)."""
 
 
 class BackgroundLoop:
@@ -50,9 +52,9 @@ class BackgroundLoop:
     def __enter__(self) -> Self:
         try:
             self._thread.start()
-            self._ready.wait()
+            _wait(self._ready)
         except KeyboardInterrupt:  # On a busy machine the thread may not have started yet.
-            self._until_ended(self._ready.wait)
+            self._until_ended(lambda: _wait(self._ready))
             self._stop()
             raise
         return self
@@ -80,7 +82,7 @@ class BackgroundLoop:
         self._tasks.add(task)
         try:
             self._begin(task)
-            interruption = None if task.ended.wait(timeout) else self._end(task)
+            interruption = None if _wait(task.ended, timeout) else self._end(task)
         except BaseException:
             self._interrupted_at = time.monotonic()
             self._end(task)
@@ -116,7 +118,7 @@ class BackgroundLoop:
 
         def ended() -> None:
             self._loop.call_soon_threadsafe(task.start)
-            task.ended.wait()
+            _wait(task.ended)
 
         interruption = self._until_ended(ended)
         task.result()
@@ -134,7 +136,7 @@ class BackgroundLoop:
             if not task.ended.is_set() and self.is_alive:
                 with contextlib.suppress(RuntimeError):  # The loop was closed at this moment, and has set `ended`.
                     self._loop.call_soon_threadsafe(task.cancel)
-                task.ended.wait()
+                _wait(task.ended)
 
         return self._until_ended(ended)
 
@@ -179,6 +181,21 @@ class BackgroundLoop:
         self._stopping = asyncio.Event()
         self._ready.set()
         await self._stopping.wait()
+
+
+def _wait(event: threading.Event, timeout: float | None = None) -> bool:
+    """Wait for an event, `timeout` seconds at most. Return whether it is set.
+
+    The wait is made of slices: a signal that arrives after this thread has released the interpreter's lock, and before it sleeps, wakes
+    it no more, so a Ctrl-C of that moment would be held back until the event is set.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _SLICE_SECONDS if deadline is None else min(_SLICE_SECONDS, deadline - time.monotonic())
+        if event.wait(max(left, 0)):
+            return True
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
 
 
 class LoopForExit(asyncio.SelectorEventLoop):

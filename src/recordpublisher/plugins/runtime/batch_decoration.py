@@ -12,8 +12,7 @@ from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, Wa
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.initial_position import passed_initial_position
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
-from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT
+from recordpublisher.publishers.properties.groups.job import FUTURE_LIMIT, ON_BAD_RECORD, OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics

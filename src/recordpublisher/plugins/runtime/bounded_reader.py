@@ -18,7 +18,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD
+from recordpublisher.publishers.properties.groups.job import LOOKAHEAD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

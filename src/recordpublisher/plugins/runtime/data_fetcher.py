@@ -19,10 +19,12 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import DRAIN_TIMEOUT, SINK
-from recordpublisher.publishers.properties.groups.values_and_time import (
+from recordpublisher.publishers.properties.groups.job import (
     DESERIALIZER,
+    DRAIN_TIMEOUT,
+    SHARD_ASSIGNMENT,
+    SINK,
+    STATE_URI,
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )
@@ -165,12 +167,7 @@ class DataFetcher(Generic[V]):
 
         Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
         """
-        if not self._is_loss_told:
-            from ..lag.stored_positions import without_positions  # imported here because it loads the modules of groups
-
-            self._is_loss_told = True
-            if words := without_positions(None, self.properties):
-                log.warning("%s", words)
+        self.tell_of_lost_positions()
         try:
             return await self.run_bounded()
         except Exception as error:
@@ -189,6 +186,15 @@ class DataFetcher(Generic[V]):
                 words,
             )
             raise
+
+    def tell_of_lost_positions(self) -> None:
+        """Log once that no positions are stored, if that is so and the program does not restore snapshots."""
+        if not self._is_loss_told:
+            from ..lag.stored_positions import without_positions  # imported here because it loads the modules of groups
+
+            self._is_loss_told = True
+            if words := without_positions(None, self.properties):
+                log.warning("%s", words)
 
     async def run_bounded(
         self,

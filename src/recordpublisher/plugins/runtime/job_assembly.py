@@ -1,9 +1,11 @@
 """Builds the parts of a job from its arguments and properties: the only place that wires the layers together."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,14 +21,15 @@ from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
+from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.config_fields import values_of
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob
@@ -40,14 +43,18 @@ from ..host.build_from_properties import (
     build_tracker,
     source_class,
 )
+from ..host.manager import warn_of_broken_plugins
 from ..host.registry import Registry
-from ..tracing.provider import traced_calls
-from .arguments import check_archive, check_function, check_sink, check_store, check_subtask, checked_snapshots
+from ..tracing.traces import traced_calls
+from .arguments import check_function, check_sink, check_store, check_subtask, checked_for_archive, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
 from .job_identity import JobIdentity
 from .queue_assembly import build_queue_job
 from .stream_lister import StreamLister
 from .stream_names import StreamNames
+
+if TYPE_CHECKING:
+    from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -117,16 +124,16 @@ def build_job(
             timestamp_assigner=timestamp_assigner,
             watermark_assigner=watermark_assigner,
         )
+        warn_of_broken_plugins(registry)
         return JobParts(job, None, tuple(names.given), "")
     assert issubclass(publisher, RecordPublisherFactory)
     settings = FetcherSettings.of(given)
-    sink = build_sink(registry, given) if sink is None else sink
-    check_archive(given, sink)
+    sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
     store = state_store or build_store(registry, given)
-    group = None
-    if given.value(SHARD_ASSIGNMENT) == "ELASTIC":
-        # Imported here because most jobs are STATIC and need no groups.
+    group, alone = None, None
+    if given.value(SHARD_ASSIGNMENT) == "ELASTIC" or given.value(JOB_WORKERS) == "GROUP":
+        # Imported here because most jobs run alone and need no groups.
         from ..host.elastic_group import elastic_group_of
 
         group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
@@ -136,11 +143,17 @@ def build_job(
     streams = names.stream_list(partial(publisher.check, given), given)
     is_in_commits = isinstance(sink, CommittingSink) and entries_of(sink) is None  # The commits have the positions.
     identified = partial(JobIdentity, given.value(JOB_NAME), subtask, parallelism)
-    checkpoints = None
-    if store is not None and group is None and not is_in_commits:
-        checkpoints = identified(store).checkpoints()
-    commits = _commits(identified, sink, store, clock) if group is None else None
-    owned = commits or checkpoints
+    checkpoints, commits = None, None
+    if group is None and given.is_set(JOB_WORKERS):
+        if parallelism > 1:
+            reason = "one process that runs alone reads every shard"
+            raise ConfigurationError("parallelism", parallelism, f"1 with {JOB_WORKERS.key}=ALONE", reason=reason)
+        alone = _alone_worker(given, sink, store, streams, clock)
+    elif group is None:
+        if store is not None and not is_in_commits:
+            checkpoints = identified(store).checkpoints()
+        commits = _commits(identified, sink, store, clock)
+    owned = alone or commits or checkpoints
     dependencies = FetcherDependencies(
         factory=factory,
         discovery=ShardDiscovery(lister, streams, settings.discovery_interval_ms),
@@ -161,6 +174,7 @@ def build_job(
         use_continuations=publisher.resumes_by_continuation,
         checkpoints=checkpoints,
         commits=commits,
+        alone=alone,
         check_owner=None if owned is None else owned.check_owner,
         dead_letters=dead_letters,
         traced=traced_calls(given, clock),
@@ -172,8 +186,32 @@ def build_job(
     )
     fetcher = build_fetcher(dependencies, group)
     factory.prepare(list(names.given.values()))
+    warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
+
+
+def _alone_worker(
+    given: Properties, sink: Sink, store: ConditionalStore | None, streams: StreamList, clock: Clock
+) -> AloneWorker | None:
+    """Return the worker of a job that runs alone, or None if the job stores no positions, or if the sink itself does.
+
+    Raises: ConfigurationError if a `CommittingSink` has no place for the positions.
+    """
+    entries = entries_of(sink)
+    if (place := store or entries) is None:
+        if isinstance(sink, CommittingSink):
+            reason = f"{type(sink).__name__} commits rows by the positions there"
+            raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
+        return None
+    from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
+    from recordpublisher.fetcher.elastic.group_entry import job_of
+    from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+    from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+
+    name = given.value(JOB_NAME)
+    group = ElasticGroup(place, LeaseSettings(**values_of(LeaseSettings, given)), name)
+    return AloneWorker(group, job_of(streams, sink, name), sink, clock)
 
 
 def _commits(

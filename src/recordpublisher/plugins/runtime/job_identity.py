@@ -7,10 +7,15 @@ from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.committing_sink import CommittingSink
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.values_and_time import TRACKER, WATERMARK_GROUP
+from recordpublisher.publishers.properties.groups.job import (
+    JOB_WORKERS,
+    ON_BAD_RECORD,
+    SHARD_ASSIGNMENT,
+    STATE_URI,
+    TRACKER,
+    WATERMARK_GROUP,
+)
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 
@@ -43,6 +48,6 @@ def as_look(job: Properties) -> Properties:
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
     polled = (RECORD_PUBLISHER,) if job.value(RECORD_PUBLISHER) == "EFO" else ()
-    declared = (STATE_URI, SHARD_ASSIGNMENT, TRACKER, WATERMARK_GROUP, *polled)
+    declared = (STATE_URI, SHARD_ASSIGNMENT, JOB_WORKERS, TRACKER, WATERMARK_GROUP, *polled)
     look: dict[str, str | None] = dict.fromkeys((each.key for each in declared), None)
     return job.merged(look if is_kept else {**look, ON_BAD_RECORD.key: "SKIP"})

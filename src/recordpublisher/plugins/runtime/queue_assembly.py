@@ -8,15 +8,21 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, MAX_LAG, TIMESTAMP_FIELD, TRACKER
+from recordpublisher.publishers.properties.groups.job import (
+    LOOKAHEAD,
+    MAX_LAG,
+    SHARD_ASSIGNMENT,
+    STATE_URI,
+    TIMESTAMP_FIELD,
+    TRACKER,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_source
 from ..host.registry import Registry
-from ..tracing.provider import traced_calls
+from ..tracing.traces import traced_calls
 from .batch_decoration import batch_decorator_factory, made_type
 from .stream_names import StreamNames
 

@@ -30,8 +30,7 @@ from recordpublisher.publishers.polling.shard_probe import (
     read_oldest_record,
 )
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.access import ENDPOINT
-from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import ENDPOINT, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import FEW_RETRIES, call_with_retries
 from recordpublisher.publishers.shards import Shard, first_unlisted_range

@@ -11,8 +11,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.function_property import imported_function
 from recordpublisher.publishers.properties.groups.job import STREAMS, STREAMS_FILE, STREAMS_FUNCTION, STREAMS_INTERVAL
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
+from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
 from recordpublisher.publishers.stream_arns import stream_name
 from recordpublisher.publishers.user_code import UserFunction, describe_error
 

@@ -4,8 +4,9 @@ from __future__ import annotations  # the reference and help() show types by the
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
@@ -15,10 +16,9 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.initial_position import from_the_oldest
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.short_outages import with_short_outages
+from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties, with_short_outages
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .arguments import checked_properties
@@ -202,7 +202,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
     """The records that `consume` reads, for `for` or for `async for`. `close` or `aclose` ends the read early.
 
-    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read.
+    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read, or if `for` runs in a coroutine.
     """
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
@@ -212,6 +212,8 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
         self._of_batch: Iterator[Record[V]] = iter(())
 
     def __next__(self) -> Record[V]:
+        if self._unread:
+            _refuse_in_coroutine()
         return next(self._in_thread)
 
     def close(self) -> None:
@@ -234,6 +236,19 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
             self._in_loop = _taken(self._unread)
         if self._in_loop is not None:
             await self._in_loop.aclose()
+
+
+def _refuse_in_coroutine() -> None:
+    """Check that the caller is not a coroutine, whose loop would be blocked. Raises: RecordPublisherError if it is one."""
+    if (
+        "ipykernel" in sys.modules
+    ):  # The cells of a notebook run in its loop, and wait there as they do for any other call.
+        return
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise RecordPublisherError(
+            "`for` over rp.consume would block the running event loop: write `async for record in rp.consume(...)`"
+        )
 
 
 def _records_in_thread(unread: list[AsyncGenerator[RecordBatch[V], None]]) -> Generator[Record[V], None, None]:

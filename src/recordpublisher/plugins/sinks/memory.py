@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.properties.declaration import optional_integer
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import optional_integer
 from recordpublisher.publishers.records import Record, RecordBatch
 
 LIMIT = optional_integer(

@@ -18,8 +18,8 @@ from recordpublisher.plugins.sinks.queued_writes import (
     WrittenStates,
 )
 from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.properties.declaration import integer
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import integer
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
 
 BUFFER = integer(

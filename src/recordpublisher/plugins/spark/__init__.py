@@ -1,7 +1,7 @@
 """Spark: `format("kinesis")` for reading and writing; `rp.spark`. Start at `data_source.py`.
 
 The names are imported at their first use, so that the list of properties has the options of the source even if Spark is not installed.
-Queries are in `source/`, `spark.read` in `batch_read/`, writing in `writer/`, listeners in `listeners/`.
+Queries are in `source/`, `spark.read` in `batch_read.py`, writing in `writer.py`, listeners in `listeners.py`.
 """
 
 import importlib
@@ -11,14 +11,13 @@ from recordpublisher.extras import install_command
 
 if TYPE_CHECKING:
     from .data_source import KinesisSource
-    from .listeners.consumer_deregistration import ConsumerDeregistration
-    from .listeners.progress_listener import ProgressListener
+    from .listeners import ConsumerDeregistration, ProgressListener
     from .repeated_runs import run_to_tips
     from .service.efo_consumers import deregister_consumers
 
 _LAZY = {
-    "ConsumerDeregistration": ".listeners.consumer_deregistration",
-    "ProgressListener": ".listeners.progress_listener",
+    "ConsumerDeregistration": ".listeners",
+    "ProgressListener": ".listeners",
     "KinesisSource": ".data_source",
     "deregister_consumers": ".service.efo_consumers",
     "run_to_tips": ".repeated_runs",

@@ -18,9 +18,9 @@ from recordpublisher.publishers.errors import ConfigurationError
 from .process.driver_errors import RefusedQuery, one_sentence
 
 if TYPE_CHECKING:
-    from .batch_read.batch_reader import KinesisBatchReader
+    from .batch_read import KinesisBatchReader
     from .options.spark_options import SparkOptions
-    from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
+    from .writer import KinesisBatchWriter, KinesisStreamWriter
 
 
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
@@ -52,7 +52,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         # Spark does not report whether a query or a batch read is loaded, and only a query needs a place for claims.
         options = self._checked_options(keeps_claims=False)
         if options.properties.is_set(ENDING_POSITION):
-            from .batch_read.read_range import ReadRange
+            from .read_range import ReadRange
 
             ReadRange.parse(options.properties, options.streams, self._loaded_ms)
         options.warnings.tell()
@@ -62,8 +62,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence()
     def reader(self, schema: Any) -> KinesisBatchReader:
         """Return the reader of a batch read. Raises: ConfigurationError if an option or the schema is invalid."""
-        from .batch_read.batch_reader import KinesisBatchReader
-        from .batch_read.read_range import ReadRange
+        from .batch_read import KinesisBatchReader
+        from .read_range import ReadRange
 
         options = self._checked_options(keeps_claims=False)
         positions = ReadRange.parse(options.properties, options.streams, self._loaded_ms)
@@ -77,7 +77,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
             return RefusedQuery(error)
 
     def _query_reader(self, schema: Any) -> DataSourceStreamReader:
-        from .columns.chosen_columns import chosen_columns
+        from .arrow_rows import chosen_columns
         from .stream_reader import QueryReader
 
         return QueryReader(self.query_options(), chosen_columns(schema))
@@ -99,8 +99,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         Raises: ConfigurationError if an option or a column is invalid; StreamNotFoundError if there is no such stream.
         """
         from .options.unknown_options import silence_where_writes_are_committed
-        from .writer.data_writers import KinesisStreamWriter
-        from .writer.write_options import WriteOptions
+        from .write_options import WriteOptions
+        from .writer import KinesisStreamWriter
 
         silence_where_writes_are_committed()
         writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
@@ -110,8 +110,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence()
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
         """Return the writer of a batch job. Raises: the errors of `streamWriter`; ConfigurationError if the mode is "overwrite"."""
-        from .writer.data_writers import KinesisBatchWriter
-        from .writer.write_options import WriteOptions
+        from .write_options import WriteOptions
+        from .writer import KinesisBatchWriter
 
         writer = KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
         writer.check()

@@ -20,9 +20,9 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     StoreUnavailableError,
 )
-from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.groups.reading import ALL_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.retry import RetryPolicy
 

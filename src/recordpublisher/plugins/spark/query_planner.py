@@ -133,6 +133,8 @@ class QueryPlanner:
     _calls: PlanningCalls = field(init=False)
     _quiet_since: float | None = None
     """When a read of every shard found nothing for the first time since the last batch (seconds of the monotonic clock)."""
+    _late_since: float | None = None
+    """When the first of the late looks in a row began (seconds of the monotonic clock)."""
 
     def __post_init__(self) -> None:
         self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
@@ -160,8 +162,8 @@ class QueryPlanner:
         """Return the plan of the next batch, or `previous` if there is none now (Spark calls again), or if an AvailableNow run has ended.
 
         It returns `previous` only after a read of every shard that began after this call did, because `processAllAvailable` then assumes
-        that all records put so far are in the sink. If the shards could not be read in time, a batch without tasks makes Spark ask again.
-        While a service is away, and if the sink does not read its batches, it returns `previous` at once.
+        that all records put so far are in the sink. If the shards could not be read in time, a batch without tasks makes Spark ask again,
+        for at most `NO_ANSWER_SECONDS`. While a service is away, and if the sink does not read its batches, it returns `previous` at once.
 
         - `is_first`: whether Spark may not call again. Then there is a plan unless a service is away, even if nothing is known to be new. A
           running call is waited for until it counts as an outage.
@@ -180,12 +182,13 @@ class QueryPlanner:
             if step is Decision.FINISH:
                 return _without_rows(previous) if planner.has_news() else previous
             if isinstance(step, Watch):
-                look = self._look(step, until)
+                began, look = now(), self._look(step, until)
                 found_new = look is Look.FOUND or (step.first_look and look is not Look.NOTHING)
                 if found_new:
+                    self._late_since = None
                     continue
                 is_shown = self._is_settled() and planner.has_news()
-                return _without_rows(previous) if is_shown or look is Look.LATE else previous
+                return _without_rows(previous) if is_shown or self._may_be_in_time(look, began) else previous
             self.sleep(POLL_SECONDS)
             is_late, is_away = now() >= until, self.outage is not None
             may_be_new = not is_away and (step is None or (isinstance(step, Wait) and step.may_be_new))
@@ -228,6 +231,19 @@ class QueryPlanner:
             return self.planner.service.look(FIRST_LOOK_SECONDS)
         pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
         return self.planner.service.look(max(0.0, until - self.planner.clock.monotonic()), pause)
+
+    def _may_be_in_time(self, look: Look, began: float) -> bool:
+        """Return whether the look was late and the next one may be in time.
+
+        A shard that has not answered for `NO_ANSWER_SECONDS` is waited for like a service that is away: a batch in each call would cost a
+        commit each four seconds for as long as the shard is silent.
+        """
+        if look is not Look.LATE:
+            self._late_since = None
+            return False
+        if self._late_since is None:
+            self._late_since = began
+        return self.planner.clock.monotonic() - self._late_since < NO_ANSWER_SECONDS
 
     def _is_settled(self) -> bool:
         """Return whether the stream has been quiet for a while, so that a batch without rows may show the figures that have changed."""

@@ -89,7 +89,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """Yield the rows of one task as Arrow batches."""
-        from .columns.reused_memory import ReusedMemory
+        from .arrow_rows import ReusedMemory
         from .source.batch_claims import claim_store
         from .source.task_read import TaskRead, shard_reader
 

@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService, OpenClient, Response
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
+from recordpublisher.publishers.properties.groups.job import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.manager import load_registry

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from .durable_files import make_folder, path_of, sync, why_not_writable, write_file

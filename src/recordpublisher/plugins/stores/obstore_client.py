@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
+from recordpublisher.publishers.properties.groups.job import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Traces of OpenTelemetry: spans around handlers and writes (`spans.py`), and the trace context in payloads (`payload_context.py`)."""
+"""Traces of OpenTelemetry: whether there are any, and the trace context in payloads (`traces.py`); spans around calls (`spans.py`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.context import Context
@@ -13,19 +13,16 @@ from opentelemetry.trace import Link, SpanKind, Tracer, get_current_span
 from recordpublisher.fetcher.sink import RecordsCall
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import keep_trace_ids
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.metrics import TRACING_SPANS
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, TRACING_SPANS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
-
-from .payload_context import Carrier
 
 
 class ProcessSpans:
     """Makes spans. The span of one record is a child of the context in its payload. The span of several records links to each context."""
 
     def __init__(
-        self, tracer: Tracer, read: Callable[[Record], Carrier | None], properties: Properties, clock: Clock
+        self, tracer: Tracer, read: Callable[[Record], Mapping[str, str] | None], properties: Properties, clock: Clock
     ) -> None:
         self._tracer = tracer
         self._read = read

@@ -9,26 +9,24 @@ from enum import StrEnum
 
 from ..errors import ConfigurationError, KinesisError, causes_of
 from ..properties.config_fields import of_property, of_retries, values_of
-from ..properties.groups.fanout import (
+from ..properties.groups.reading import (
     CONSUMER_ARN,
     CONSUMER_NAME,
     CONSUMER_TAGS,
+    DEREGISTER_RETRIES,
     DEREGISTER_TIMEOUT,
     DEREGISTRATION,
-    INACTIVITY_TIMEOUT,
-    RECOVERABLE_ERRORS,
-    REGISTER_TIMEOUT,
-    REGISTRATION,
-    SUBSCRIBE_TIMEOUT,
-    UNREAD_TIMEOUT,
-)
-from ..properties.groups.retries import (
-    DEREGISTER_RETRIES,
     DESCRIBE_CONSUMER_RETRIES,
     DESCRIBE_STREAM_RETRIES,
+    INACTIVITY_TIMEOUT,
     LIST_SHARDS_RETRIES,
+    RECOVERABLE_ERRORS,
     REGISTER_RETRIES,
+    REGISTER_TIMEOUT,
+    REGISTRATION,
     SUBSCRIBE_RETRIES,
+    SUBSCRIBE_TIMEOUT,
+    UNREAD_TIMEOUT,
 )
 from ..properties.properties import Properties
 from ..retry import RetryPolicy

@@ -13,8 +13,7 @@ from ..clock import Clock, SystemClock
 from ..errors import ImpossibleStateError
 from ..kinesis import run_sync
 from ..positions import StartingPosition
-from ..properties.groups.access import ENDPOINT
-from ..properties.groups.fanout import CONSUMER_ARN
+from ..properties.groups.reading import CONSUMER_ARN, ENDPOINT
 from ..properties.properties import Properties
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard

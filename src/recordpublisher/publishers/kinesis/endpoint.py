@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
 from ..errors import ConfigurationError
-from ..properties.groups.access import ENDPOINT, REGION, REGION_ENDPOINT
+from ..properties.groups.reading import ENDPOINT, REGION, REGION_ENDPOINT
 from ..properties.properties import Properties
 from ..stream_arns import arn_of, region_of_arn
 from .plain_profile import plain_profile

@@ -19,8 +19,7 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
-from ..properties.groups.access import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, SECRET_KEY
-from ..properties.groups.publisher import INITIAL_POSITION
+from ..properties.groups.reading import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
 from ..undecodable import UNDECODABLE
 from . import ca_bundle
 

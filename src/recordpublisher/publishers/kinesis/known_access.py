@@ -12,16 +12,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..properties.groups.access import (
+from ..properties.groups.reading import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
     HTTP_CLIENT,
+    HTTP_PROTOCOL,
     PROFILE_NAME,
     SECRET_KEY,
     SESSION_TOKEN,
+    uses_fan_out,
 )
-from ..properties.groups.fanout import HTTP_PROTOCOL
-from ..properties.groups.publisher import uses_fan_out
 from ..properties.properties import Properties
 from .endpoint import endpoint_of, is_http_url
 from .plain_profile import is_header_text, plain_profile

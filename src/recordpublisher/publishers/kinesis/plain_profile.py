@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from ..properties.groups.access import PROFILE_NAME, PROFILE_PATH
+from ..properties.groups.reading import PROFILE_NAME, PROFILE_PATH
 from ..properties.properties import Properties
 
 _KEYS = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 from ..errors import ConfigurationError
-from ..properties.groups.access import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
+from ..properties.groups.reading import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..properties.properties import Properties
 from ..stream_arns import account_of_arn, arn_of, region_of_arn, stream_name
 from .endpoint import region_of

@@ -1,21 +1,19 @@
-"""Reads one shard by polling, with GetRecords. Start at `publisher.py`.
+"""Reads one shard by polling, with GetRecords. Start at `publisher.py`; `shard_probe.py` makes single small reads.
 
-Public: wrap `PollingRecordPublisherFactory` to change what polling reads or where it reads it from. These classes
-import the AWS SDK; `shard_probe.py` and `read_rate.py` can be imported without it.
+Public: wrap `PollingRecordPublisherFactory` to change what polling reads or where it reads it from. The factory loads
+the AWS SDK only when it makes a client.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .config import PollingConfig
-    from .factory import PollingRecordPublisherFactory
-    from .publisher import PollingRecordPublisher, PollingService
+    from .publisher import PollingConfig, PollingRecordPublisher, PollingRecordPublisherFactory, PollingService
 
 _LAZY = {
-    "PollingConfig": ".config",
+    "PollingConfig": ".publisher",
     "PollingRecordPublisher": ".publisher",
-    "PollingRecordPublisherFactory": ".factory",
+    "PollingRecordPublisherFactory": ".publisher",
     "PollingService": ".publisher",
 }
 

@@ -1,29 +1,56 @@
-"""PollingRecordPublisher reads one shard with GetRecords."""
+"""Reads one shard by polling: the publisher, its factory and settings, its iterator, and when and how much it reads."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
+from .. import kinesis
 from ..aggregation.deaggregation import Deaggregator
-from ..aggregation.record_distribution import DistributionPort
-from ..base import BatchConsumer, RecordPublisher, RunResult
-from ..clock import Clock
-from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
-from ..kinesis.ports import ListingPort, PollingPort, ReadResponse
-from ..positions import SequenceNumber, StartingPosition, next_position
+from ..aggregation.record_distribution import DistributionPort, RecordDistributionChecks
+from ..base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
+from ..clock import Clock, SystemClock
+from ..errors import (
+    DataLossError,
+    ExpiredIteratorError,
+    RecordPublisherError,
+    ResourceInUseError,
+    ResourceNotFoundError,
+    ThrottledError,
+    TransientError,
+)
+from ..kinesis.ports import ListingPort, PollingPort, ReadResponse, is_shard_listed
+from ..positions import PositionType, SequenceNumber, StartingPosition, next_position
+from ..properties.config_fields import of_property, of_retries, values_of
+from ..properties.groups.reading import (
+    ADAPTIVE_READS,
+    DESCRIBE_STREAM_RETRIES,
+    GETITERATOR_RETRIES,
+    GETRECORDS_INTERVAL,
+    GETRECORDS_MAX,
+    GETRECORDS_RETRIES,
+    LIST_SHARDS_RETRIES,
+    TIP_INTERVAL,
+)
+from ..properties.properties import Properties
 from ..records import columns_of
-from ..retry import call_with_retries
+from ..retry import RetryPolicy, call_with_retries
+from ..service_limits import (
+    GET_RECORDS_CALLS_PER_SECOND,
+    GET_RECORDS_RECORDS,
+    ITERATOR_SECONDS,
+    READ_BYTES_PER_SECOND,
+    REFUSED_SECONDS,
+    REFUSED_SECONDS_AFTER_LARGEST_RESPONSE,
+)
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
-from .config import PollingConfig
-from .read_limit import RecordSize, records_to_request
-from .read_rate import MIN_CALL_INTERVAL_SECONDS, interval_after, next_read_at, retry_pause_seconds
-from .shard_iterator import ShardIterator, explain_not_found
 
 
 class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
@@ -82,10 +109,13 @@ class PollingRecordPublisher(RecordPublisher):
         """
         try:
             while not self._is_complete:
+                # 1. Wait until the limits of the shard allow a read (R1).
                 await asyncio.sleep(max(0.0, self._next_read_at - self._clock.monotonic()))
+                # 2. Read a response from the position; 3. to 5. are in `_publish`. The response is handed over without a name here,
+                # because a name would keep its records in memory until the next read.
                 await self._publish(await self._read(), consumer)
         except Exception:
-            self._iterator.discard()  # the iterator may be the cause: the next run takes a new one
+            self._iterator.discard()  # The iterator may be the cause, so the next run takes a new one.
             raise
         finally:
             self._carry_state()
@@ -93,12 +123,14 @@ class PollingRecordPublisher(RecordPublisher):
 
     async def _publish(self, response: ReadResponse, consumer: BatchConsumer) -> None:
         """Hand the response's batches to the consumer. Resume only from the position that it returns (P1)."""
+        # 3. Expand aggregates, and compute when the next read may start.
         batches = self._deaggregator.batches(response, _position_after(response), self._position)
         size, next_iterator = self._size, response.next_iterator
         read_bytes = batches.raw_bytes + columns_of(response.records).key_bytes
         interval = interval_after(response, self._config)
         self._next_read_at = next_read_at(self._read_at, self._responded_at, interval, read_bytes)
         del response
+        # 4. Hand over batch after batch. Each moves the position to where the consumer wants to continue.
         async for batch in batches:
             self._size = size.after(batches.raw_count, read_bytes, batches.held_bytes)
             position = batch.read_position
@@ -107,7 +139,8 @@ class PollingRecordPublisher(RecordPublisher):
             returned = await consuming
             self._position = next_position(self._position, returned)
             if returned != position:
-                return  # the next records are read again, so the rest and the iterator are of no use
+                return  # The next read starts at an earlier record, so the other batches and the iterator are of no use.
+        # 5. Keep the next iterator, or end with the shard.
         if next_iterator is None:
             self._is_complete = True
         else:
@@ -159,7 +192,7 @@ class PollingRecordPublisher(RecordPublisher):
         earlier, self._lost_read_at = self._lost_read_at, self._read_at
         try:
             response = await self._service.get_records(self._shard, iterator, self._limit())
-        except (ThrottledError, ExpiredIteratorError):  # a refused read does not count against the quota
+        except (ThrottledError, ExpiredIteratorError):  # The service does not charge a refused read to the quota.
             self._lost_read_at = earlier
             raise
         self._lost_read_at = -math.inf
@@ -195,3 +228,244 @@ class CarriedReaderState(msgspec.Struct, frozen=True):
     size: RecordSize
     next_read_at: float
     lost_read_at: float
+
+
+class PollingRecordPublisherFactory(RecordPublisherFactory):
+    """Makes polling publishers. Owns one client for all shards, made by `prepare` or with the first publisher.
+
+    A given `service` is used instead of a client, and is not closed. The factory keeps each shard's reader state from
+    one publisher to the next, because a Spark worker makes new publishers for every batch.
+
+    Raises: ConfigurationError if a property is invalid.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None
+    ) -> None:
+        self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
+        self._config = PollingConfig.of(properties)
+        self._clock = clock or SystemClock()
+        self._distribution_checks = RecordDistributionChecks(DESCRIBE_STREAM_RETRIES.policy(properties), self._clock)
+        self._service = service
+        self._own_client: kinesis.KinesisClient | None = None
+        self._carried_states: dict[str, CarriedReaderState] = {}
+
+    def prepare(self, streams: Sequence[str]) -> None:
+        """Make the client for the job's streams (names or ARNs), without a call.
+
+        Raises: ConfigurationError if endpoint, region or credentials are missing or invalid (C2).
+        """
+        if self._service is None:
+            self._own_client = kinesis.KinesisClient(self._properties, streams)
+
+    async def create(
+        self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
+    ) -> PollingRecordPublisher:
+        """Make a publisher of `shard`. No record is read yet."""
+        stream = shard.stream_arn or shard.stream
+        service = self._service or self._client([stream])
+        distribution = self._distribution_checks.of(service, stream)
+        deaggregator = Deaggregator(shard, metrics, distribution.foreign_sub_records)
+        position = await self._pin_latest(service, stream, starting_position)
+        return PollingRecordPublisher(
+            service, shard, position, self._config, metrics, self._clock, deaggregator, self._carried_states
+        )
+
+    async def close(self) -> None:
+        """Close the client that this factory made."""
+        client, self._own_client = self._own_client, None
+        if client is not None:
+            await client.close()
+
+    def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
+        """Return the job's client, which also lists its streams (names or ARNs), or None if a service was given. `close` closes it."""
+        return None if self._service is not None else self._client(streams)
+
+    def _client(self, streams: Sequence[str]) -> kinesis.KinesisClient:
+        if self._own_client is None:
+            self._own_client = kinesis.KinesisClient(self._properties, streams)
+        return self._own_client
+
+    async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
+        """Turn LATEST into a time, because a new iterator at LATEST would skip records.
+
+        A job has done this before. It is needed for callers that use the factory directly.
+        """
+        if position.type is not PositionType.LATEST:
+            return position
+        service_time_ms = functools.partial(service.server_time_ms, stream)
+        return position.pinned_at(await call_with_retries(service_time_ms, self._config.list_shards))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollingConfig:
+    """The settings of polling.
+
+    - `max_records`: the Limit of one call (1..10,000).
+    - `interval_seconds`: time from the start of one read to the next.
+    - `tip_interval_seconds`: the same after an empty read at the tip, never shorter than `interval_seconds`.
+    - `adaptive`: whether the Limit follows the measured size of records.
+    - `get_records`, `get_iterator`, `list_shards`: the retry policy of each call.
+    """
+
+    max_records: int = of_property(GETRECORDS_MAX)
+    interval_seconds: float = of_property(GETRECORDS_INTERVAL, 1000)
+    tip_interval_seconds: float
+    adaptive: bool = of_property(ADAPTIVE_READS)
+    get_records: RetryPolicy = of_retries(GETRECORDS_RETRIES)
+    get_iterator: RetryPolicy = of_retries(GETITERATOR_RETRIES)
+    list_shards: RetryPolicy = of_retries(LIST_SHARDS_RETRIES)
+
+    @classmethod
+    def of(cls, properties: Properties) -> PollingConfig:
+        """Return the typed values. Raises: ConfigurationError with key, value and valid values, if a property is invalid."""
+        tip_interval_ms = max(properties.value(GETRECORDS_INTERVAL), properties.value(TIP_INTERVAL) or 0)
+        return cls(tip_interval_seconds=tip_interval_ms / 1000, **values_of(cls, properties))
+
+
+MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
+"""The age (seconds) from which on an iterator is replaced before use (R2)."""
+
+
+class ShardIterator:
+    """Owns one shard's iterator and its age. It is requested at its first use, so a paused shard makes no call (W11)."""
+
+    def __init__(
+        self, port: PollingPort, shard: Shard, policy: RetryPolicy, metrics: ShardMetrics, clock: Clock
+    ) -> None:
+        self._port = port
+        self._shard = shard
+        self._policy = policy
+        self._metrics = metrics
+        self._clock = clock
+        self._value: str | None = None
+        self._since = 0.0
+
+    async def get(self, position: StartingPosition) -> str:
+        """Return the current iterator, or a new one for `position` if there is none or it is older than four minutes."""
+        if self._value is not None and self._clock.monotonic() - self._since > MAX_ITERATOR_AGE_SECONDS:
+            self.discard_expired()
+        if self._value is None:
+            since = self._clock.monotonic()
+            self._value = await call_with_retries(
+                functools.partial(self._port.get_shard_iterator, self._shard, position),
+                self._policy,
+                on_retry=self._metrics.count_retry,
+                min_pause=retry_pause_seconds,
+            )
+            self._since = since
+        return self._value
+
+    def set(self, value: str, since: float) -> None:
+        """Store the iterator of a response that came at `since` (monotonic seconds)."""
+        self._value, self._since = value, since
+
+    @property
+    def current(self) -> tuple[str | None, float]:
+        """The iterator, or None, and when it was taken (monotonic seconds)."""
+        return self._value, self._since
+
+    def discard(self) -> None:
+        """Forget the iterator, because it was used or belongs to another position."""
+        self._value = None
+
+    def discard_expired(self) -> None:
+        """Forget the iterator because it is too old, and count that."""
+        self._value = None
+        self._metrics.add("iterator_refreshes")
+
+
+async def explain_not_found(
+    listing: ListingPort, shard: Shard, error: ResourceNotFoundError, policy: RetryPolicy
+) -> RecordPublisherError:
+    """Return the error to raise for a shard that the service did not find. A shard that vanished is never marked complete.
+
+    It is a TransientError if the shard is still listed, and a DataLossError if it is not, because its unread records
+    are lost.
+
+    Raises: StreamNotFoundError if the whole stream is gone.
+    """
+
+    async def still_listed() -> bool:
+        try:
+            return await is_shard_listed(listing, shard)
+        except ResourceInUseError as busy:  # the stream is being created or deleted, so list again
+            raise TransientError(busy.api, busy.code, str(busy)) from busy
+
+    if await call_with_retries(still_listed, policy):
+        return TransientError(error.api, error.code, f"{shard.key} is not found, though it is listed")
+    return DataLossError(
+        f"shard {shard.key} vanished before it was read to its end: it is past retention, or the stream was deleted and created again; "
+        f"to continue without the lost records, start without its state ({error})"
+    )
+
+
+MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
+"""Least time between two calls on a shard."""
+
+
+def interval_after(response: ReadResponse, config: PollingConfig) -> float:
+    """Return the interval (seconds) to the next read: the tip's interval after an empty response at the tip, else the usual one."""
+    is_empty_at_tip = not response.records and response.millis_behind_latest == 0
+    return config.tip_interval_seconds if is_empty_at_tip else config.interval_seconds
+
+
+def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
+    """Return when the next read may start (R1). All times are in seconds of one monotonic clock.
+
+    The interval and the limit of five calls a second count from start to start. Bytes count from the response on,
+    because the time at which the service charged them is unknown, and a read that comes a little early is refused for a
+    second.
+    """
+    return max(
+        started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / READ_BYTES_PER_SECOND
+    )
+
+
+def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf) -> float:
+    """Return the least wait (seconds) before a failed call is tried again, to which the backoff's jitter is added.
+
+    `since_lost_read` is the time (seconds) since a read whose response was lost. The service may have charged this read
+    with 10 MiB, and then refuses reads for 5 s. Without the longer wait the retries would be used up in that time.
+    """
+    if isinstance(error, ThrottledError):
+        return max(REFUSED_SECONDS, REFUSED_SECONDS_AFTER_LARGEST_RESPONSE - since_lost_read)
+    return MIN_CALL_INTERVAL_SECONDS
+
+
+FIRST_READ_BUDGET_BYTES = 2**20
+"""Budget of the first read if none was set. This read measures the records, so that a thousand shards may start at once (P6)."""
+
+
+class RecordSize(msgspec.Struct, frozen=True):
+    """Mean bytes of a Kinesis record: `read` as the service counts them, `held` in memory after de-aggregation.
+
+    The defaults, used before the first response, are larger than usual records, so that the first read stays within its
+    budget.
+    """
+
+    read: float = 10_240.0
+    held: float = 10_240.0
+    is_measured: bool = False
+
+    def after(self, raw_count: int, read_bytes: int, held_bytes: int) -> RecordSize:
+        """Return the means of a response with `raw_count` Kinesis records, or this size unchanged if there are none."""
+        if raw_count == 0:
+            return self
+        return RecordSize(max(read_bytes / raw_count, 1.0), held_bytes / raw_count, is_measured=True)
+
+
+def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | None, loop_seconds: float | None) -> int:
+    """Return the Limit of the next read, 1 to 10,000.
+
+    With adaptive reads (`loop_seconds` is given) it is what the shard yields in one loop, which may be more than
+    `max_records` (R1). It is lowered to what fits into `budget_bytes` (P6), but never below one record.
+    """
+    limit = max_records
+    if loop_seconds is not None:
+        limit = int(READ_BYTES_PER_SECOND * max(loop_seconds, MIN_CALL_INTERVAL_SECONDS) / size.read)
+    if budget_bytes is None and not size.is_measured:
+        budget_bytes = FIRST_READ_BUDGET_BYTES
+    if budget_bytes is not None:
+        limit = min(limit, int(budget_bytes / size.held))
+    return max(1, min(limit, GET_RECORDS_RECORDS))

@@ -1,10 +1,10 @@
 """Properties, which are declared once, parsed and checked (C1).
 
-Start at `properties.py`. The declarations are in `groups/`, and `keywords.py` lists the groups.
+Start at `properties.py`, which also lists the groups. The declarations are in `groups/`.
 
 Public: the functions that declare a property, for plugins with settings of their own.
 """
 
-from .property_types import boolean, choice, integer, number, optional_integer, prefix, text
+from .declaration import boolean, choice, integer, number, optional_integer, prefix, text
 
 __all__ = ["boolean", "choice", "integer", "number", "optional_integer", "prefix", "text"]

@@ -1,15 +1,253 @@
-"""Property, the declaration of one property; and which keys we and plugins have declared (C1)."""
+"""Declares properties: `Property`, the types of values, and which keys we and plugins have declared (C1)."""
 
-from __future__ import annotations  # so that the reference and help() show types by their names
+from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from decimal import Decimal
+from typing import Any, Generic, Protocol, TypeVar, overload
 
+from ..errors import ConfigurationError
 from ..password_masking import names_a_secret
+from .times import OTHER_NAMES
+
+_MILLISECONDS = {
+    "ms": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
+    "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
+    "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
+    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}  # fmt: skip
+_BYTES = {"b": 1, "byte": 1, "bytes": 1} | {
+    spelling: 1024**power
+    for power, letter in enumerate("kmgt", 1)
+    for spelling in (letter, f"{letter}b", f"{letter}ib")
+}
+"""Bytes by unit. As in Spark and Flink, `kb` and `mb` are powers of 1024."""
+_PER_UNIT: Mapping[str, Mapping[str, int | Decimal]] = {
+    "ms": _MILLISECONDS,
+    "s": {name: Decimal(millis) / 1_000 for name, millis in _MILLISECONDS.items()},
+    "bytes": _BYTES,
+}
+EXAMPLES = {"ms": "a duration such as 10s", "s": "a duration such as 5m", "bytes": "a size such as 64mb"}
+"""Example values, for messages and the reference page, for each unit of properties that accepts other spellings."""
+_WITH_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)", re.ASCII)
+
+
+NO_MAXIMUM = 2**62
+
+
+_MAX_TAGS, _KEY_LENGTH, _VALUE_LENGTH = 50, 128, 256  # the service's limits for tags
+_TAG_WORDS = (
+    f"up to {_MAX_TAGS} tags such as team=blue,stage=test, each key once; "
+    f"keys of 1 to {_KEY_LENGTH}, values of up to {_VALUE_LENGTH} characters"
+)
 
 T = TypeVar("T")
+
+
+def parse_with_unit(given: str, unit: str) -> int | None:
+    """Return a text such as `5 minutes` as a whole number of `unit` (ms, s or bytes), or None if it is not such a text, or not whole."""
+    match = _WITH_UNIT.fullmatch(given)
+    factor = _PER_UNIT.get(unit, {}).get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        return None
+    value = Decimal(match[1]) * factor
+    return int(value) if value == value.to_integral_value() else None
+
+
+class PropertyGroup:
+    """A section of the reference page. Its methods declare the section's properties, each with its parser and its valid values.
+
+    `more` are fields of `Property`: `secret`, `aliases`, `connector`, `argument`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.properties: list[Property[Any]] = []
+
+    @overload
+    def text(self, key: str, sentence: str, default: str, **more: Any) -> Property[str]: ...
+    @overload
+    def text(self, key: str, sentence: str, default: None = None, **more: Any) -> Property[str | None]: ...
+    def text(self, key: str, sentence: str, default: str | None = None, **more: Any) -> Property[Any]:
+        """Declare any text that is not empty. The value is None if it is not given and there is no default."""
+        return self._declare("string", key, sentence, default, "a text that is not empty", _parse_not_empty, **more)
+
+    def choice(
+        self,
+        key: str,
+        sentence: str,
+        default: str,
+        options: tuple[str, ...],
+        *,
+        note: str = "",
+        other: Callable[[str], object] | None = None,
+        valid_other: str = "",
+        **more: Any,
+    ) -> Property[str]:
+        """Declare one of some names, without case.
+
+        - `note`: what a user should know about the last name.
+        - `other`: checks any other text, and raises ValueError if it is not valid.
+        - `valid_other`: describes the texts that `other` accepts.
+        """
+
+        def parse(text: str) -> str:
+            name = OTHER_NAMES.get(text.lower(), text.upper())
+            if name in options:
+                return name
+            if other is None:
+                raise ValueError(text)
+            other(text)
+            return text
+
+        valid = ", ".join(options) + (f" ({note})" if note else "") + (f", {valid_other}" if valid_other else "")
+        return self._declare("enum", key, sentence, default, valid, parse, **more)
+
+    def integer(
+        self,
+        key: str,
+        sentence: str,
+        default: int,
+        minimum: int = 0,
+        maximum: int = NO_MAXIMUM,
+        also: tuple[int, ...] = (),
+        unit: str = "",
+        **more: Any,
+    ) -> Property[int]:
+        """Declare a whole number in a range; `also` are further values with a special meaning (-1 for off).
+
+        With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is also accepted.
+        """
+        parse = _range_parser(minimum, maximum, also, unit)
+        valid = _describe_range("a whole number", minimum, maximum, also, unit)
+        return self._declare("int", key, sentence, default, valid, parse, unit=unit, **more)
+
+    def optional_integer(
+        self, key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, unit: str = "", **more: Any
+    ) -> Property[int | None]:
+        """Declare a whole number as `integer` does. The value is None if it is not set, which has a special meaning."""
+        parse = _range_parser(minimum, maximum, (), unit)
+        valid = _describe_range("a whole number", minimum, maximum, (), unit)
+        return self._declare("int", key, sentence, None, valid, parse, unit=unit, **more)
+
+    def number(self, key: str, sentence: str, default: float, minimum: float = 0.0, **more: Any) -> Property[float]:
+        """Declare a finite decimal number not below a minimum."""
+
+        def parse(text: str) -> float:
+            value = float(_plain_digits(text))
+            if not math.isfinite(value) or value < minimum:
+                raise ValueError(text)
+            return value
+
+        return self._declare("double", key, sentence, default, f"a number of at least {minimum:g}", parse, **more)
+
+    def boolean(self, key: str, sentence: str, default: bool, **more: Any) -> Property[bool]:
+        """Declare a boolean, given as true or false without case."""
+
+        def parse(text: str) -> bool:
+            if text.lower() not in ("true", "false"):
+                raise ValueError(text)
+            return text.lower() == "true"
+
+        return self._declare("boolean", key, sentence, default, "true or false", parse, **more)
+
+    def plugin_name(self, key: str, sentence: str, default: str, **more: Any) -> Property[str]:
+        """Declare a name that plugins register, without case. The value is in upper case."""
+
+        def parse(text: str) -> str:
+            return _parse_not_empty(text).upper()
+
+        return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
+
+    def tags(self, key: str, sentence: str, **more: Any) -> Property[Mapping[str, str] | None]:
+        """Declare tags of an AWS resource, `key=value` separated by commas, within the service's limits."""
+        return self._declare("tags", key, sentence, None, _TAG_WORDS, _parse_tags, **more)
+
+    def prefix(self, key: str, sentence: str, **more: Any) -> Property[str | None]:
+        """Declare every key that begins with `key`, which ends in a dot or bracket."""
+        valid = "a text that is not empty"
+        return self._declare("string per name", key, sentence, None, valid, _parse_not_empty, **more)
+
+    def _declare(
+        self,
+        type_name: str,
+        key: str,
+        sentence: str,
+        default: Any,
+        valid: str,
+        parse: Callable[[str], Any],
+        **more: Any,
+    ) -> Property[Any]:
+        fields = {"group": self.name, "type_name": type_name, **more}
+        declared = declare(Property(key, parse, default, valid, sentence, **fields))
+        self.properties.append(declared)
+        return declared
+
+
+_of_plugins = PropertyGroup("")
+
+
+text, choice, integer, optional_integer = (
+    _of_plugins.text,
+    _of_plugins.choice,
+    _of_plugins.integer,
+    _of_plugins.optional_integer,
+)
+
+
+number, boolean, prefix = _of_plugins.number, _of_plugins.boolean, _of_plugins.prefix
+"""The same functions for plugins, which name the section: `text("my.key", "What it says.", group="My plugin")`."""
+
+
+def _parse_not_empty(text: str) -> str:
+    if not text:
+        raise ValueError("empty")
+    return text
+
+
+def _parse_tags(text: str) -> Mapping[str, str]:
+    pairs = [
+        tuple(part.strip() for part in pair.partition("="))
+        for pair in _parse_not_empty(text).split(",")
+        if pair.strip()
+    ]
+    tags = {key: value for key, _, value in pairs}
+    is_valid = all(sign and 1 <= len(key) <= _KEY_LENGTH and len(value) <= _VALUE_LENGTH for key, sign, value in pairs)
+    if not is_valid or len(tags) < len(pairs) or len(tags) > _MAX_TAGS:
+        raise ValueError(text)
+    return tags
+
+
+def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        with_unit = parse_with_unit(text, unit)
+        value = int(_plain_digits(text)) if with_unit is None else with_unit
+        if value not in also and not minimum <= value <= maximum:
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
+def _plain_digits(text: str) -> str:
+    """Return `text` if it is a plain ASCII number, because Python also parses `1_000` and digits of other scripts.
+
+    Raises: ValueError if it is not.
+    """
+    if not re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", text):
+        raise ValueError(text)
+    return text
+
+
+def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> str:
+    words = f"{kind} of at least {minimum}" if maximum >= NO_MAXIMUM else f"{kind} from {minimum} to {maximum}"
+    words = f"{words} {unit}".strip()
+    others = [*map(str, also), *([EXAMPLES[unit]] if unit in EXAMPLES else [])]
+    return words + "".join(f", or {other}" for other in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +305,26 @@ class PropertyValues(Protocol):
         """Return whether the property was given."""
 
 
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-]*\[?")
 _declared: dict[str, Property[Any]] = {}
 """The declared properties by key and alias, in lower case."""
 
 
 def declare(declared: Property[T]) -> Property[T]:
-    """Register a property. Plugins also declare their properties with it."""
+    """Register a property. Plugins also declare their properties with it.
+
+    Raises: ConfigurationError if the key is unusable, or belongs to another property. So the plugin fails, and not every job.
+    """
+    for key in (declared.key, *declared.aliases):
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            raise ConfigurationError(
+                repr(key), valid="a key of letters, digits, dots and hyphens, such as line-log.file"
+            )
+        known = _declared.get(key.lower())
+        if known is not None and (known.type_name, known.sentence) != (declared.type_name, declared.sentence):
+            raise ConfigurationError(
+                key, valid="a key of its own", reason=f"it is declared already, with the description '{known.sentence}'"
+            )
     for key in (declared.key, *declared.aliases):
         _declared[key.lower()] = declared
     return declared

@@ -1,24 +1,100 @@
-"""Properties: a mapping of strings that returns typed, checked values (C1)."""
+"""Typed values of the properties of a job, their keyword arguments, and the refusal of misspelt keys (C1, C2)."""
 
 from __future__ import annotations
 
+import difflib
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
 from ..password_masking import MASK, mask_passwords
-from .declaration import Property, declared_properties, find_property, is_secret
-from .keywords import property_of_keyword
+from .declaration import Property, declared_keys, declared_properties, find_property, is_secret
+from .groups.job import (
+    ALARMS,
+    BAD_RECORDS,
+    DEAD_LETTER,
+    DISCOVERY_AND_STATE,
+    FORMATS,
+    MEMORY,
+    METRICS,
+    TRACING,
+    VALUES_AND_TIME,
+)
+from .groups.reading import ACCESS, DYNAMODB_STREAMS, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
+from .groups.sinks import FILES_AND_TABLES, KINESIS_SINK, SINKS
+from .retry_properties import JOB, MAX_OUTAGE
 from .times import which_name, why_no_time
-from .unknown_keys import warn_if_unknown
 
 if TYPE_CHECKING:
     from .generated.settings import Settings
 
+
 T = TypeVar("T")
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+
+GROUPS = (
+    ACCESS,
+    JOB,
+    PUBLISHER,
+    POLLING,
+    FAN_OUT,
+    DYNAMODB_STREAMS,
+    QUEUE,
+    DISCOVERY_AND_STATE,
+    VALUES_AND_TIME,
+    FORMATS,
+    BAD_RECORDS,
+    MEMORY,
+    RETRIES,
+    SINKS,
+    FILES_AND_TABLES,
+    KINESIS_SINK,
+    METRICS,
+    TRACING,
+    ALARMS,
+)
+
+_OF_SINKS = "flink.sink."
+_OTHER_NAMES = {
+    **{"region_name": "region", "bootstrap_servers": "region", "endpoint_url": "endpoint", "group_id": "job_name"},
+    **dict.fromkeys(("initial_position", "initial_position_in_stream", "auto_offset_reset"), "start"),
+}
+"""Keywords of boto3, the KCL and Kafka's clients, with our keyword for each."""
+SIMILAR = 0.75
+"""Similarity from which on a spelling is suggested: with 0.72 `region` was suggested for `begin`."""
+
+log = logging.getLogger("recordpublisher.properties")
+_PREFIXES = ("flink", "aws")
+_MISSPELT = 0.8
+"""Similarity (difflib, 0 to 1) from which a key is a misspelt one: `flink.sink.path` and `flink.sink.jsonl.path` have 0.83."""
+_MOST_MISSING = 2
+"""Segments that may be missing at the beginning of a key, such as `flink.stream`."""
+_REASONS = {
+    "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit (F1)",
+    "flink.stream.efo.http-client.read-timeout": "see flink.shard.subscribetoshard.inactivity.timeout (F5)",
+    "flink.watermark.sync.queue.capacity": "queues are bounded by flink.shard.queue.records and flink.shard.queue.bytes (P6)",
+    "aws.credentials.provider.custom.class": "it names a Java class",
+    "aws.credentials.provider.role.provider": "the role is assumed with the SDK's own chain of credentials",
+    "aws.clientconfig.": "it names properties of the Java SDK",
+    "aws.http-client.": "it sets the Java SDK's HTTP client",
+    "aws.trust.all.certificates": "certificates are always checked",
+}
+"""Keys of Flink, or prefixes of them, that have no effect here, with the reason."""
+
+_DEAD_LETTER, _SINK = "flink.deadletter.", "flink.sink."
+"""The beginning of the keys of the dead-letter sink, and that of a sink: each setting of a sink is one of the dead-letter sink too."""
+
+SHORT_OUTAGE_MS = 30_000
 
 
 class Properties(Mapping[str, str]):
@@ -115,19 +191,19 @@ class Properties(Mapping[str, str]):
         return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
-        """Parse every declared property that was given, and warn of unknown keys with the nearest known one (C2).
+        """Parse every declared property that was given, and refuse misspelt keys (C2).
 
-        A key of another name space (`my.own.key`) causes no warning, nor does a key for which `is_checked` is false,
-        because the caller checks it.
+        An unknown key that resembles no known one is logged. A key of another name space (`my.own.key`) is not, nor is a
+        key for which `is_checked` is false, because the caller checks it.
 
-        Raises: ConfigurationError if a value is invalid.
+        Raises: ConfigurationError if a value is invalid, or if a key is nearly that of a property.
         """
         for declared in declared_properties():
             if not declared.is_prefix:
                 self.value(declared)
         for key in self._given:
             if is_checked(key):
-                warn_if_unknown(key)
+                refuse_if_misspelt(key)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Properties:
@@ -162,7 +238,7 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
     if not others.is_set(declared) or others.value(declared) == own.value(declared):
         return
     ours, theirs = (MASK if declared.secret else properties.value(declared) for properties in (own, others))
-    reason = f"the keyword argument '{keyword}' has the value {ours!r}"
+    reason = f"the keyword argument '{keyword}' is {ours!r}"
     raise ConfigurationError(declared.key, theirs, "one of the two, or the same value in both", reason=reason)
 
 
@@ -176,11 +252,6 @@ def _as_text(key: str, value: object) -> str:
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)}ms"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
@@ -236,3 +307,174 @@ def _unescaped(match: re.Match[str]) -> str:
     if code == "u":
         raise ValueError("malformed \\uxxxx escape")
     return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
+
+
+def property_of_keyword(keyword: str, value: object) -> Property[Any]:
+    """Return the property that a keyword argument stands for.
+
+    Raises: ConfigurationError, with the nearest keyword, if there is none.
+    """
+    known = properties_by_keyword()
+    if keyword not in known:
+        hint = "".join(f"; did you mean '{nearest}'?" for nearest in _nearest_keywords(keyword, known)[:1])
+        valid = "a key of `recordpublisher properties` without flink. or aws., with _ for each dot; a plugin's keys go into a mapping"
+        shown = MASK if is_secret(keyword) else value
+        of_plugin = [
+            each.key
+            for each in declared_properties()
+            if keyword in (each.keywords[-1], each.key.replace("-", "_").replace(".", "_"))
+        ]
+        if of_plugin:
+            hint = f": it is a plugin's property, and given as {{'{of_plugin[0]}': ...}} in `properties`, a mapping"
+        raise ConfigurationError(keyword, shown, valid, reason=f"there is no such keyword argument{hint}")
+    return known[keyword]
+
+
+@cache
+def properties_by_keyword() -> dict[str, Property[Any]]:
+    """Return each property of the table by its keywords. A prefix has no keyword, because it stands for many keys."""
+    of_the_table = [declared for group in GROUPS for declared in group.properties if not declared.is_prefix]
+    of_dead_letters = [_for_dead_letters(each) for each in of_the_table if each.key.startswith(_OF_SINKS)]
+    return {keyword: declared for declared in [*of_the_table, *of_dead_letters] for keyword in declared.keywords}
+
+
+def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
+    key = DEAD_LETTER.key + declared.key.removeprefix(_OF_SINKS)
+    return replace(declared, key=key, sentence=f"`{declared.key}` of the dead-letter sink.", aliases=(), argument="")
+
+
+def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[str]:
+    """Return our keywords that are nearest to an unknown one.
+
+    These are ours for a keyword of another library; else those whose key, unless it is a sink's, ends in the given
+    words (`initpos`); else those with a similar spelling.
+    """
+    if keyword in _OTHER_NAMES:
+        return [_OTHER_NAMES[keyword]]
+    ending = "." + keyword.replace("_", ".")
+    of_sinks = (_OF_SINKS, DEAD_LETTER.key)
+    keys = {name: declared.key for name, declared in known.items() if not declared.key.startswith(of_sinks)}
+    with_ending = [name for name, key in keys.items() if key.endswith(ending)]
+    return with_ending or difflib.get_close_matches(keyword, known, n=1, cutoff=SIMILAR)
+
+
+class UnknownPropertyWarning(UserWarning):
+    """A property is not known and has no effect."""
+
+
+def refuse_if_misspelt(key: str) -> None:
+    """Check a key that was meant for us and is not known. If it is not a misspelt one, log a warning, with the reason if it is Flink's.
+
+    Raises: ConfigurationError, which names the key that is meant, if it is misspelt.
+    """
+    if is_unknown(key) and reason_of_flink(key) is None and _is_misspelt(key):
+        raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
+    if told := without_effect(key):
+        log.warning("%s", told)
+
+
+def without_effect(key: str) -> str:
+    """Return that a key is unknown, or why a key of Flink's has no effect here; "" for another key."""
+    if not is_unknown(key):
+        return ""
+    reason = reason_of_flink(key)
+    return f"property '{key}' has no effect here: {reason}" if reason else f"unknown property '{key}' is ignored"
+
+
+def is_unknown(key: str) -> bool:
+    """Return whether a key was meant for us and has no effect."""
+    return not _is_declared(key.lower()) and _is_meant_for_us(key.lower())
+
+
+def reason_of_flink(key: str) -> str | None:
+    """Return why a key of Flink's has no effect here, or None for a key that Flink does not have."""
+    return next((reason for start, reason in _REASONS.items() if key.lower().startswith(start)), None)
+
+
+def unknown_key_near(key: str, given: Iterable[str]) -> str:
+    """Return a hint why a property may not be set: a key without effect that is spelt nearly like it; "" if there is none."""
+    unknown = [each for each in given if not _is_declared(each.lower())]
+    near = difflib.get_close_matches(key, unknown, n=1, cutoff=0.8)
+    return f"'{near[0]}' is set, which is not a property" if near else ""
+
+
+def knows_any(given: Iterable[str]) -> bool:
+    """Return whether any of the keys is a property, or was meant to be one."""
+    return any(_is_declared(key.lower()) or key.lower().startswith(("flink.", "aws.")) for key in given)
+
+
+def _is_declared(lower_key: str) -> bool:
+    declared = find_property(lower_key)
+    if declared is not None:
+        return not declared.is_prefix
+    if lower_key.startswith(_DEAD_LETTER):
+        return _is_declared(lower_key.replace(_DEAD_LETTER, _SINK, 1))
+    return any(prefix.is_prefix and lower_key.startswith(prefix.key.lower()) for prefix in declared_properties())
+
+
+def _is_meant_for_us(lower_key: str) -> bool:
+    """Return whether a key has our prefix or a plugin's, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
+    stem, dot, _ = lower_key.replace("_", "-").partition(".")
+    if not dot or stem in {known.partition(".")[0] for known in declared_keys()}:
+        return True
+    return bool(difflib.get_close_matches(stem, _PREFIXES, n=1, cutoff=0.8)) or bool(_ending_in(lower_key))
+
+
+def _ending_in(lower_key: str) -> list[str]:
+    """Return the known keys that consist of a prefix and this key, shortest first."""
+    return sorted((known for known in declared_keys() if known.endswith("." + lower_key)), key=len)
+
+
+def nearest_hint(key: str) -> str:
+    """Return a question for the nearest known key, as the end of a message, or "" if none is near."""
+    nearest = _nearest_known(key.lower())
+    return f"; did you mean '{nearest}'?" if nearest else ""
+
+
+def _is_misspelt(key: str) -> bool:
+    """Return whether a key that is not known is so near to a known one that it must be meant: other programs have keys in the same file."""
+    nearest, spelled = _nearest_known(key.lower()).lower(), key.lower().replace("_", ".")
+    if nearest.endswith(f".{spelled}"):
+        # `initpos` is meant for flink.stream.initpos; `version` is not for aws.http.protocol.version.
+        return nearest.count(".") - spelled.count(".") <= _MOST_MISSING
+    if _nearest_of_plugin(spelled):
+        return True  # Nobody else has keys below the name of a plugin or part, such as flink.sink.sql.
+    forms = (spelled, *(f"{prefix}.{spelled}" for prefix in _PREFIXES))
+    return any(difflib.SequenceMatcher(None, form, nearest).ratio() >= _MISSPELT for form in forms)
+
+
+def _nearest_known(lower_key: str) -> str:
+    """Return the nearest known key as it is declared, or "" if none is near."""
+    if lower_key.startswith(_DEAD_LETTER):
+        of_sink = _nearest_known(lower_key.replace(_DEAD_LETTER, _SINK, 1))
+        return of_sink.replace(_SINK, _DEAD_LETTER, 1) if of_sink.startswith(_SINK) else of_sink
+    with_hyphens = find_property(lower_key.replace("_", "-"))
+    if with_hyphens is not None:
+        return with_hyphens.key
+    spelled = lower_key.replace("_", ".")  # as in AWS_REGION
+    complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
+    nearest = (
+        _nearest_of_plugin(spelled)
+        or _ending_in(spelled)
+        or next(filter(None, map(_nearest, (spelled, *complete))), [])
+    )
+    declared = find_property(nearest[0]) if nearest else None
+    return declared.key if declared else ""
+
+
+def _nearest_of_plugin(lower_key: str) -> list[str]:
+    """Return the nearest key of the plugin or part that a key such as `flink.sink.sql.tabel` names, with or without `flink.sink`."""
+    *parents, plugin, _ = ["", *lower_key.split(".")]
+    starts = (f"{'.'.join([*parents[1:], plugin])}.", f"{plugin}.")
+    known = [key for key in declared_keys() if key.startswith(starts)] if len(parents) > 2 else []
+    by_name = {key.rpartition(".")[2]: key for key in known}
+    return [by_name[name] for name in difflib.get_close_matches(lower_key.rpartition(".")[2], by_name, n=1, cutoff=0.4)]
+
+
+def _nearest(lower_key: str) -> list[str]:
+    return difflib.get_close_matches(lower_key, declared_keys(), n=1)
+
+
+def with_short_outages(properties: Properties) -> Properties:
+    """Return the properties of a read with an end, or of a command: it retries for 30 s, unless the properties say how long."""
+    return properties if properties.is_set(MAX_OUTAGE) else properties.merged({MAX_OUTAGE.key: SHORT_OUTAGE_MS})

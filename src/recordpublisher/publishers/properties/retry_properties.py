@@ -1,13 +1,22 @@
-"""RetryProperties: the four properties of one operation's retries."""
+"""The properties of retries: for how long a job retries, and four properties for each operation."""
 
 import msgspec
 
 from ..errors import ConfigurationError
 from ..retry import RetryPolicy
-from .declaration import Property, PropertyValues
-from .max_outage import MAX_OUTAGE
-from .property_types import PropertyGroup
+from .declaration import Property, PropertyGroup, PropertyValues
 
+JOB = PropertyGroup("Job")
+MAX_OUTAGE = JOB.integer(
+    "flink.job.max.outage",
+    "For how long calls of the job are retried while a service is away: reads, listings, subscriptions, state stores, sinks and "
+    "acknowledgements. Spark's option is `maxOutage`. 30 s for reads with an end (`stream`, `consume` with a bound, frames) and for "
+    "commands other than `run` and `put`. Retry properties of Flink that are set take precedence for their call.",
+    900_000,
+    unit="ms",
+    aliases=("maxOutage",),
+    argument="max_outage",
+)
 LONGEST_PAUSE_MS = 5_000
 """The largest back-off in an outage, unless its property is set, so that a service that has recovered is soon used again."""
 

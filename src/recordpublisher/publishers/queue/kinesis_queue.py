@@ -25,17 +25,19 @@ from ..initial_position import initial_position
 from ..kinesis import endpoint_of, region_of, run_sync
 from ..kinesis.ports import ReadResponse
 from ..positions import StartingPosition
-from ..properties.groups.access import ENDPOINT, REQUEST_TIMEOUT
-from ..properties.groups.publisher import INITIAL_POSITION
-from ..properties.groups.queue import (
+from ..properties.groups.reading import (
+    DESCRIBE_STREAM_RETRIES,
+    ENDPOINT,
+    GETRECORDS_RETRIES,
+    INITIAL_POSITION,
     QUEUE_CREATION,
     QUEUE_NAME,
     QUEUE_START,
     RECEIVE_WAIT,
     RECEIVERS,
+    REQUEST_TIMEOUT,
     VISIBILITY_TIMEOUT,
 )
-from ..properties.groups.retries import DESCRIBE_STREAM_RETRIES, GETRECORDS_RETRIES
 from ..properties.properties import Properties
 from ..records import UserRecord
 from ..retry import call_with_retries

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.publishers.aggregation.expanded_records import MAX_BATCH_BYTES
 from recordpublisher.publishers.aggregation.loop_yielder import STEP
 from recordpublisher.publishers.base import RunResult
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RECORD_OVERHEAD_BYTES
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -282,6 +282,19 @@ async def test_infer_adds_columns_to_a_database(monkeypatch, tmp_path):
     assert rows == [(1, 1.5, '{"country": "NO"}', '["a"]', None), (2, None, None, None, "tea")]
 
 
+@pytest.mark.parametrize("sink", ["parquet", "jsonl"])
+async def test_infer_takes_the_columns_of_a_folder_from_the_data(monkeypatch, tmp_path, sink):
+    given = {"flink.sink": sink, f"flink.sink.{sink}.path": str(tmp_path / "lake"), "flink.state.uri": str(tmp_path)}
+    await job(monkeypatch, GUESSED, {"id": 2, "item": "tea"}, **INFER, **given)
+
+    of = {
+        "parquet": f"FROM '{tmp_path}/lake/**/*.parquet'",
+        "jsonl": f"FROM (SELECT unnest(value) FROM read_json('{tmp_path}/lake/**/*.jsonl'))",
+    }
+    found = duckdb.sql(f"SELECT id, price, address.country, tags, item {of[sink]} ORDER BY id").fetchall()
+    assert found == [(1, 1.5, "NO", ["a"], None), (2, None, None, None, "tea")]
+
+
 async def test_infer_refuses_what_is_no_object_as_a_bad_record(monkeypatch, tmp_path):
     with pytest.raises(rp.DeserializationError, match="it is no object, whose fields could be columns, but a list"):
         await job(monkeypatch, [1], **INFER, **{"flink.sink": "memory"})
@@ -290,7 +303,6 @@ async def test_infer_refuses_what_is_no_object_as_a_bad_record(monkeypatch, tmp_
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"flink.sink": "parquet", "flink.sink.parquet.path": "lake"}, "take delta, iceberg or sql"),
         ({"flink.deserializer": "avro", "flink.sink": "memory"}, "columns are inferred from JSON"),
         ({"flink.deserializer": "text", "flink.sink": "memory"}, "columns are inferred from JSON"),
     ],

@@ -97,7 +97,7 @@ def test_a_handler_of_values_that_no_deserializer_makes_is_refused():
     def handle(order: Order):
         pass
 
-    with pytest.raises(rp.ConfigurationError, match=r"'handler' has .*; the deserializer makes bytes"):
+    with pytest.raises(rp.ConfigurationError, match=r"'handler' is .*: the deserializer makes bytes"):
         rp.lambda_handler(handle)
 
 
@@ -289,7 +289,7 @@ def test_wrong_arguments_are_refused_before_the_first_event(options, words):
 def test_what_it_returns_is_no_handler_of_records():
     made = rp.lambda_handler(print)
     with pytest.raises(
-        rp.ConfigurationError, match=r"takes events; valid: the function that was given to rp.lambda_handler"
+        rp.ConfigurationError, match=r"takes events. Valid: the function that was given to rp.lambda_handler"
     ):
         rp.MapSink(made)
 

@@ -1,7 +1,7 @@
 """Where a read that ends at positions ends."""
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.runtime.frames.batch_groups import until
+from recordpublisher.plugins.runtime.frames import until
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

@@ -18,7 +18,7 @@ from protobuf_order import Order as Message
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
-from recordpublisher.plugins.runtime.frames import batch_groups
+from recordpublisher.plugins.runtime import frames
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, install
 
@@ -44,7 +44,7 @@ def _no_threads_are_left():
 
 
 def small_batches(monkeypatch, rows=3):
-    monkeypatch.setattr(batch_groups, "ROWS_PER_BATCH", rows)
+    monkeypatch.setattr(frames, "ROWS_PER_BATCH", rows)
 
 
 def test_a_payload_without_a_type_is_data_with_the_columns_of_spark(orders):
@@ -125,11 +125,11 @@ def test_a_start_in_the_future_is_refused_before_any_call(orders, settings):
     [
         (
             {"end": TOMORROW},
-            "'end' has the value .*; it lies in the future: this machine's clock is at 20.*; valid: NOW",
+            "'end' is .*: it lies in the future: this machine's clock is at 20.*. Valid: NOW",
         ),
         (
             {"start": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"},
-            "the read is empty; valid: a time that is not before the start",
+            "the read is empty. Valid: a time that is not before the start",
         ),
         ({"stream_initpos": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"}, "the read is empty"),
     ],
@@ -186,7 +186,7 @@ def test_batches_come_while_the_stream_is_read(orders, monkeypatch):
 
 
 def test_batches_are_limited_in_bytes_too(orders, monkeypatch):
-    monkeypatch.setattr(batch_groups, "BYTES_PER_BATCH", 1)
+    monkeypatch.setattr(frames, "BYTES_PER_BATCH", 1)
     assert [batch.num_rows for batch in rp.read_arrow("orders", PROPERTIES)] == [3, 3, 3, 1]
 
 
@@ -265,14 +265,14 @@ def test_a_read_ends_before_a_time(orders):
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        ({"start": "LATEST"}, "setting 'start' has the value 'LATEST'; the read ends at the tip; valid: TRIM_HORIZON"),
+        ({"start": "LATEST"}, "setting 'start' is 'LATEST': the read ends at the tip. Valid: TRIM_HORIZON"),
         (
             {"start": "yesterday"},
-            "setting 'start' has the value 'yesterday'; valid: TRIM_HORIZON (or earliest), an age",
+            "setting 'start' is 'yesterday'. Valid: TRIM_HORIZON (or earliest), an age",
         ),
-        ({"start": datetime(2026, 1, 1)}, "setting 'start' has the value datetime.datetime(2026"),
-        ({"start": -7}, "setting 'start' has the value -7; valid: TRIM_HORIZON (or earliest), an age"),
-        ({"end": -7}, "setting 'end' has the value -7; valid: NOW, a time"),
+        ({"start": datetime(2026, 1, 1)}, "setting 'start' is datetime.datetime(2026"),
+        ({"start": -7}, "setting 'start' is -7. Valid: TRIM_HORIZON (or earliest), an age"),
+        ({"end": -7}, "setting 'end' is -7. Valid: NOW, a time"),
     ],
 )
 def test_a_bound_that_is_none_is_refused_at_once(orders, bounds, words):
@@ -327,7 +327,7 @@ def test_columns_are_chosen_by_name_in_their_order(orders):
 
 @pytest.mark.parametrize("columns", [["prize"], "item"])
 def test_an_unknown_column_is_refused_at_once(orders, columns):
-    with pytest.raises(rp.ConfigurationError, match=r"setting 'columns' has the value .*valid: a list of order, item"):
+    with pytest.raises(rp.ConfigurationError, match=r"setting 'columns' is .*Valid: a list of order, item"):
         rp.read_arrow("orders", PROPERTIES, deserializer=Order, columns=columns)
 
 
@@ -360,7 +360,7 @@ def test_a_frame_of_other_json_has_texts(monkeypatch, payloads):
     "event_times", [TOMORROW, datetime.now(UTC), (0,), (3, 2)], ids=["a duration", "a time", "one", "turned round"]
 )
 def test_event_times_that_are_no_pair_in_their_order_are_refused_at_once(orders, event_times):
-    with pytest.raises(rp.ConfigurationError, match="setting 'event_times' has the value"):
+    with pytest.raises(rp.ConfigurationError, match="setting 'event_times' is"):
         rp.read_arrow("orders", PROPERTIES, event_times=event_times)
 
 

@@ -76,9 +76,7 @@ def test_a_look_leaves_the_consumer_of_the_job_alone(monkeypatch, caplog):
 
 def test_frames_leave_the_consumer_of_the_job_alone(monkeypatch):
     made = []
-    monkeypatch.setattr(
-        "recordpublisher.plugins.runtime.frames.read.stream", lambda streams, given, **_: made.append(given)
-    )
+    monkeypatch.setattr("recordpublisher.plugins.runtime.frames.stream", lambda streams, given, **_: made.append(given))
     job = {"aws.region": "eu-west-1", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "job"}
 
     for settings in ({}, {"publisher": "EFO"}):

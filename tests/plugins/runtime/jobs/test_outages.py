@@ -6,8 +6,8 @@ import logging
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.local.account import Account, Delays
 from recordpublisher.local.in_memory_transport import MemoryTransport
-from recordpublisher.local.streams.account import Account, Delays
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from recordpublisher.local import serve_in_thread
-from recordpublisher.local.streams.shard_log import ShardLog
+from recordpublisher.local.shard import ShardLog
 from recordpublisher.plugins.runtime.stop_signals import REPEATED_SECONDS
 
 from processes.job_files import children_of, end, job_file, start_job

@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_map_refresher import (
+from recordpublisher.plugins.sinks.kinesis.shard_queues import (
     MIN_DESCRIBE_INTERVAL_SECONDS,
     PERIODIC_REFRESH_SECONDS,
 )

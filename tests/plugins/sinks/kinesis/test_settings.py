@@ -5,7 +5,6 @@ from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
 
 def settings(given=None, **arguments):
@@ -61,8 +60,8 @@ def test_built_from_properties_the_stream_is_a_property():
         KinesisSink({"aws.region": "eu-west-1"})
 
 
-def test_c2_an_unknown_key_of_a_sink_on_its_own_is_a_warning():
-    with pytest.warns(UnknownPropertyWarning, match=r"'region' is ignored; did you mean 'aws\.region'"):
+def test_c2_an_unknown_key_of_a_sink_on_its_own_is_an_error():
+    with pytest.raises(ConfigurationError, match=r"'region' .*; did you mean 'aws\.region'"):
         KinesisSink("out", {"region": "eu-west-1", "aws.region": "eu-west-1"})
 
 

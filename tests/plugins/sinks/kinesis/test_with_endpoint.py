@@ -8,7 +8,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import LocalKinesis, Quotas
-from recordpublisher.local.streams.resharding import merge, split
+from recordpublisher.local.stream import merge, split
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
 from .endpoint_records import UNPACED, assert_key_order, payloads, read_all

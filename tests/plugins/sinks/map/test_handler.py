@@ -83,7 +83,7 @@ def test_a_handler_of_a_new_type_gets_values_of_the_type_below_it():
 
 @pytest.mark.parametrize("handler", [of_value, of_record, of_bytes])
 def test_a_handler_of_one_is_refused_where_it_would_get_lists(handler):
-    with pytest.raises(rp.ConfigurationError, match="'batch_size' has the value 2; the handler takes one"):
+    with pytest.raises(rp.ConfigurationError, match="'batch_size' is 2: the handler takes one"):
         rp.MapSink(handler, batch_size=2)
 
 
@@ -169,7 +169,7 @@ FITTING = [
 ]
 OTHERS = [
     (of_value, Refund, "Refund"),
-    (of_values, Order, "Order; .*batch_size"),
+    (of_values, Order, "Order. .*batch_size"),
     (of_identity, Refund, "Refund"),
     (of_value, "json", "dict"),
     (of_value, None, "bytes"),
@@ -190,12 +190,12 @@ async def test_a_handler_of_what_the_deserializer_makes_is_taken(monkeypatch, ha
 
 @pytest.mark.parametrize(("handler", "deserializer", "made"), OTHERS)
 async def test_a_handler_of_another_type_is_refused_before_it_is_called(monkeypatch, handler, deserializer, made):
-    with pytest.raises(rp.ConfigurationError, match=f"'handler' has .*; the deserializer makes {made}"):
+    with pytest.raises(rp.ConfigurationError, match=f"'handler' is .*: the deserializer makes {made}"):
         await opened(monkeypatch, handler, deserializer)
 
 
 async def test_the_refusal_names_the_deserializer_and_its_property(monkeypatch):
-    words = rf"valid: deserializer=Order \(in a file: flink.deserializer = {Order.__module__}:Order\), or a function"
+    words = rf"Valid: deserializer=Order \(in a file: flink.deserializer = {Order.__module__}:Order\), or a function"
     with pytest.raises(rp.ConfigurationError, match=words):
         await opened(monkeypatch, of_value, "json")
 
@@ -550,7 +550,7 @@ def test_the_first_failure_of_a_record_is_logged_with_its_traceback_and_later_on
         sink = rp.MapSink(handle, retries=100)
         await sink.open(SinkContext())
         await sink.write(batch_of_keys("a"))
-        await asyncio.sleep(190)
+        await asyncio.sleep(235)  # each line waits for the first retry after its minute
         await sink.close()
 
     run_virtual(job())

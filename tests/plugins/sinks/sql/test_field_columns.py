@@ -20,8 +20,8 @@ from sqlalchemy.dialects import postgresql
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink
-from recordpublisher.plugins.sinks.sql.conversions import conversion_of
-from recordpublisher.plugins.sinks.sql.table_definitions import why_no_column
+from recordpublisher.plugins.sinks.sql.columns import conversion_of
+from recordpublisher.plugins.sinks.sql.target_table import why_no_column
 
 from fakes.batches import batch
 from fakes.memory_streams import PROPERTIES, install
@@ -212,7 +212,7 @@ async def test_a_field_that_appears_later_is_an_error_that_names_the_statement(u
     assert f"table records has no column for field 'Some Price' of a value: run {statement}" in str(raised.value)
     assert query(uri, "select n from records") == [(1,)], "nothing of the checkpoint was written"
 
-    query(uri, str(raised.value).partition(": run ")[2].partition(";")[0])
+    query(uri, str(raised.value).partition(": run ")[2].partition(". Valid")[0])
     await commit(uri, {"n": 2}, {"n": 3, "Some Price": 1.5}, **settings)
     assert query(uri, 'select n, "Some Price" from records order by n')[1:] == [(3, 1.5)]
 

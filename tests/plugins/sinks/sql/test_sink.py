@@ -59,7 +59,7 @@ async def test_a_schema_that_is_missing_is_named_without_a_statement(path):
         await sink_on(path, **{"flink.sink.sql.table": "shop.orders"}).open(rp.SinkContext())
 
     assert str(raised.value).startswith(
-        "property 'flink.sink.sql.table' has the value 'shop.orders'; there is no schema 'shop'; there are main; valid:"
+        "property 'flink.sink.sql.table' is 'shop.orders': there is no schema 'shop'; there are main. Valid:"
     )
 
 

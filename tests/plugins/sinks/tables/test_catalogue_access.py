@@ -5,7 +5,7 @@ import pytest
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergTable
 from recordpublisher.plugins.sinks.tables.iceberg_files import ObjectFileIO
 from recordpublisher.publishers.errors import StoreUnavailableError
-from recordpublisher.publishers.properties.groups.files_and_tables import ICEBERG_CATALOG
+from recordpublisher.publishers.properties.groups.sinks import ICEBERG_CATALOG
 from recordpublisher.publishers.properties.properties import Properties
 
 BASIC = {

@@ -116,7 +116,7 @@ def renamed(fields):
     [
         (not_null, "'n' is NOT NULL, and rows may have no value; ALTER COLUMN n DROP NOT NULL"),
         (generated, "'n' has delta.generationExpression, which this sink does not keep"),
-        (renamed, "has no column 'n'; valid: EVOLVE"),
+        (renamed, "has no column 'n'. Valid: EVOLVE"),
     ],
 )
 async def test_a_column_of_delta_that_others_change_is_named(tmp_path, edit, words):
@@ -203,8 +203,8 @@ def drop_table(kind):
     ("change", "words"),
     [
         (require, "the column 'n' is required, and rows may have no value; ALTER COLUMN n DROP NOT NULL"),
-        (drop_column, "has no column 'n'; valid: EVOLVE"),
-        (rename_column, "has no column 'n'; valid: EVOLVE"),
+        (drop_column, "has no column 'n'. Valid: EVOLVE"),
+        (rename_column, "has no column 'n'. Valid: EVOLVE"),
         (drop_table, "the table was dropped while the job ran"),
     ],
 )

@@ -121,7 +121,7 @@ async def test_a_type_that_the_format_has_not_is_refused(kind):
 
 @pytest.mark.parametrize("of", [OfDay, Shop])
 async def test_a_time_of_day_is_no_field_of_delta_and_told_by_its_name(tmp_path, of):
-    words = "'at'; it is time64[us], for" if of is OfDay else "'hours'; it is list<item: time64[us]>, for"
+    words = "'at': it is time64[us], for" if of is OfDay else "'hours': it is list<item: time64[us]>, for"
     with pytest.raises(rp.ConfigurationError) as raised:
         await Delta(tmp_path).sink().open(rp.SinkContext(value_type=of))
     assert words in str(raised.value)

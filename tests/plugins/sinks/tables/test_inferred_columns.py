@@ -197,7 +197,7 @@ async def test_a_field_that_another_worker_adds_between_reading_the_table_and_ch
 def test_columns_that_must_not_change_are_refused_beside_infer(tmp_path, sink):
     made = {"delta": Delta, "iceberg": Iceberg}[sink](tmp_path)
 
-    with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.schema=INFER adds columns; valid: EVOLVE"):
+    with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.schema=INFER adds columns. Valid: EVOLVE"):
         made.sink(**INFER, **{f"flink.sink.{sink}.columns": "FIXED"})
 
 

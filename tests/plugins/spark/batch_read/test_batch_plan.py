@@ -9,9 +9,9 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges, shared_among
-from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
+from recordpublisher.plugins.spark.batch_read import ShardRange, shard_ranges, shared_among
 from recordpublisher.plugins.spark.options.start_by_shard import STARTS
+from recordpublisher.plugins.spark.read_range import EndPosition, ReadRange
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -96,7 +96,7 @@ def test_c2_an_end_in_the_future_is_refused():
 
 
 def test_c2_a_shard_that_does_not_exist_is_named():
-    with pytest.raises(ConfigurationError, match=r"startingPosition.*'x'.*valid: a, b"):
+    with pytest.raises(ConfigurationError, match=r"startingPosition.*'x'.*Valid: a, b"):
         planned(Service(), ReadRange(Starts(OLDEST, {"x": ShardState(OLDEST)}), END))
 
 

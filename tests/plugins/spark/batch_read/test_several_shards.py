@@ -11,11 +11,9 @@ from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndRe
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.spark.batch_read.background_read import background_reader
-from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange
-from recordpublisher.plugins.spark.batch_read.range_read import RangeRead
-from recordpublisher.plugins.spark.batch_read.read_range import EndPosition
+from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange, background_reader
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
+from recordpublisher.plugins.spark.read_range import EndPosition
 from recordpublisher.plugins.spark.service.kinesis_service import KinesisService
 from recordpublisher.publishers.errors import DataLossError, OutageError, StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, StartingPosition

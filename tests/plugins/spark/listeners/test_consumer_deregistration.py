@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.plugins.spark.listeners.consumer_deregistration import ConsumerDeregistration
+from recordpublisher.plugins.spark.listeners import ConsumerDeregistration
 from recordpublisher.plugins.spark.service.efo_consumers import deregister_consumers
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME
+from recordpublisher.publishers.properties.groups.reading import CONSUMER_NAME
 
 from processes.command_line import process_environment
 

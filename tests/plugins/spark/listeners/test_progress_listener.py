@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from recordpublisher.plugins.spark.listeners.progress_listener import ProgressListener, page_of_queries
+from recordpublisher.plugins.spark.listeners import ProgressListener, page_of_queries
 from recordpublisher.publishers.errors import ConfigurationError
 
 FIGURES = {"batch": 7, "globalWatermark": None, "records": 12, "millisBehindLatest": 1500}
@@ -93,7 +93,7 @@ def test_queries_over_other_sources_are_left_out(listener):
 
 def test_c2_an_address_that_is_taken_is_named(listener):
     address = listener.url.removeprefix("http://").removesuffix("/metrics")
-    with pytest.raises(ConfigurationError, match=rf"prometheus.address' has the value '{address}'"):
+    with pytest.raises(ConfigurationError, match=rf"prometheus.address' is '{address}'"):
         ProgressListener(address)
 
 

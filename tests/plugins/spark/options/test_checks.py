@@ -34,5 +34,5 @@ def test_f8_the_default_and_never_are_not_warned_of(more):
 @pytest.mark.parametrize("position", ['"yesterday"', "{}"])
 def test_a_start_by_shard_that_is_no_position_is_refused(position):
     given = {**EFO, "startingPosition": f'{{"shardId-000000000000": {position}}}'}
-    with pytest.raises(ConfigurationError, match="'startingPosition' has the value"):
+    with pytest.raises(ConfigurationError, match="'startingPosition' is"):
         check_job(SparkOptions.parse(given))

@@ -11,12 +11,10 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.plugins.spark.options.places import METADATA_PROPERTIES
 from recordpublisher.plugins.spark.options.spark_options import ENDING_POSITION, STREAMS, SparkOptions
 from recordpublisher.plugins.spark.options.unknown_options import check_unknown_options
-from recordpublisher.plugins.spark.writer.failure_options import DEAD_LETTERS, ON_FAILURE
-from recordpublisher.plugins.spark.writer.write_options import ID_FIELD, WRITE_TASKS
+from recordpublisher.plugins.spark.write_options import DEAD_LETTERS, ID_FIELD, ON_FAILURE, WRITE_TASKS
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import properties_of
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
+from recordpublisher.publishers.properties.properties import Properties, UnknownPropertyWarning
 
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
 CPUS = os.cpu_count() or 1
@@ -66,11 +64,11 @@ def test_a_batch_read_has_a_task_for_each_slot_and_more_where_each_would_have_mo
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"stream": ","}, "setting 'stream' is not set"),
+        ({"stream": ","}, "setting 'stream' is required"),
         ({"streams": "a,a"}, "every stream once"),
         ({"metadatalocation": "dynamodb://claims", "aws.region": "us-east-1"}, "dynamodb://table/job"),
         ({"shardspertask": "0"}, "at least 1"),
-        ({"maxfetchtime": "soon"}, "setting 'maxFetchTime' has the value 'soon'"),
+        ({"maxfetchtime": "soon"}, "setting 'maxFetchTime' is 'soon'"),
     ],
 )
 def test_c2_bad_values_name_option_value_and_what_is_valid(changed, words):
@@ -90,7 +88,7 @@ def test_c2_bad_values_name_option_value_and_what_is_valid(changed, words):
 )
 def test_the_options_of_mode_continuous_are_refused_with_what_to_use_instead(given):
     [(key, value)] = given.items()
-    words = rf"'{key}' has the value '{value}'; the mode CONTINUOUS no longer exists; valid: BATCH.*trigger.*fan-out"
+    words = rf"'{key}' is '{value}': the mode CONTINUOUS no longer exists. Valid: BATCH.*trigger.*fan-out"
     with pytest.raises(ConfigurationError, match=words):
         SparkOptions.parse({**GIVEN, **given})
 
@@ -101,7 +99,7 @@ def test_the_mode_that_is_left_may_be_named():
 
 
 def test_c2_a_missing_metadata_location_is_named():
-    with pytest.raises(ConfigurationError, match=r"'metadataLocation' is not set; valid: .* 'metadataRoot'"):
+    with pytest.raises(ConfigurationError, match=r"'metadataLocation' is required. Valid: .* 'metadataRoot'"):
         SparkOptions.parse({"stream": "orders"})
 
 
@@ -141,9 +139,9 @@ def test_a_place_among_the_options_goes_before_that_of_the_environment(monkeypat
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"metadataroot": "/all"}, "'metadataRoot' has the value '/all'; 'metadataLocation' is '/claims'; valid: one"),
-        ({"metadataroot": "hdfs://a/b", "metadatalocation": ""}, "'metadataRoot' has .* no client of HDFS .*s3://"),
-        ({"onmetadataloss": "ignore"}, "valid: FAIL, REPLAY"),
+        ({"metadataroot": "/all"}, "'metadataRoot' is '/all': 'metadataLocation' is '/claims'. Valid: one"),
+        ({"metadataroot": "hdfs://a/b", "metadatalocation": ""}, "'metadataRoot' is .* no client of HDFS .*s3://"),
+        ({"onmetadataloss": "ignore"}, "Valid: FAIL, REPLAY"),
     ],
 )
 def test_c2_the_place_of_claims_is_checked(changed, words):
@@ -157,7 +155,7 @@ def test_c2_the_place_of_claims_is_checked(changed, words):
     [("shardpertask", "shardsPerTask"), ("maxtask", "maxTasks"), ("fetchbuffersizes", "fetchBufferSize")],
 )
 def test_c1_a_mistyped_option_is_refused_with_the_nearest_one_and_without_its_value(key, nearest):
-    words = rf"^setting '{key}' is not accepted; there is no such option; did you mean '{nearest}'\?$"
+    words = rf"^setting '{key}' is not accepted: there is no such option; did you mean '{nearest}'\?$"
     with pytest.raises(ConfigurationError, match=words):
         SparkOptions.parse({**GIVEN, key: "4"})
 
@@ -193,7 +191,7 @@ def test_keys_of_another_name_space_are_left_alone():
 
 @pytest.mark.parametrize("key", ["retries", "flink.colour", "aws.flavour", "kinesis.colour"])
 def test_c1_an_option_that_resembles_nothing_is_refused(key):
-    with pytest.raises(ConfigurationError, match=f"'{key}' is not accepted; there is no such "):
+    with pytest.raises(ConfigurationError, match=f"'{key}' is not accepted: there is no such "):
         SparkOptions.parse({**GIVEN, key: "4"})
 
 
@@ -208,5 +206,5 @@ def test_load_with_a_name_is_the_stream_and_another_one_is_refused():
     assert SparkOptions.parse({**rest, "path": "orders"}).streams == ("orders",)
     assert SparkOptions.parse({**rest, "path": "orders,clicks"}).streams == ("orders", "clicks")
     assert SparkOptions.parse({**rest, "streams": "orders", "path": "orders"}).streams == ("orders",)
-    with pytest.raises(ConfigurationError, match=r"'stream' has the value 'clicks'; load\(\).* names 'orders'"):
+    with pytest.raises(ConfigurationError, match=r"'stream' is 'clicks': load\(\).* names 'orders'"):
         SparkOptions.parse({**rest, "streamname": "clicks", "path": "orders"})

@@ -18,14 +18,14 @@ VIEW = "CREATE TEMPORARY VIEW orders USING kinesis OPTIONS"
 
 
 def test_c2_create_table_names_the_view():
-    with pytest.raises(ConfigurationError, match=rf"'CREATE TABLE USING' has the value 'kinesis'.*{VIEW}"):
+    with pytest.raises(ConfigurationError, match=rf"'CREATE TABLE USING' is 'kinesis'.*{VIEW}"):
         KinesisSource(CREATED).schema()
 
 
 def test_c2_a_read_without_options_may_be_of_a_table():
     with pytest.raises(
         ConfigurationError,
-        match=rf"'stream' is not set; valid: a stream's name .*a table that CREATE TABLE made cannot be read .*{VIEW}",
+        match=rf"'stream' is required. Valid: a stream's name .*a table that CREATE TABLE made cannot be read .*{VIEW}",
     ):
         KinesisSource({}).reader(None)
 

@@ -65,7 +65,7 @@ def test_without_json_there_is_no_start_by_shard():
     [
         ("{a}", "startingPosition"),
         ({}, "startingPosition"),
-        ({"a": 5}, "has the value '5'"),
+        ({"a": 5}, "is '5'"),
         ({"a": "abc"}, '"TRIM_HORIZON" or, in a query, "LATEST"'),
         ({"a": {"iteratorType": "SOON"}}, "an iteratorType of TRIM_HORIZON"),
         ({"a": {"iteratorType": "AFTER_SEQUENCE_NUMBER"}}, "an iteratorPosition of digits for AFTER_SEQUENCE_NUMBER"),

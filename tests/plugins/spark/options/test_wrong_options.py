@@ -17,13 +17,13 @@ NOW = {"availableNow": True}
     [
         ({"flink.stream.recordpublisher": "CARRIER_PIGEON"}, "no publisher of that name is installed"),
         ({"flink.stream.recordpublisher": "EFO"}, "flink.stream.efo.consumername"),
-        ({"flink.shard.getrecords.maxrecordcount": "many"}, "has the value 'many'"),
+        ({"flink.shard.getrecords.maxrecordcount": "many"}, "is 'many'"),
         (
             {"metadataLocation": "hdfs://host/claims"},
-            "there is no client of HDFS here; valid: a folder, s3://bucket/prefix",
+            "there is no client of HDFS here. Valid: a folder, s3://bucket/prefix",
         ),
-        ({"mode": "continuous"}, "the mode CONTINUOUS no longer exists; valid: BATCH"),
-        ({"stream": ","}, "setting 'stream' is not set"),
+        ({"mode": "continuous"}, "the mode CONTINUOUS no longer exists. Valid: BATCH"),
+        ({"stream": ","}, "setting 'stream' is required"),
     ],
 )
 def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path, changed, words):
@@ -37,9 +37,9 @@ def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path,
 @pytest.mark.parametrize(
     ("changed", "schema", "words", "trigger"),
     [
-        ({"metadataLocation": ""}, None, "setting 'metadataLocation' is not set", {"processingTime": "1 second"}),
+        ({"metadataLocation": ""}, None, "setting 'metadataLocation' is required", {"processingTime": "1 second"}),
         ({"endingPosition": "NOW"}, None, "this is for spark.read", NOW),
-        ({}, "data string", "setting 'schema' has the value", {"processingTime": "1 second"}),
+        ({}, "data string", "setting 'schema' is", {"processingTime": "1 second"}),
         ({"startingPosition": "yesterday"}, "data binary", "yesterday", NOW),
     ],
 )
@@ -67,5 +67,5 @@ def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_p
 def test_c2_a_metadata_location_that_cannot_hold_claims_is_refused_when_the_stream_is_loaded(spark, kinesis, tmp_path):
     stream = kinesis("no-claims")
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(Exception, match=r"metadataLocation.*is not a folder; valid: a folder"):
+    with pytest.raises(Exception, match=r"metadataLocation.*is not a folder. Valid: a folder"):
         stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims")

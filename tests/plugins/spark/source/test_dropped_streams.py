@@ -28,7 +28,7 @@ def test_streams_may_come_and_go():
 
 
 def test_c2_a_checkpoint_without_any_of_the_streams_is_refused():
-    words = r"'stream' has the value 'orders'; this query has read clicks so far.*valid: streams with clicks among them"
+    words = r"'stream' is 'orders': this query has read clicks so far.*Valid: streams with clicks among them"
     with pytest.raises(ConfigurationError, match=words):
         dropped_streams(["clicks"], ["orders"])
 

@@ -26,7 +26,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
+from recordpublisher.publishers.properties.groups.reading import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.spark.simulated_kinesis import MemoryClaims, SimulatedKinesis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.writer.columns import ColumnError, WriteColumns, columns_of
+from recordpublisher.plugins.spark.written_rows import ColumnError, WriteColumns, columns_of
 
 
 def test_column_names_ignore_case_and_other_columns_are_ignored():
@@ -21,21 +21,21 @@ def test_the_option_stream_overrides_the_column():
 @pytest.mark.parametrize(
     ("fields", "stream", "words"),
     [
-        ([("value", "binary")], "out", r"column 'data' is missing; valid: BINARY or STRING.*given: value"),
-        ([("data", "int")], "out", r"column 'data' has the type INT; valid: BINARY or STRING"),
-        ([("data", "string"), ("partitionKey", "bigint")], "out", r"'partitionKey' has the type BIGINT; valid: STRING"),
+        ([("value", "binary")], "out", r"column 'data' is missing. Valid: BINARY or STRING.*given: value"),
+        ([("data", "int")], "out", r"column 'data' has the type INT. Valid: BINARY or STRING"),
+        ([("data", "string"), ("partitionKey", "bigint")], "out", r"'partitionKey' has the type BIGINT. Valid: STRING"),
         ([("data", "string"), ("explicitHashKey", "decimal(38,0)")], "out", r"has the type DECIMAL\(38,0\)"),
         (
             [("data", "string"), ("partition_key", "string")],
             "out",
-            r"column 'partition_key' would be left out; valid: 'partitionKey', if that is meant",
+            r"column 'partition_key' would be left out. Valid: 'partitionKey', if that is meant",
         ),
         (
             [("data", "string"), ("Data", "string")],
             "out",
-            r"column 'data' is there twice, as data and Data; valid: one column",
+            r"column 'data' is there twice, as data and Data. Valid: one column",
         ),
-        ([("data", "string")], None, r"column 'stream' is missing; .*or set the option 'stream'"),
+        ([("data", "string")], None, r"column 'stream' is missing. .*or set the option 'stream'"),
     ],
 )
 def test_c2_a_wrong_column_is_named_with_its_type_and_what_is_valid(fields, stream, words):

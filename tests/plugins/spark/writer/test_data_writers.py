@@ -8,8 +8,8 @@ import pytest
 
 from recordpublisher.local import Quotas, serve_in_thread
 from recordpublisher.plugins.spark.data_source import KinesisSource
-from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import KinesisStreamWriter
 
 from spark_jobs.queries import WAIT_SECONDS, Kinesis, dropped_repeats, write_rows, write_stream
 
@@ -121,7 +121,7 @@ def numbered(spark, count):
 @pytest.mark.parametrize(
     ("expression", "options", "words"),
     [
-        ("id data", {}, "column 'data' has the type BIGINT; valid: BINARY or STRING"),
+        ("id data", {}, "column 'data' has the type BIGINT. Valid: BINARY or STRING"),
         ("cast(id as string) data", {"flink.sink.kinesis.ordering": "ALL"}, "NONE, PER_KEY"),
         ("cast(id as string) data", {"idField": "id"}, r"task \d: idField adds 'id' to a JSON object"),
     ],
@@ -141,5 +141,5 @@ def test_c2_a_missing_target_is_an_error_before_any_task_starts(spark, kinesis):
 
 
 def test_a_stream_cannot_be_overwritten(spark, kinesis):
-    with pytest.raises(Exception, match="records cannot be removed from a stream; valid: append"):
+    with pytest.raises(Exception, match=r"records cannot be removed from a stream\. Valid: append"):
         write_rows(spark.range(1).selectExpr("cast(id as string) data"), kinesis("overwritten"), mode="overwrite")

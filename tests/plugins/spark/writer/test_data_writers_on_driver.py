@@ -8,15 +8,15 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.process.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer.data_writers import (
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import (
     KinesisStreamWriter,
+    TaskFigures,
     abort_line,
     check_target,
     commit_line,
     probe_target,
 )
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer.write_task import TaskFigures
 from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, StreamNotFoundError, TransientError
 
 from fakes.writable_stream import FakeKinesis
@@ -62,7 +62,7 @@ def test_the_target_is_checked_once_for_each_process_and_connection():
 def test_a_missing_region_is_an_error_on_the_driver(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigurationError, match=r"'aws\.region' is not set"):
+    with pytest.raises(ConfigurationError, match=r"'aws\.region' is required"):
         KinesisStreamWriter(WriteOptions.parse({"stream": "a"}), StructType().add("data", StringType())).check()
 
 

@@ -8,9 +8,8 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
-from recordpublisher.plugins.spark.writer.failure_options import dead_letter_sink
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink
+from recordpublisher.plugins.spark.writer import KinesisStreamWriter
 from recordpublisher.publishers.errors import ConfigurationError
 
 SCHEMA = StructType().add("data", StringType())
@@ -40,23 +39,23 @@ def test_a_dead_letter_folder_stands_for_a_jsonl_sink(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"onFailure": "IGNORE"}, "'onFailure' has the value 'IGNORE'; valid: FAIL, SKIP, DEAD_LETTER"),
+        ({"onFailure": "IGNORE"}, "'onFailure' is 'IGNORE'. Valid: FAIL, SKIP, DEAD_LETTER"),
         (
             {"onFailure": "DEAD_LETTER"},
-            "'onFailure' has the value 'DEAD_LETTER'; .*; valid: deadLetters=<folder> with it",
+            "'onFailure' is 'DEAD_LETTER': .*. Valid: deadLetters=<folder> with it",
         ),
-        ({"onFailure": "DEAD_LETTER", SINK: "jsonl"}, r"'flink\.deadletter\.jsonl\.path' is not set"),
-        ({"onFailure": "DEAD_LETTER", SINK: "sqs"}, f"'{SINK}' has the value 'sqs'.*jsonl"),
+        ({"onFailure": "DEAD_LETTER", SINK: "jsonl"}, r"'flink\.deadletter\.jsonl\.path' is required"),
+        ({"onFailure": "DEAD_LETTER", SINK: "sqs"}, f"'{SINK}' is 'sqs'.*jsonl"),
         (
             {"onFailure": "SKIP", "deadLetters": "/f"},
-            "'onFailure' has the value 'SKIP'; valid: DEAD_LETTER, or no option",
+            "'onFailure' is 'SKIP'. Valid: DEAD_LETTER, or no option",
         ),
         (
             {"onFailure": "FAIL", "deadLetters": "/f"},
-            "'onFailure' has the value 'FAIL'; valid: DEAD_LETTER, or no option",
+            "'onFailure' is 'FAIL'. Valid: DEAD_LETTER, or no option",
         ),
-        ({SINK: "sql", "deadLetters": "/f"}, f"'{SINK}' has the value 'sql'; valid: this or the option deadLetters"),
-        ({"deadLetters": "s3://b/p"}, f"'deadLetters' has the value 's3://b/p'; valid: a folder.*{SINK}"),
+        ({SINK: "sql", "deadLetters": "/f"}, f"'{SINK}' is 'sql'. Valid: this or the option deadLetters"),
+        ({"deadLetters": "s3://b/p"}, f"'deadLetters' is 's3://b/p'. Valid: a folder.*{SINK}"),
     ],
 )
 def test_c2_contradicting_options_are_named(given, words):
@@ -67,7 +66,5 @@ def test_c2_contradicting_options_are_named(given, words):
 def test_c2_a_folder_that_cannot_be_created_fails_on_the_driver(tmp_path):
     (tmp_path / "file").write_text("in the way")
     options = parsed(deadLetters=str(tmp_path / "file" / "letters"))
-    with pytest.raises(
-        ConfigurationError, match=r"'deadLetters' has the value .*; valid: a folder that every executor can"
-    ):
+    with pytest.raises(ConfigurationError, match=r"'deadLetters' is .*. Valid: a folder that every executor can"):
         KinesisStreamWriter(options, SCHEMA).check()

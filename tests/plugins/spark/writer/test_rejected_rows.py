@@ -9,16 +9,11 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.failed_records import FailedRecord
+from recordpublisher.plugins.sinks.kinesis.records import FailedRecord
 from recordpublisher.plugins.spark.process.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer.columns import WriteColumns
-from recordpublisher.plugins.spark.writer.failure_options import dead_letter_sink
-from recordpublisher.plugins.spark.writer.rejected_rows import RejectedRows
-from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords
-from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer.write_task import TaskWrite
-from recordpublisher.plugins.spark.writer.writer_pool import WriterPool
+from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink
+from recordpublisher.plugins.spark.writer import TaskWrite, WriterPool
+from recordpublisher.plugins.spark.written_rows import IdField, RejectedRows, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.publishers.errors import SinkError
 
 from fakes.writable_stream import FakeKinesis

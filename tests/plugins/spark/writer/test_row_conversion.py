@@ -7,9 +7,15 @@ import json
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.spark.writer.columns import WriteColumns
-from recordpublisher.plugins.spark.writer.row_conversion import SLICE_BYTES, SLICE_ROWS, RowsToRecords, slices
-from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds
+from recordpublisher.plugins.spark.written_rows import (
+    SLICE_BYTES,
+    SLICE_ROWS,
+    IdField,
+    RowIds,
+    RowsToRecords,
+    WriteColumns,
+    slices,
+)
 from recordpublisher.publishers.errors import SinkError
 
 

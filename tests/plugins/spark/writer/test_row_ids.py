@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from recordpublisher.plugins.spark.writer.row_ids import (
+from recordpublisher.plugins.spark.written_rows import (
     BATCH,
     EXECUTION,
     QUERY,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer.writer_pool import WriterPool
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import WriterPool
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.writable_stream import FakeKinesis

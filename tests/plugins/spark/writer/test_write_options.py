@@ -7,9 +7,9 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.spark.writer.write_options import INITIAL_FRACTION, QUEUE_BYTES_PER_STREAM, WriteOptions
+from recordpublisher.plugins.spark.write_options import INITIAL_FRACTION, QUEUE_BYTES_PER_STREAM, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
+from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
 
 
 def test_write_tasks_divides_the_rate_of_a_shard():

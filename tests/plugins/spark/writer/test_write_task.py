@@ -8,11 +8,9 @@ import pyarrow as pa
 import pytest
 
 from recordpublisher.plugins.spark.process.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer.columns import WriteColumns
-from recordpublisher.plugins.spark.writer.row_conversion import SLICE_ROWS, RowsToRecords
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer.write_task import TaskWrite
-from recordpublisher.plugins.spark.writer.writer_pool import MAX_OPEN_STREAMS, WriterPool
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import MAX_OPEN_STREAMS, TaskWrite, WriterPool
+from recordpublisher.plugins.spark.written_rows import SLICE_ROWS, RowsToRecords, WriteColumns
 from recordpublisher.publishers.errors import SinkError, StreamNotFoundError
 
 from fakes.writable_stream import FakeKinesis

@@ -116,7 +116,7 @@ async def test_a_certificate_of_another_ca_is_rejected(authority, caplog, tmp_pa
     async with tracker_with(*CertificateAuthority(tmp_path, "others").issue()) as server:
         problem = await problem_at(server, caplog, **{CA: authority.file})
 
-    assert "its certificate is rejected: unable to get local issuer certificate; valid: " in problem
+    assert "its certificate is rejected: unable to get local issuer certificate. Valid: " in problem
     assert CA in problem
 
 
@@ -124,7 +124,7 @@ async def test_an_expired_certificate_is_rejected(authority, caplog):
     async with tracker_with(*authority.issue(days=-1)) as server:
         problem = await problem_at(server, caplog, **{CA: authority.file})
 
-    assert "its certificate is rejected: certificate has expired; valid: " in problem
+    assert "its certificate is rejected: certificate has expired. Valid: " in problem
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -175,7 +175,7 @@ async def test_a_tracker_that_never_answers_the_tls_handshake_is_left(authority,
 def test_a_context_of_the_other_side_is_an_error():
     properties = {"flink.watermark.tracker.address": "127.0.0.1:1", "flink.watermark.tracker.token": TOKEN}
 
-    with pytest.raises(ConfigurationError, match=r"valid: an ssl\.SSLContext of ssl\.PROTOCOL_TLS_SERVER"):
+    with pytest.raises(ConfigurationError, match=r"Valid: an ssl\.SSLContext of ssl\.PROTOCOL_TLS_SERVER"):
         TrackerServer(TOKEN, tls=ssl.create_default_context())
-    with pytest.raises(ConfigurationError, match=r"valid: an ssl\.SSLContext of ssl\.PROTOCOL_TLS_CLIENT"):
+    with pytest.raises(ConfigurationError, match=r"Valid: an ssl\.SSLContext of ssl\.PROTOCOL_TLS_CLIENT"):
         TcpTracker(Properties(properties), tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))

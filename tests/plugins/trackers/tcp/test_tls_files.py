@@ -136,7 +136,7 @@ def test_an_option_that_others_need(files, given, missing, needed_by):
     names = ("--certificate", "--key", "--client-ca")
     error = error_of(server_context, *(name and files[name] for name in given), names)
 
-    assert str(error).startswith(f"option '{missing}' is not set; needed by {needed_by}; valid: ")
+    assert str(error).startswith(f"option '{missing}' is required: needed by {needed_by}. Valid: ")
 
 
 def test_a_wrong_ca_of_clients_is_named(files):

@@ -57,7 +57,7 @@ OF_INSTANCES = {
 REACHING = {
     "publishers/kinesis/sdk/internals.py": "the AWS SDK",
     "publishers/kinesis/read_buffers.py": "asyncio",
-    "local/http/http2_server.py": "h2 and hypercorn",
+    "local/http_server.py": "h2 and hypercorn",
     "plugins/runtime/thread_exit.py": "threading (nothing public runs before the pools are closed)",
     "plugins/sinks/map/handling.py": "asyncio (a name that its documentation has for those who make tasks)",
 }

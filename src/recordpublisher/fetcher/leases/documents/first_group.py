@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
 from .group_store import GroupStore, write_first_table
-from .lease_table import Lease, LeaseTable
+from .lease_table import LeaseTable, is_begun, lease_of
 from .position_part import SHARDS_PER_PART, PositionKey, PositionPart, StoredPosition
 from .worker_record import WorkerRecord
 
@@ -38,7 +38,7 @@ async def store_as_group(
         await group.refuse_subtasks()
     version = FIRST_VERSION if over is None else over.document.version + 1
     positions = {
-        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if _is_begun(state)
+        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if is_begun(state)
     }
     keys = sorted(positions)
     parts = [keys[first : first + SHARDS_PER_PART] for first in range(0, len(keys), SHARDS_PER_PART)]
@@ -46,7 +46,7 @@ async def store_as_group(
         own = {key: positions[key] for key in part}
         await group.own_part(worker, number).write(PositionPart(worker, is_sealed=True, positions=own))
     await group.own_record(worker).write(WorkerRecord(worker, 1, is_sealed=True, parts=len(parts)))
-    leases = {shard: _lease(shard, states, worker, version) for shard in states}
+    leases = {shard: lease_of(shard, states, worker, version) for shard in states}
     try:
         if over is None:
             await write_first_table(group, LeaseTable(version, worker, StartingPosition.trim_horizon(), leases))
@@ -60,18 +60,3 @@ async def store_as_group(
     except StateError:
         await group.delete_worker(worker)
         raise
-
-
-def _is_begun(state: ShardState) -> bool:
-    """Return whether a worker may read the shard at once: it has neither ended nor waits for its parents."""
-    return not state.ended and not state.waiting
-
-
-def _lease(shard: str, states: Mapping[str, ShardState], worker: str, version: int) -> Lease:
-    state, (stream, _, shard_id) = states[shard], shard.rpartition("/")
-    if _is_begun(state):
-        return Lease(worker, version)
-    if state.waiting:
-        return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents), seen_ms=state.seen_ms)
-    children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
-    return Lease(None, version, ended=True, watermark=state.watermark, children=tuple(children), seen_ms=state.seen_ms)

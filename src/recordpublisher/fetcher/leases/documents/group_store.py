@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -91,6 +91,10 @@ class GroupStore:
         """Return the lease table that a value contains."""
         return Stored(table_from_bytes(value.value, self._place(LEASE_TABLE)), value.version)
 
+    async def names(self, prefix: str) -> Sequence[str]:
+        """Return the names of the documents with this prefix."""
+        return await self._call(self._store.list_names(prefix))
+
     async def read_records(self, *, consistent: bool = False) -> dict[str, Stored[WorkerRecord]]:
         """Return the record of each worker.
 
@@ -99,6 +103,12 @@ class GroupStore:
         found = await self._call(self._store.list(WORKERS, consistent=consistent))
         records = (self._record_of(name, value) for name, value in found.items())
         return {record.document.worker: record for record in records}
+
+    async def read_record(self, worker: str) -> Stored[WorkerRecord] | None:
+        """Return the record of a worker, read consistently, or None if there is none."""
+        name = f"{WORKERS}{worker}"
+        found = await self._call(self._store.get(name))
+        return None if found is None else self._record_of(name, found)
 
     async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
         """Seal a worker if its record is still the one that was read, and return the sealed record."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from recordpublisher.fetcher.shards.lineage import parents_ended
 from recordpublisher.fetcher.shards.shard_state import ShardState, latest
@@ -49,6 +50,13 @@ class Lease:
         return self.ended and not self.children
 
 
+class AloneOwner(NamedTuple):
+    """The worker that owns every shard of a job that runs alone, and since which version of the table."""
+
+    worker: str
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class ShardEnd:
     """The end of a shard: its last watermark, and the parents of each of its children (`Shard.key`).
@@ -70,6 +78,8 @@ class LeaseTable:
     - `is_latest`: whether `start` is the time that replaced LATEST.
     - `drained`: the workers that a person has asked to leave (E11).
     - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
+    - `alone`: the worker that owns every shard, if the job runs alone. The states of the shards are then in its positions only, and
+      `folded` adds them.
     """
 
     version: int = 1
@@ -79,11 +89,13 @@ class LeaseTable:
     drained: frozenset[str] = frozenset()
     job: GroupJob | None = None
     is_latest: bool = False
+    alone: AloneOwner | None = None
 
     @property
     def owners(self) -> set[str]:
-        """Every worker that holds a lease."""
-        return {lease.owner for lease in self.leases.values() if lease.owner is not None}
+        """Every worker that holds a lease, and the worker that runs alone."""
+        alone = set() if self.alone is None else {self.alone.worker}
+        return alone | {lease.owner for lease in self.leases.values() if lease.owner is not None}
 
     def is_owned(self, shard: str, worker: str, epoch: int) -> bool:
         """Return whether the worker holds the shard in this epoch."""
@@ -161,14 +173,51 @@ class LeaseTable:
         return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
 
     def begun_anew(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
-        """Return the next version with other leases, in which no worker is asked to leave."""
-        return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset())
+        """Return the next version with other leases, in which no worker runs alone, and none is asked to leave."""
+        return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
+
+    def taken_alone(self, worker: str, job: GroupJob) -> LeaseTable:
+        """Return the next version, in which `worker` owns every shard: its positions have the states of all shards."""
+        version = self.version + 1
+        return replace(self.begun_anew(worker, {}), job=job, alone=AloneOwner(worker, version))
+
+    def folded(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
+        """Return the leases that the states of the worker that runs alone stand for. Only the leases and the start differ.
+
+        - `states`: the states in the positions of that worker, by `Shard.key`.
+        - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+        """
+        if self.alone is None:
+            return self
+        alone = self.alone
+        leases = {**self.leases, **{shard: lease_of(shard, states, alone.worker, alone.epoch) for shard in states}}
+        start = self.start if pinned_ms is None else StartingPosition.at_timestamp(pinned_ms)
+        return replace(self, leases=leases, start=start, is_latest=self.is_latest or pinned_ms is not None)
 
     def _ends_of_parents(self, shard: str) -> list[Lease]:
         return [self.leases[parent] for parent in self.leases[shard].parents if self._has_ended(parent)]
 
     def _has_ended(self, shard: str) -> bool:
         return shard in self.leases and self.leases[shard].ended
+
+
+def is_begun(state: ShardState) -> bool:
+    """Return whether a worker may read the shard at once: it has neither ended nor waits for its parents.
+
+    A shard with a position has begun, even if a start that resumes has not looked at its parents yet.
+    """
+    return not state.ended and (not state.waiting or state.position is not None)
+
+
+def lease_of(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
+    """Return the lease of a shard whose state is in a position of `worker`: it has ended, waits for its parents, or is owned."""
+    state, (stream, _, shard_id) = states[shard], shard.rpartition("/")
+    if state.ended:
+        children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
+        return Lease(None, epoch, True, state.watermark, tuple(children), seen_ms=state.seen_ms)
+    if not is_begun(state):
+        return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents), seen_ms=state.seen_ms)
+    return Lease(worker, epoch)
 
 
 def _with_end(leases: Mapping[str, Lease], shard: str, end: ShardEnd) -> dict[str, Lease]:

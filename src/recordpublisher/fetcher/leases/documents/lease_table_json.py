@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import stream_of
 
 from . import json_documents
 from .group_job import GroupJob
-from .lease_table import Lease, LeaseTable
+from .lease_table import AloneOwner, Lease, LeaseTable
 
 _LONGEST_SHARD_ID = 1_000
 """The most characters of a shard id. Kinesis has ids of at most 128 characters; a plugin's ids may be longer."""
@@ -21,7 +21,7 @@ _LONGEST_SHARD_ID = 1_000
 
 def table_to_bytes(table: LeaseTable) -> bytes:
     """Return the table as JSON. An owned shard is `[index of its owner, epoch]`, and any other shard an object."""
-    workers = sorted(table.owners)
+    workers = sorted({lease.owner for lease in table.leases.values() if lease.owner is not None})
     numbers = {worker: number for number, worker in enumerate(workers)}
     leases = {shard: _stored_lease(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
     drained, by_stream = tuple(sorted(table.drained)), json_documents.by_stream(leases)
@@ -34,6 +34,7 @@ def table_to_bytes(table: LeaseTable) -> bytes:
         drained,
         table.job,
         table.is_latest,
+        table.alone,
     )
     return msgspec.json.encode(stored)
 
@@ -49,8 +50,9 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
             raise unreadable(place, f"{shard_id[:80]!r}... is not a shard id: it has {len(shard_id)} characters")
         if shard in lease.children or shard in lease.parents:
             raise unreadable(place, f"{shard} is its own {'child' if shard in lease.children else 'parent'}")
-    drained = frozenset(stored.drained)
-    return LeaseTable(stored.version, stored.writer, start_of(stored.start), leases, drained, stored.job, stored.latest)
+    drained, alone = frozenset(stored.drained), None if stored.alone is None else AloneOwner(*stored.alone)
+    start = start_of(stored.start)
+    return LeaseTable(stored.version, stored.writer, start, leases, drained, stored.job, stored.latest, alone)
 
 
 class _StoredLease(msgspec.Struct, omit_defaults=True):
@@ -72,6 +74,7 @@ class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=j
     drained: tuple[str, ...] = ()
     job: GroupJob | None = None
     latest: bool = False
+    alone: tuple[WorkerName, Count] | None = None
 
     def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
         """Return each lease with its `Shard.key`."""

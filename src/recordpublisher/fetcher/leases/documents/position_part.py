@@ -11,7 +11,7 @@ import msgspec
 from recordpublisher.fetcher.checkpoints.state_entries import NamesStaged, staged_to_json
 from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
 from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
-from recordpublisher.fetcher.stored_documents import Count, WorkerName, check_document, read_document
+from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, check_document, read_document
 
 from . import json_documents
 
@@ -106,6 +106,8 @@ class _StoredPart(NamesStaged, kw_only=True):
     worker: WorkerName
     write: Count
     sealed: bool = False
+    pinned: Millis | None = None
+    taken: Millis | None = None
     positions: list[_Position]
 
 
@@ -118,6 +120,9 @@ class PositionPart:
 
     - `staged`: the staged items that the part commits.
     - `target`: the target of the sink, where the rows are.
+
+    The part of a worker that runs alone has the time that replaced LATEST (`pinned_ms`), and the time of its checkpoint for people
+    (`taken_ms`, epoch ms).
     """
 
     worker: str
@@ -126,6 +131,8 @@ class PositionPart:
     positions: Positions = field(default_factory=dict)
     staged: Sequence[Staged] = ()
     target: str = ""
+    pinned_ms: int | None = None
+    taken_ms: int | None = None
 
     def before(self, first: CommitNumber, place: str) -> Positions:
         """Return the positions before a commit that the part names.
@@ -141,7 +148,9 @@ class PositionPart:
         positions = positions_to_json(self.positions)
         sealed = {"sealed": True} if self.is_sealed else {}
         named = staged_to_json(self.staged, self.target)
-        content = {"worker": self.worker, "write": self.write, **sealed, **named, "positions": positions}
+        times = {"pinned": self.pinned_ms, "taken": self.taken_ms}
+        known = {name: value for name, value in times.items() if value is not None}
+        content = {"worker": self.worker, "write": self.write, **sealed, **named, **known, "positions": positions}
         return json_documents.to_bytes(content)
 
     @classmethod
@@ -149,4 +158,5 @@ class PositionPart:
         """Read a part that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
         stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
         staged = tuple(each.staged for each in stored.staged)
-        return cls(stored.worker, stored.write, stored.sealed, _by_key(stored.positions), staged, stored.target)
+        positions, times = _by_key(stored.positions), (stored.pinned, stored.taken)
+        return cls(stored.worker, stored.write, stored.sealed, positions, staged, stored.target, *times)

@@ -30,6 +30,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
       it.
     - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
+    - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs, for people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
     """
@@ -48,6 +49,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     loads: json_documents.ByStream = {}
     checkpoint_ms: Millis | None = msgspec.field(name="checkpoint", default=None)
     lease_ms: Millis | None = msgspec.field(name="lease", default=None)
+    is_alone: bool = msgspec.field(name="alone", default=False)
     host: Annotated[str, msgspec.Meta(max_length=255)] = ""
     pid: Count = 0
     sent_ms: Millis | None = msgspec.field(name="sent", default=None)

@@ -8,7 +8,7 @@ from typing import Any
 from recordpublisher.consumer.deserialization import Deserializer, PreparedDeserializer
 from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
+from recordpublisher.publishers.properties.groups.job import SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 

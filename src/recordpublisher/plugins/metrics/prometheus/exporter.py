@@ -14,7 +14,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
     SubtaskMetrics,
 )
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.metrics import PROMETHEUS_ADDRESS
+from recordpublisher.publishers.properties.groups.job import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..exported_metrics import ExportedMetric, Origin, exported_tables

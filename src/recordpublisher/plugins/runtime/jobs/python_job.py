@@ -12,7 +12,7 @@ from recordpublisher.plugins.host.build_from_properties import build_metrics_exp
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.function_property import imported
-from recordpublisher.publishers.properties.groups.fanout import REGISTRATION
+from recordpublisher.publishers.properties.groups.reading import REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors, takes
 
@@ -40,6 +40,7 @@ async def run_python_job(
     """
     OF_COMMAND.set(CommandOptions(given, change))
     async with made_fetcher(job) as fetcher:
+        fetcher.tell_of_lost_positions()
         own = build_metrics_exporters(load_registry(), fetcher.properties)
         await run_fetcher(fetcher, report, [*own, *exporters], bounds=bounds)
 

@@ -18,10 +18,9 @@ from recordpublisher.plugins.host.source_kind import calls_a_service
 from recordpublisher.plugins.lag.stored_positions import without_positions
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.publishers.errors import FencedError
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
-from recordpublisher.publishers.properties.groups.job import SINK
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT, SINK
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
 from ..data_fetcher import DataFetcher

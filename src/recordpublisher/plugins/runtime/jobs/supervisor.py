@@ -14,8 +14,8 @@ import msgspec
 
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
-from recordpublisher.publishers.properties.groups.job import DRAIN_TIMEOUT
-from recordpublisher.publishers.properties.groups.values_and_time import (
+from recordpublisher.publishers.properties.groups.job import (
+    DRAIN_TIMEOUT,
     TRACKER,
     TRACKER_ADDRESS,
     TRACKER_TLS_CA,

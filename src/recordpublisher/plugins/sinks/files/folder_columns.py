@@ -1,63 +1,132 @@
-"""Checks that all files of a folder have the same columns, because readers take the folder for one table."""
+"""Stores which columns the files of a folder have, because readers take the folder for one table."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, write_value
-from recordpublisher.fetcher.stored_documents import read_document
+from recordpublisher.fetcher.stored_documents import read_document, unreadable
+from recordpublisher.plugins.columns.inferred_columns import InferredColumns
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 
 _NAME, _FORMAT = "columns", 1
 
 
 class FolderColumns(msgspec.Struct, frozen=True):
-    """The type of each column that any file of the folder has, and the names of the partition columns."""
+    """The columns that any file of a folder has.
+
+    - `columns`: the type of each column, for people to read.
+    - `arrow`: the same columns as an Arrow schema, from which inferred columns continue after a restart.
+    - `partitions`: the names of the partition columns.
+    """
 
     columns: dict[str, str]
+    arrow: bytes
     partitions: list[str]
     format: int = _FORMAT
 
+    @classmethod
+    def of(cls, schema: pa.Schema, partitions: list[str]) -> "FolderColumns":
+        """Return the document of these columns."""
+        types = {field.name: str(field.type) for field in schema}
+        return cls(types, schema.serialize().to_pybytes(), partitions)
 
-async def agree(store: ConditionalStore, wanted: FolderColumns, key: str, path: str, *, may_change: bool) -> None:
-    """Compare the wanted columns with those of the files in a folder, and store the new ones.
-
-    Several processes may do so at the same time.
-
-    - `key`: the property that has the folder `path`; error messages name it.
-    - `may_change`: whether new columns may be stored. If not, the columns are only compared.
-
-    Raises: ConfigurationError if readers could not read the old and the new files as one table; StateError if the stored columns cannot be
-    read or written.
-    """
-    stored = await store.get(_NAME)
-    while True:
-        there = wanted
-        if stored is not None:
-            there = read_document(stored.value, FolderColumns, f"{_NAME} in {store.place}", _FORMAT)
-        _check(wanted, there, key, path)
-        united = FolderColumns(there.columns | wanted.columns, wanted.partitions)
-        if not may_change or (stored is not None and united == there):
-            return
+    def schema(self, place: str) -> pa.Schema:
+        """Return the columns. Raises: StateError if they cannot be read; it names `place`."""
         try:
-            await write_value(store, _NAME, msgspec.json.encode(united), None if stored is None else stored.version)
-        except ConflictError as error:  # Another process was faster, so compare with the columns that it has stored.
-            stored = error.current
-        else:
-            return
+            return pa.ipc.read_schema(pa.py_buffer(self.arrow))
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(place, error) from error
 
 
-def _check(wanted: FolderColumns, there: FolderColumns, key: str, path: str) -> None:
-    if wanted.partitions != there.partitions:
-        reason = f"the files in {path} are partitioned by {', '.join(there.partitions) or 'nothing'}; write to another folder ({key})"
-        raise ConfigurationError(
-            PARTITIONS.key, ", ".join(wanted.partitions), "the partitions of the folder", reason=reason
-        )
-    known = {name.casefold(): name for name in there.columns}
-    for name, kind in wanted.columns.items():
-        same = known.get(name.casefold(), name)
-        if same != name or there.columns.get(name, kind) != kind:
+class Folder(msgspec.Struct, frozen=True):
+    """A folder of files: the store of its document, the property that has the folder, its path, and its partition columns."""
+
+    store: ConditionalStore
+    key: str
+    path: str
+    partitions: list[str]
+
+    async def agree(self, schema: pa.Schema, *, may_change: bool) -> None:
+        """Compare columns with those of the files in the folder, and store the new ones.
+
+        Several processes may do so at the same time.
+
+        - `may_change`: whether new columns may be stored. If not, the columns are only compared.
+
+        Raises: ConfigurationError if readers could not read the old and the new files as one table; StateError if the stored columns
+        cannot be read or written.
+        """
+
+        def united(there: pa.Schema) -> pa.Schema:
+            _check(schema, there, self.key, self.path)
+            return schema
+
+        await self._store(united, may_change)
+
+    async def inferred(self, columns: InferredColumns, seen: Mapping[str, Any], *, may_change: bool) -> InferredColumns:
+        """Return the columns of the folder with those of `seen` that it lacks, and store the new ones.
+
+        Of several processes that add a field, the first one says its type, and the others take it from the folder.
+
+        - `seen`: the shape of records (see `inference.py`), or an empty one at the start.
+
+        Raises: ConfigurationError if the folder has other partitions; StateError if the stored columns cannot be read or written.
+        """
+        grown = columns
+
+        def united(there: pa.Schema) -> pa.Schema:
+            nonlocal grown
+            grown = columns.grown_by(seen, there)
+            return grown.schema
+
+        await self._store(united, may_change)
+        return grown
+
+    async def _store(self, united: Callable[[pa.Schema], pa.Schema], may_change: bool) -> None:
+        """Store the columns that `united` returns for the stored ones, in addition to those. It is called again after a conflict."""
+        stored = await self.store.get(_NAME)
+        place = f"{_NAME} in {self.store.place}"
+        while True:
+            there, before = pa.schema([]), None
+            if stored is not None:
+                before = read_document(stored.value, FolderColumns, place, _FORMAT)
+                there = before.schema(place)
+                self._check_partitions(before.partitions)
+            fields = {field.name: field for schema in (there, united(there)) for field in schema}
+            wanted = FolderColumns.of(pa.schema(list(fields.values())), self.partitions)
+            if not may_change or (before is not None and wanted.columns == before.columns):
+                return
+            try:
+                await write_value(
+                    self.store, _NAME, msgspec.json.encode(wanted), None if stored is None else stored.version
+                )
+            except (
+                ConflictError
+            ) as error:  # Another process was faster, so compare with the columns that it has stored.
+                stored = error.current
+            else:
+                return
+
+    def _check_partitions(self, there: list[str]) -> None:
+        if self.partitions != there:
+            reason = f"the files in {self.path} are partitioned by {', '.join(there) or 'nothing'}; write to another folder ({self.key})"
+            raise ConfigurationError(
+                PARTITIONS.key, ", ".join(self.partitions), "the partitions of the folder", reason=reason
+            )
+
+
+def _check(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> None:
+    known = {field.name.casefold(): field for field in there}
+    for field in wanted:
+        same = known.get(field.name.casefold(), field)
+        if same.name != field.name or same.type != field.type:
             reason = (
-                f"files there have a column {same!r} of the type {there.columns[same]}, the records have {name!r} of the type {kind}, and "
-                "readers could not read both as one table; keep the name and the type of the field, or write to another folder"
+                f"files there have a column {same.name!r} of the type {same.type}, the records have {field.name!r} of the type "
+                f"{field.type}, and readers could not read both as one table; keep the name and the type of the field, or write to "
+                "another folder"
             )
             raise ConfigurationError(key, path, "a folder whose files have the columns of the records", reason=reason)

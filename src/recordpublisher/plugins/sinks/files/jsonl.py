@@ -1,22 +1,30 @@
 """The sink for JSON lines, with one file for each shard and checkpoint."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
+from recordpublisher.extras import install_command
 from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import ARCHIVE, JSONL_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from .sink import FileSink, Rejected
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+
+    from .folder_columns import Folder
 
 
 class JsonlSink(FileSink):
@@ -33,12 +41,35 @@ class JsonlSink(FileSink):
         if (pattern := given.value(PARTITIONS)) is not None:
             reason = "the jsonl sink has a folder for each shard; leave it out, or take parquet, delta or iceberg"
             raise ConfigurationError(PARTITIONS.key, pattern, reason=reason)
+        self._inferred: InferredColumns | None = None
 
     async def open(self, context: SinkContext) -> None:
-        """Open the folder. Raises: ConfigurationError also if an archive would have deserialised values in place of payloads."""
+        """Open the folder.
+
+        Raises: the errors of the base class; ConfigurationError if an archive would have deserialised values in place of payloads;
+        ImportError if columns are inferred and pyarrow is not installed.
+        """
         if self.keeps_archive and context.value_type not in (None, bytes):
             raise _no_archive_of_values()
         await super().open(context)
+        if context.value_type is InferredRow:
+            try:
+                from recordpublisher.plugins.columns.inferred_columns import no_columns
+            except ImportError as error:
+                raise ImportError(f"INFER needs the extra 'parquet': {install_command('parquet')}") from error
+            self._inferred = await self._folder().inferred(no_columns(), {}, may_change=True)
+
+    def _folder(self) -> "Folder":
+        from .folder_columns import Folder  # loads pyarrow, which only inferred columns need
+
+        return Folder(self.entries(), self._key, self._path, [])
+
+    async def learn(self, contents: Sequence[Any]) -> None:
+        """Store the types of fields that no file has yet, if they are inferred. A line has the fields of its record only."""
+        if self._inferred is not None:
+            seen = await asyncio.to_thread(self._inferred.unknown, contents)
+            if seen is not None:
+                self._inferred = await self._folder().inferred(self._inferred, seen, may_change=True)
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
         """Return the batch. Raises: ConfigurationError if an archive would have its values in place of the payloads."""
@@ -49,7 +80,7 @@ class JsonlSink(FileSink):
     def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
         """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
         lines: list[bytes] = []
-        for batch in contents:
+        for batch in contents if self._inferred is None else self._inferred.fitting(contents, rejected):
             fields_of = as_json if batch.decoded is None else _with_value
             for index, record in enumerate(batch):
                 try:

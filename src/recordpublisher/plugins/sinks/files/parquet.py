@@ -1,5 +1,7 @@
 """The sink for Parquet files, which have the fields of a type, or the payload, and the metadata. Needs the extra `parquet`."""
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,23 +16,20 @@ except ImportError as error:
 
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns
+from recordpublisher.plugins.columns.inferred_columns import InferredColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
+from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.files_and_tables import (
-    ARCHIVE,
-    PARQUET_COLUMNS,
-    PARQUET_PATH,
-    PARTITIONS,
-)
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
-from .folder_columns import FolderColumns, agree
+from .folder_columns import Folder
 from .sink import MOST_NAME_BYTES, FileSink, Rejected
+
+log = logging.getLogger("recordpublisher.files")
 
 
 class ParquetSink(FileSink):
@@ -45,11 +44,6 @@ class ParquetSink(FileSink):
 
     def __init__(self, properties: Mapping[str, object]) -> None:
         super().__init__(given := Properties(properties))
-        if is_inferred(given):
-            reason = (
-                "the files of a folder cannot get new columns together; take delta, iceberg or sql, or name the columns"
-            )
-            raise ConfigurationError(SCHEMA.key, given.value(SCHEMA), reason=reason)
         self._takes_fields = given.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(given)
         self._partitions = Partitions(given.value(PARTITIONS))
@@ -63,31 +57,55 @@ class ParquetSink(FileSink):
         partitions or a column of another type; StateError if positions of an earlier version are there, or if the stored columns cannot be
         read.
         """
-        self._columns = self._checked_columns(context)
-        self._schema = self._partitions.columns_of_files(self._columns.schema)
+        columns = self._first_columns(context)
         await super().open(context)
-        await self._agree(self._columns, may_change=True)
+        self._use(await self._agreed(columns, may_change=True))
 
     async def check_values(self, context: SinkContext) -> str | None:
         """Check that each field has a column type, and that the columns and partitions fit the files that are already there."""
-        columns = self._checked_columns(context)
-        await self._agree(columns, may_change=False)
+        columns = await self._agreed(self._first_columns(context), may_change=False)
         return f"{counted(len(columns.schema), 'column')}"
 
-    async def _agree(self, columns: FileColumns, *, may_change: bool) -> None:
-        types = {field.name: str(field.type) for field in columns.schema}
-        wanted = FolderColumns(types, self._partitions.names)
-        await agree(self.entries(), wanted, self._key, self._path, may_change=may_change)
-
-    def _checked_columns(self, context: SinkContext) -> FileColumns:
+    def _first_columns(self, context: SinkContext) -> FileColumns:
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
+        if self._takes_fields and context.value_type is InferredRow:
+            if self.keeps_archive:
+                raise _no_archive_of_fields()
+            derived = [part.name for part in self._partitions.parts if part.is_derived]
+            return InferredColumns(pa.schema([]), derived, check)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
         if self.keeps_archive and columns.schema != FileColumns().schema:
-            reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
-            raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
+            raise _no_archive_of_fields()
+        self._check(columns)  # before the folder is created
+        return columns
+
+    async def _agreed(self, columns: FileColumns, *, may_change: bool) -> FileColumns:
+        """Return the columns after they were compared with those of the folder. Inferred columns begin with those of the folder."""
+        if not isinstance(columns, InferredColumns):
+            await self._folder().agree(columns.schema, may_change=may_change)
+            return columns
+        columns = await self._folder().inferred(columns, {}, may_change=False)
+        self._check(columns)
+        return await self._folder().inferred(columns, {}, may_change=may_change)
+
+    def _check(self, columns: FileColumns) -> None:
         self._partitions.check(columns.schema)
         self._options.check(self._partitions.columns_of_files(columns.schema))
-        return columns
+
+    def _folder(self) -> Folder:
+        return Folder(self.entries(), self._key, self._path, self._partitions.names)
+
+    def _use(self, columns: FileColumns) -> None:
+        self._columns, self._schema = columns, self._partitions.columns_of_files(columns.schema)
+
+    async def learn(self, contents: Sequence[Any]) -> None:
+        """Store the columns of fields that no file has yet, if columns are inferred."""
+        if isinstance(columns := self._columns, InferredColumns):
+            seen = await asyncio.to_thread(columns.unknown, contents)
+            if seen is not None:
+                grown = await self._folder().inferred(columns, seen, may_change=True)
+                log.info("columns of %s: %s", self._path, grown.text())
+                self._use(grown)
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
         """Return the batch as Arrow columns if it has no deserialised values. They are smaller than the batch, and cheap to make now.
@@ -112,3 +130,8 @@ class ParquetSink(FileSink):
         for part in rows:
             encoder.write(part)
         encoder.close()
+
+
+def _no_archive_of_fields() -> ConfigurationError:
+    reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
+    return ConfigurationError(ARCHIVE.key, "true", reason=reason)

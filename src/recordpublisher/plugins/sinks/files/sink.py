@@ -22,8 +22,8 @@ from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.files_and_tables import ARCHIVE, FILE_BUFFER
-from recordpublisher.publishers.properties.groups.values_and_time import COMPRESSION
+from recordpublisher.publishers.properties.groups.job import COMPRESSION
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, FILE_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, is_valid_name
@@ -114,6 +114,12 @@ class FileSink(CommittingSink):
         The default is the batch itself. Subclasses may return a smaller form.
         """
         return batch, batch.held_bytes
+
+    async def learn(self, contents: Sequence[Any]) -> None:
+        """Prepare for the contents of the next files. Called before `file_writers`, on the event loop.
+
+        A sink that infers columns stores the new ones here, so that no file has a column of which another process does not know.
+        """
 
     @abstractmethod
     def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
@@ -213,6 +219,7 @@ class FileSink(CommittingSink):
         """
         parts, rejected = list(self._waiting), list[tuple[RecordBatch, str]]()
         documents = self._archived.changes()  # Those of shards that end from here on belong to a later snapshot.
+        await self.learn([part.content for part in parts])
         files = await asyncio.to_thread(self._files, parts, rejected)
         await self._context.reject_all(rejected)
         staged, size = await self._files_there.stage(self._life, number.n, files)

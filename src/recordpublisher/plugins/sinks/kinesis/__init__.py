@@ -1,11 +1,15 @@
 """The Kinesis sink: puts records into a stream with bounded memory, optionally in key order, and loses none silently (K1 to K4).
 
-Start at `kinesis_sink.py`. A record goes through `writer.py` (limits), `shard_queues/` (waiting) and `put_records/` (calls and results).
+- `kinesis_sink.py`: the public sink, which is where to start; `producer.py`: the same for programs without asyncio.
+- `writer.py`: accepts a record, and knows when it is acknowledged. It waits while a limit is reached (`limits.py`).
+- `sending.py`: the way of an accepted record in five steps, from the queue of its shard to the result of its PutRecords call.
+- `shard_queues.py`: which shard takes a record, its queue, and its aggregates; `adaptive_rate.py`: how fast a shard is sent records.
+- `records.py`: a record that is pending or has failed; `settings.py`: settings, statistics and metrics.
 """
 
-from .failed_records import FailedRecord
 from .kinesis_sink import KinesisSink
 from .producer import Producer
-from .statistics import SinkStatistics
+from .records import FailedRecord
+from .settings import SinkStatistics
 
 __all__ = ["KinesisSink", "FailedRecord", "Producer", "SinkStatistics"]

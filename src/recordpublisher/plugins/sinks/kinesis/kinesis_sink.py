@@ -16,20 +16,18 @@ from recordpublisher.plugins.sinks.queued_writes import (
     UnfinishedWrites,
     WrittenStates,
 )
-from recordpublisher.plugins.tracing.provider import payload_with_context
+from recordpublisher.plugins.tracing.traces import payload_with_context
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
-from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
+from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import written_hash_key
 from recordpublisher.publishers.stream_arns import stream_name
 
-from .failed_records import FailedRecord
-from .pending_record import PendingRecord, size_of
-from .settings import KinesisSinkSettings, QueueLimit
-from .statistics import KINESIS_SINK_METRICS
+from .records import FailedRecord, PendingRecord, size_of
+from .settings import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
 from .writer import KinesisWriter
 
 
@@ -123,11 +121,14 @@ class KinesisSink(Sink):
             await self._writer.flush()
             await self._reject_failed()
             return None
+        # 1. Send what is queued now. The epoch stands for all records that were accepted before.
         epoch = self._writer.begin_flush()
         self._states.add(epoch, checkpoint.state)
+        # 2. Wait for the results of these records, or for some of them.
         await self._writer.wait_until_flushed(epoch, PARTIAL_FLUSH_SECONDS if checkpoint.may_be_partial else None)
+        # 3. Return the newest state whose records are all acknowledged.
         state = self._states.newest()
-        # Last, because records that are given up from now on are not covered by this state.
+        # Dead letters are written last, because records that are given up from now on are not covered by this state.
         await self._reject_failed()
         return state
 
@@ -181,13 +182,17 @@ class KinesisSink(Sink):
         def reject(index: int, reason: str) -> None:
             rejected.append((batch.slice(index, index + 1), reason))
 
+        # 1. Make the records to put. They remember their shard, so that they are not sent after it was revoked.
         source = self._writer.permission.source(batch.shard.key)
         copies = _copies_of(batch.records, source)
         if self._keeps_failed:
             for copy, record in zip(copies, batch.records, strict=True):
                 copy.origin = batch.shard, record
+        # 2. Queue them, waiting for room.
         await self._writer.put_all(copies, reject)
+        # 3. Remember the epoch of this batch, which tells later how many of its records are unfinished.
         self._writes.add(self._writer.end_write(), batch)
+        # 4. Write dead letters of the records that the service would refuse, and of those that it has refused since the last call.
         await self._context.reject_all(rejected)
         await self._reject_failed()
 

@@ -20,8 +20,8 @@ from recordpublisher.plugins.runtime.thread_exit import call_before_pools_close
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .failed_records import FailedRecord
 from .kinesis_sink import KinesisSink
+from .records import FailedRecord
 from .settings import QueueLimit
 
 log = logging.getLogger("recordpublisher.producer")

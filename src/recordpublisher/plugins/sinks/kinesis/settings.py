@@ -1,12 +1,14 @@
-"""The typed settings of one Kinesis sink, read from the properties once."""
+"""The settings of one Kinesis sink, read from the properties once, and its measurements: statistics and metrics (A1)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.kinesis_sink import (
+from recordpublisher.publishers.properties.groups.sinks import (
     AGGREGATION_ENABLED,
     AGGREGATION_MAX_COUNT,
     AGGREGATION_MAX_SIZE,
@@ -26,11 +28,6 @@ from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.service_limits import WRITE_BYTES_PER_SECOND, WRITE_RECORDS_PER_SECOND
 from recordpublisher.publishers.user_code import check_user_function
-
-from .statistics import SinkStatistics
-
-QueueLimit = int | Callable[[SinkStatistics], int]
-"""Limit in records: a number above 0, or a function of `SinkStatistics` that returns one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +82,72 @@ def _checked_limit(given: object) -> QueueLimit:
         valid = "a whole number above 0, or a function of SinkStatistics"
         check_user_function("queue_limit", given, valid, is_plain=True)
     return given  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStatistics:
+    """The values that a `queue_limit` function receives.
+
+    - `mean_record_bytes`: recent mean of data and key of a user record (0 before the first record).
+    - `shards`: open shards of the stream.
+    - `outstanding_records`, `outstanding_bytes`: records accepted and not yet acknowledged, and the bytes that they hold in memory.
+    """
+
+    mean_record_bytes: float
+    shards: int
+    outstanding_records: int
+    outstanding_bytes: int
+
+
+QueueLimit = int | Callable[[SinkStatistics], int]
+"""Limit in records: a number above 0, or a function of `SinkStatistics` that returns one."""
+
+
+COUNTER, GAUGE = MetricType.COUNTER, MetricType.GAUGE
+KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
+    "outstandingRecordsCount": (GAUGE, "records", "accepted and not yet acknowledged"),
+    "outstandingBytes": (GAUGE, "bytes", "of the records not yet acknowledged, as held in memory"),
+    "queueLimit": (GAUGE, "records", "current limit in records; null: only bytes are limited"),
+    "queueLimitBytes": (GAUGE, "bytes", "current limit in bytes"),
+    "waitingWrites": (GAUGE, "calls", "`put` and `write` calls that wait for capacity"),
+    "openRequests": (GAUGE, "calls", "PutRecords calls that have not ended"),
+    "shards": (GAUGE, "shards", "open shards of the stream, as last listed"),
+    "meanRecordBytes": (GAUGE, "bytes", "recent mean of data and key of a user record"),
+    "backpressureCycles": (COUNTER, "checks", "checks for capacity by a waiting write that found none"),
+    "numRecordsOut": (COUNTER, "records", "user records acknowledged"),
+    "numBytesOut": (COUNTER, "bytes", "bytes of data and keys acknowledged"),
+    "numRecordsOutErrors": (COUNTER, "records", "user records rejected or given up"),
+    "kinesisRecords": (COUNTER, "records", "Kinesis records acknowledged: fewer than user records with aggregation"),
+    "requests": (COUNTER, "calls", "PutRecords calls that ended, failed ones included"),
+    "failedRequests": (COUNTER, "calls", "calls that failed as a whole and are retried"),
+    "retries": (COUNTER, "records", "Kinesis records sent again"),
+    "throttles": (COUNTER, "records", "Kinesis records throttled by a shard"),
+    "misroutedRecords": (
+        COUNTER,
+        "records",
+        "user records sent again: their aggregate reached another shard than expected (a reshard)",
+    ),
+    "shardMapRefreshes": (COUNTER, "calls", "shard listings after the first"),
+    "currentSendTimeMs": (GAUGE, "ms", "duration of the last PutRecords call"),
+}
+
+
+class SinkMetrics:
+    """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the duration of its last call."""
+
+    def __init__(self) -> None:
+        self._counts = {name: 0 for name, (kind, *_) in KINESIS_SINK_METRICS.items() if kind is COUNTER}
+        self._send_time_ms = 0
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Add `count` to a counter."""
+        self._counts[name] += count
+
+    def call_ended(self, seconds: float) -> None:
+        """Count a PutRecords call that took this long."""
+        self.add("requests")
+        self._send_time_ms = round(seconds * 1000)
+
+    def as_dict(self, **gauges: Any) -> dict[str, Any]:
+        """Return the given gauges and these counters."""
+        return {**gauges, **self._counts, "currentSendTimeMs": self._send_time_ms}

@@ -11,14 +11,18 @@ from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
-from .failed_records import FailedRecord, FailedRecords
-from .outstanding_records import NO_LIMIT, OutstandingRecords
-from .pending_record import PendingRecord, are_obviously_valid, is_obviously_valid, rejection_reason, size_of
-from .put_records.sender import SendPermission
-from .sending_pipeline import SendingPipeline
-from .settings import KinesisSinkSettings
-from .statistics import SinkMetrics
-from .waiters import FifoWaiters, Notifier
+from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
+from .records import (
+    FailedRecord,
+    FailedRecords,
+    PendingRecord,
+    are_obviously_valid,
+    is_obviously_valid,
+    rejection_reason,
+    size_of,
+)
+from .sending import RecordSending, SendPermission
+from .settings import KinesisSinkSettings, SinkMetrics
 
 NOT_OPEN = "is not open: use `async with`, or call open()"
 OnInvalid = Callable[[int, str], None]
@@ -28,6 +32,10 @@ RECORDS_PER_YIELD = 500
 
 class KinesisWriter:
     """Accepts records for one stream. Records that are not acknowledged are bounded in number and bytes.
+
+    A record comes from `put` or `put_all`, which check it, wait for room and count it. `RecordSending` (`sending.py`) then brings it to the
+    stream. When its result has arrived, `OutstandingRecords` (`limits.py`) counts it as complete, and `_wake_waiters` wakes the flushes and
+    the writes that wait for it.
 
     Everything runs on one event loop; any number of its tasks may call `put` and `flush`.
     """
@@ -48,14 +56,12 @@ class KinesisWriter:
         self._metrics = SinkMetrics()
         self._failures = FailedRecords(stream, settings.fails_on_error, on_failure)
         self._outstanding = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
-        self._pipeline = SendingPipeline(
+        self._sending = RecordSending(
             port, stream, settings, clock, self._outstanding, self._failures, self._metrics, self._wake_waiters
         )
-        self._waiters = FifoWaiters(
-            clock, settings.wait_seconds, on_cycle=lambda: self._metrics.add("backpressureCycles")
-        )
+        self._waiters = FifoWaiters(clock, settings.wait_seconds, self._metrics)
         self._completion = Notifier()
-        self._limit = self._pipeline.limit
+        self._limit = self._sending.limit
         self._accepted_since_yield = 0
         self._closed_reason: str | None = NOT_OPEN
         self._is_aborted = False
@@ -73,7 +79,7 @@ class KinesisWriter:
     @property
     def permission(self) -> SendPermission:
         """The object that decides which records may be sent."""
-        return self._pipeline.permission
+        return self._sending.permission
 
     async def open(
         self,
@@ -92,7 +98,7 @@ class KinesisWriter:
         self._failures.call_when_failed(on_failed)
         self._on_room = on_room
         self.permission.ask(may_write)
-        await self._pipeline.open()
+        await self._sending.open()
         self._closed_reason = None
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None, context: object = None) -> None:
@@ -102,11 +108,14 @@ class KinesisWriter:
         """
         size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
         record = PendingRecord(data, partition_key, explicit_hash_key, size, context=context)
+        # 1. Raise the error of an earlier PutRecords call. The attributes are read here, because a call for each record would cost more.
         if self._failures.error is not None or self._closed_reason is not None:
             self._raise_if_unusable()
+        # 2. Wait for room. A record that may be invalid waits too: the size limit of the stream is read again before it is refused.
         is_valid = is_obviously_valid(record, self._limit.max_bytes)
         if self._must_wait(record) or not is_valid:
             await self._wait_for_capacity(record, self._clock.monotonic())
+        # 3. Count the record as outstanding, and queue it for its shard. Nothing awaits from here on, so a cancelled `put` accepts nothing.
         if is_valid or not self._reject_invalid(record):
             self._accept(record)
 
@@ -119,6 +128,7 @@ class KinesisWriter:
         given_at = self._clock.monotonic()
         for start in range(0, len(records), RECORDS_PER_YIELD):
             part = records[start : start + RECORDS_PER_YIELD]
+            # Nearly all parts are valid, and such a part is checked and queued as a whole.
             if are_obviously_valid(part, self._limit.max_bytes):
                 await self._put_valid(part, given_at)
                 continue
@@ -135,7 +145,7 @@ class KinesisWriter:
             accepted, records = records[:count], records[count:]
             self._accepted_since_yield += count
             self._outstanding.add_all(accepted)
-            self._pipeline.enqueue_all(accepted)
+            self._sending.enqueue_all(accepted)
 
     async def _put_one(self, index: int, record: PendingRecord, given_at: float, on_invalid: OnInvalid | None) -> None:
         is_valid = is_obviously_valid(record, self._limit.max_bytes)
@@ -206,7 +216,7 @@ class KinesisWriter:
         """Close without a flush. Records that are not acknowledged may or may not be in the stream."""
         self._closed_reason = "is closed"
         self._is_aborted = True
-        await self._pipeline.close()
+        await self._sending.close()
         await self._port.close()
         self._wake_waiters()
 
@@ -223,7 +233,7 @@ class KinesisWriter:
             queueLimit=None if self._outstanding.max_records == NO_LIMIT else self._outstanding.max_records,
             queueLimitBytes=self._outstanding.max_bytes,
             waitingWrites=len(self._waiters),
-            openRequests=self._pipeline.open_requests,
+            openRequests=self._sending.open_requests,
             shards=statistics.shards,
             meanRecordBytes=round(statistics.mean_record_bytes, 1),
         )
@@ -283,11 +293,11 @@ class KinesisWriter:
     def _accept(self, record: PendingRecord) -> None:
         self._accepted_since_yield += 1
         self._outstanding.add(record)
-        self._pipeline.enqueue(record)
+        self._sending.enqueue(record)
 
     def _end_epoch(self) -> int:
         epoch = self._outstanding.end_epoch()
-        self._pipeline.flush_now()
+        self._sending.flush_now()
         return epoch
 
     def _wake_waiters(self) -> None:

@@ -18,7 +18,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.config_fields import of_property
-from recordpublisher.publishers.properties.groups.bad_records import MAP_ON_FAILURE, OnBadRecord
+from recordpublisher.publishers.properties.groups.job import MAP_ON_FAILURE, OnBadRecord
 from recordpublisher.publishers.properties.groups.sinks import (
     MAP_BATCH_SIZE,
     MAP_BATCH_WAIT,

@@ -13,7 +13,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.function_property import import_check, imported_function
-from recordpublisher.publishers.properties.groups.bad_records import (
+from recordpublisher.publishers.properties.groups.job import (
     DEAD_LETTER_SINK,
     MAP_ON_FAILURE,
     ON_BAD_RECORD,

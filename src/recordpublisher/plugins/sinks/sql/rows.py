@@ -12,8 +12,10 @@ from sqlalchemy.dialects.postgresql import JSONB
 from recordpublisher.consumer.typed_values import has_fields, plain_value, with_all_fields
 from recordpublisher.publishers.records import RecordBatch
 
-from .conversions import (
+from .columns import (
     UNCONVERTIBLE,
+    FieldColumns,
+    bytes_of_type,
     cannot_take,
     conversion_of,
     is_same_decimal,
@@ -21,7 +23,6 @@ from .conversions import (
     lost_by,
     storable_json,
 )
-from .field_columns import FieldColumns, bytes_of_type
 from .latest_by_key import LatestByKey
 
 IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")

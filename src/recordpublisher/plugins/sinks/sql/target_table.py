@@ -1,25 +1,42 @@
-"""Finds or creates the target table, and inserts rows so that each bad row is identified."""
+"""The target table: found or created, given new columns, and filled with rows so that each bad row is identified."""
 
+import hashlib
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Insert, Table, cast, literal, select, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Executable,
+    Insert,
+    MetaData,
+    Table,
+    Text,
+    cast,
+    inspect,
+    literal,
+    select,
+    text,
+    types,
+)
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import CompileError, DBAPIError, IntegrityError, StatementError
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import CompileError, DBAPIError, IdentifierError, IntegrityError, StatementError
+from sqlalchemy.schema import CreateColumn
 
 from recordpublisher.consumer.typed_values import has_fields
 from recordpublisher.plugins.databases.error_kinds import is_about_the_row, tells_of_changed_table
 from recordpublisher.plugins.databases.postgresql_sessions import lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties.groups.sinks import SQL_COLUMNS, SQL_TABLE
+from recordpublisher.publishers.properties.groups.sinks import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
-from .conversions import cannot_take
-from .field_columns import FieldColumns, columns_of_type, columns_of_values
+from .columns import FieldColumns, cannot_take, columns_of_type, columns_of_values
 from .latest_by_key import LatestByKey
-from .newest_records import NewestRecords
 from .rows import (
     IDENTITY,
     METADATA,
@@ -28,22 +45,25 @@ from .rows import (
     RowBuilder,
     is_keyed_by_record,
     is_of_fields,
+    record_columns,
 )
-from .table_definitions import add_column, create_table, find_table, new_keyed_table, new_table, why_no_column
 
 log = logging.getLogger("recordpublisher.database")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """The errors of an insert for a value that does not fit its column. Every error of the database is a StatementError, too."""
 MOST_EXPLAINED = 100
 """Most rejected rows of one insert for which the wrong column is searched, with one statement for each column."""
-
-
-class RejectedRowsError(Exception):
-    """Raised for rows that the database rejects, where a retry would not help."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
-        super().__init__(f"{len(rows)} rows are rejected")
+_MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}
+_LONGEST_NAME = 63
+"""Most bytes (UTF-8) of a name in PostgreSQL, which truncates a longer one."""
+_SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
+KEYS = "recordpublisher_keys"
+"""The table with the newest record of each key. It includes deleted keys, so that an older record does not bring a deleted row back."""
+_LONGEST_KEY = 200
+"""Most characters of a key. A longer key is replaced by its hash, because an index of PostgreSQL takes at most 2,700 bytes."""
+_ASKED_AT_ONCE = 500
+"""Keys in one statement. SQLite before 3.32 takes at most 999 parameters."""
+_SCHEMA = text("SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass(:name)")
 
 
 class TargetTable:
@@ -319,3 +339,218 @@ def _message(error: Exception) -> str:
         0
     ]  # The context is a place in the statement, which says nothing about the record.
     return f"{type(cause).__name__}: {' '.join(text.split())}"
+
+
+class RejectedRowsError(Exception):
+    """Raised for rows that the database rejects, where a retry would not help."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+        super().__init__(f"{len(rows)} rows are rejected")
+
+
+# --- the definition of the table --------------------------------------------------------------------------------------------------
+
+
+def find_table(connection: Connection, name: str) -> Table | None:
+    """Return the table, or None if it is missing. Raises: ConfigurationError if it has no columns, or its schema does not exist."""
+    schema, _, table = name.rpartition(".")
+    schemas = inspect(connection).get_schema_names() if schema else []
+    if schema and schema not in schemas:
+        reason = f"there is no schema '{schema}'; there are {', '.join(sorted(schemas))}"
+        raise ConfigurationError(SQL_TABLE.key, name, "a table, or a schema that exists and a table", reason=reason)
+    if not inspect(connection).has_table(table, schema=schema or None):
+        return None
+    found = Table(table, MetaData(schema=schema or None), autoload_with=connection)
+    for column in found.columns:
+        if isinstance(column.type, types.JSON):
+            column.type.none_as_null = True  # a field that is missing is NULL, not the null of JSON
+    if not len(found.columns):
+        raise ConfigurationError(SQL_TABLE.key, name, "a table with columns")
+    return found
+
+
+def new_table(name: str, columns: Collection[str]) -> Table:
+    """Return a table with these columns of a record. It is not created yet."""
+    schema, _, table = name.rpartition(".")
+    wanted = [column for column in record_columns() if column.name in columns]
+    return Table(table, MetaData(schema=schema or None), *wanted)
+
+
+def new_keyed_table(connection: Connection, name: str, fields: FieldColumns, key: Sequence[str]) -> Table:
+    """Return a table for these fields and a record's metadata, with `key` as its primary key. It is not created yet.
+
+    Raises: ConfigurationError if a field of the key is unknown, or a field cannot have a column.
+    """
+    metadata = [column for column in record_columns() if column.name in METADATA - fields.keys()]
+    wanted = {column.name: column.type for column in metadata} | fields
+    if missing := [each for each in key if each not in wanted]:
+        reason = f"table {name} is missing, and the type of '{missing[0]}', a field of its key, is not known"
+        valid = "a payload with a type, or a table that exists, with this key as its primary key"
+        raise ConfigurationError(SQL_KEY.key, ",".join(key), valid, reason=reason)
+    columns: list[str] = []
+    for each in wanted:
+        if reason := why_no_column(connection.dialect, each, columns):
+            reason = f"field {each!r} of a value cannot have a column: {reason}"
+            raise ConfigurationError(SQL_TABLE.key, name, "a table of your own", reason=reason)
+        columns.append(each)
+    schema, _, table = name.rpartition(".")
+    made = (Column(each, of, primary_key=each in key, autoincrement=False) for each, of in wanted.items())
+    return Table(table, MetaData(schema=schema or None), *made)
+
+
+def create_table(connection: Connection, table: Table) -> None:
+    """Create a table. Raises: ConfigurationError if its name is too long."""
+    name = table.fullname
+    try:
+        table.create(connection)
+    except IdentifierError as error:
+        valid = "a shorter name, or a table that exists"
+        raise ConfigurationError(SQL_TABLE.key, name, valid, reason=str(error)) from error
+    log.info("created table %s, which was missing", name)
+
+
+def add_column(connection: Connection, table: Table, name: str, column: types.TypeEngine[Any]) -> str:
+    """Return the statement that adds a column."""
+    dialect = connection.dialect
+    added = CreateColumn(Column(name, column)).compile(dialect=dialect)
+    return f"ALTER TABLE {dialect.identifier_preparer.format_table(table)} ADD COLUMN {added}"
+
+
+def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
+    """Return why a table with these columns cannot have another one of this name; empty if it can."""
+    is_postgresql = dialect.name == "postgresql"
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        return "its name has half a surrogate pair"
+    if not name or "\0" in name:
+        return "its name has a NUL" if name else "its name is empty"
+    if is_postgresql and length > _LONGEST_NAME:
+        return f"its name has more than {_LONGEST_NAME} bytes"
+    if is_postgresql and name in _SYSTEM_COLUMNS:
+        return "PostgreSQL has a system column of this name"
+    if not is_postgresql and (twins := [each for each in columns if _lower(each) == _lower(name)]):
+        return f"its name differs from that of column '{twins[0]}' in case only"
+    most = _MOST_COLUMNS.get(dialect.name)
+    return "" if most is None or len(columns) < most else f"a table has at most {most} columns"
+
+
+def _lower(name: str) -> bytes:
+    """Return the name as SQLite compares it: it ignores the case of ASCII letters only."""
+    return name.encode(errors="surrogatepass").lower()
+
+
+# --- the newest record of each key ------------------------------------------------------------------------------------------------
+
+
+class NewestRecords:
+    """Owns those rows of the table `KEYS` that are about one target table.
+
+    The newest record of a key has the largest sequence number, and within an aggregate the largest sub-sequence number. Sequence
+    numbers of one stream grow with time across its shards. Numbers of two streams cannot be compared.
+    """
+
+    def __init__(self, connection: Connection, table: Table, key: Sequence[str]) -> None:
+        """Create the table `KEYS` if it is missing."""
+        self._key = sorted(key)  # one scope for the jobs that name the key in another order
+        self._scope = f"{_full_name(connection, table)} ({', '.join(self._key)})"
+        exact = Text().with_variant(Text(collation="C"), "postgresql")
+        self._table = Table(
+            KEYS,
+            MetaData(),
+            Column("target", Text, primary_key=True),
+            Column("key", exact, primary_key=True),
+            Column("stream", Text, nullable=False),
+            Column("newest", exact, nullable=False),
+            Column("arrival_millis", BigInteger),
+        )
+        lock_table_creation(connection, KEYS)
+        self._table.create(connection, checkfirst=True)
+
+    def select(self, connection: Connection, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+        """Store the newest record of each key, and return the rows to write, at most one for each key, and the rejected rows.
+
+        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The
+        stored number locks its key until the transaction ends, so that of two workers the second sees the number of the first. Both
+        lock keys in the same order, which prevents deadlocks.
+        """
+        found: dict[tuple[str, str], tuple[str, Row]] = {}
+        rejected: list[Row] = []
+        for row in rows:
+            if (newest := _newest(row)) is None:
+                reason = f"its sequence number {row.batch.sequence_numbers[row.index]!r:.100} is not a number"
+                rejected.append(Row(row.batch, row.index, {}, reason))
+                continue
+            of = (_text_of([row.values[name] for name in self._key]), row.batch.stream)
+            if of not in found or found[of][0] <= newest:
+                found[of] = (newest, row)
+        ordered = sorted(found.items(), key=lambda item: item[0])
+        if not ordered:
+            return [], rejected
+        connection.execute(self._note(connection.dialect.name), [self._parameters(*item) for item in ordered])
+        noted = self._noted(connection, sorted({key for key, _ in found}))
+        written: list[tuple[str, Row]] = []
+        for (key, stream), (newest, row) in ordered:
+            known_stream, known_newest = noted[key]
+            if known_stream != stream:
+                reason = (
+                    f"stream '{known_stream}' has a record of its key, and numbers of two streams cannot be compared: add 'stream' "
+                    f"to {SQL_KEY.key}"
+                )
+                rejected.append(Row(row.batch, row.index, {}, reason))
+            elif known_newest == newest:
+                written.append((newest, row))
+        # Rows are in the order in which the records were put, because a record may use a value of another unique index that an earlier one
+        # has released.
+        return [row for _, row in sorted(written, key=lambda each: each[0])], rejected
+
+    def _parameters(self, of: tuple[str, str], found: tuple[str, Row]) -> dict[str, Any]:
+        (key, stream), (newest, row) = of, found
+        arrival = row.batch.arrival_millis[row.index]
+        return {"target": self._scope, "key": key, "stream": stream, "newest": newest, "arrival_millis": arrival}
+
+    def _note(self, dialect: str) -> Insert:
+        insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(self._table)
+        new, known = insert.excluded, self._table.c
+        return insert.on_conflict_do_update(  # type: ignore[no-any-return]
+            index_elements=["target", "key"],
+            set_={"newest": new.newest, "arrival_millis": new.arrival_millis},
+            where=(known.stream == new.stream) & (known.newest < new.newest),
+        )
+
+    def _noted(self, connection: Connection, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+        known = self._table.c
+        noted: dict[str, tuple[str, str]] = {}
+        for first in range(0, len(keys), _ASKED_AT_ONCE):
+            part = keys[first : first + _ASKED_AT_ONCE]
+            asked = select(known.key, known.stream, known.newest).where(
+                known.target == self._scope, known.key.in_(part)
+            )
+            noted |= {key: (stream, newest) for key, stream, newest in connection.execute(asked)}
+        return noted
+
+
+def _full_name(connection: Connection, table: Table) -> str:
+    """Return one name for a table, which jobs may name with or without its schema, and in SQLite in upper or lower case."""
+    if connection.dialect.name == "sqlite":
+        return f"{table.schema or 'main'}.{table.name}".encode().lower().decode()  # of ASCII only
+    name = connection.dialect.identifier_preparer.format_table(table)
+    schema = connection.scalar(_SCHEMA, {"name": name})
+    return f"{schema or table.schema}.{table.name}"
+
+
+def _newest(row: Row) -> str | None:
+    """Return the record's number as a text that sorts like the number, or None if the sequence number is not a number."""
+    number = row.batch.sequence_numbers[row.index]
+    if not (number.isascii() and number.isdigit()):
+        return None
+    number = number.lstrip("0")
+    return f"{len(number):03}-{number}-{row.batch.sub_sequence_numbers[row.index]:010}"
+
+
+def _text_of(key: Sequence[Any]) -> str:
+    found = json.dumps(
+        [bytes(each).hex() if isinstance(each, (bytes, bytearray)) else each for each in key], default=str
+    )
+    return found if len(found) <= _LONGEST_KEY else f"sha256:{hashlib.sha256(found.encode()).hexdigest()}"

@@ -32,7 +32,7 @@ from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.durable_files import make_folder, sync
 from recordpublisher.publishers.errors import ConfigurationError, StateError, without_colours
-from recordpublisher.publishers.properties.groups.files_and_tables import (
+from recordpublisher.publishers.properties.groups.sinks import (
     DELTA_BYTES,
     DELTA_COLUMNS,
     DELTA_STORAGE,

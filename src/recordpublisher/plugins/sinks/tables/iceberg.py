@@ -44,8 +44,8 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.kinesis.run_sync import run_sync
 from recordpublisher.publishers.password_masking import MASK, mask_passwords
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.files_and_tables import (
+from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.groups.sinks import (
     ICEBERG_BYTES,
     ICEBERG_CATALOG,
     ICEBERG_COLUMNS,

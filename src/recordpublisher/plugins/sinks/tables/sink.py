@@ -26,7 +26,7 @@ from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.files_and_tables import FILE_BUFFER, PARQUET_COLUMNS, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER, PARQUET_COLUMNS, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 

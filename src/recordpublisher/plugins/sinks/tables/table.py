@@ -13,7 +13,7 @@ from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.formats import SCHEMA
+from recordpublisher.publishers.properties.groups.job import SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.property_types import PropertyGroup
+from recordpublisher.publishers.properties.declaration import Property, PropertyGroup
 
 
 class OptionGroup(PropertyGroup):

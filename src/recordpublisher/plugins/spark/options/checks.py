@@ -6,8 +6,8 @@ from recordpublisher.plugins.host.build_from_properties import publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.arguments import check_bounded
 from recordpublisher.plugins.runtime.batch_decoration import check_reading
-from recordpublisher.publishers.properties.groups.fanout import DEREGISTRATION
-from recordpublisher.publishers.properties.groups.values_and_time import MAX_LAG
+from recordpublisher.publishers.properties.groups.job import MAX_LAG
+from recordpublisher.publishers.properties.groups.reading import DEREGISTRATION
 
 from .spark_options import SparkOptions
 from .start_by_shard import starts_of

@@ -10,11 +10,15 @@ from recordpublisher.fetcher.checkpoints.starts import by_shard
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.discovery_and_state import ACCEPTS_LOSS, ON_DATA_LOSS
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER, uses_fan_out
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.groups.job import ACCEPTS_LOSS, ON_DATA_LOSS
+from recordpublisher.publishers.properties.groups.reading import (
+    CONSUMER_ARN,
+    CONSUMER_NAME,
+    RECORD_PUBLISHER,
+    uses_fan_out,
+)
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 from recordpublisher.publishers.stream_arns import stream_name
 

@@ -6,7 +6,7 @@ from recordpublisher.fetcher.checkpoints.starts import VALID_BY_SHARD, Starts, s
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP
+from recordpublisher.publishers.properties.groups.reading import INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.properties import Properties
 
 from . import SPARK

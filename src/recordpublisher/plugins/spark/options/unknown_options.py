@@ -11,8 +11,8 @@ from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property, declared_properties, find_property
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.unknown_keys import (
+from recordpublisher.publishers.properties.properties import (
+    Properties,
     UnknownPropertyWarning,
     is_unknown,
     nearest_hint,

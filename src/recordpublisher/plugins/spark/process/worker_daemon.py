@@ -14,7 +14,7 @@ MODULES = (
     "recordpublisher.plugins.spark.stream_reader",
     "recordpublisher.plugins.spark.source.task_read",
     "recordpublisher.plugins.runtime.bounded_reader",
-    "recordpublisher.plugins.spark.batch_read.range_read",
+    "recordpublisher.plugins.spark.batch_read",
     "recordpublisher.publishers.polling",
     "recordpublisher.publishers.kinesis.client",
     "recordpublisher.publishers.kinesis.sdk.transport",

@@ -6,7 +6,7 @@ from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
+from recordpublisher.publishers.properties.groups.reading import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..options.peers.translation import own_options

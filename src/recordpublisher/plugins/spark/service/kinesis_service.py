@@ -17,8 +17,8 @@ from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties.groups.discovery_and_state import DISCOVERY_INTERVAL
-from recordpublisher.publishers.properties.groups.polling import GETRECORDS_INTERVAL
+from recordpublisher.publishers.properties.groups.job import DISCOVERY_INTERVAL
+from recordpublisher.publishers.properties.groups.reading import GETRECORDS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.coordination.active_minimum import lowest_active
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
 from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER_TIMEOUT
+from recordpublisher.publishers.properties.groups.job import LOOKAHEAD, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .offset import EMIT_NOTHING, ShardOffset

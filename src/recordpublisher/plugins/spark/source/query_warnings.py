@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection
 
-from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD
+from recordpublisher.publishers.properties.groups.job import LOOKAHEAD
 
 from ..options.spark_options import SparkOptions
 from .batch_claims import BatchClaims

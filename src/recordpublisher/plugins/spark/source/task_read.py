@@ -17,13 +17,12 @@ from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
-from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES
-from recordpublisher.publishers.properties.max_outage import MAX_OUTAGE
+from recordpublisher.publishers.properties.groups.reading import ALL_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.shards import Shard
 
-from ..columns.arrow_rows import ArrowRows
-from ..columns.reused_memory import ReusedMemory
+from ..arrow_rows import ArrowRows, ReusedMemory
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..process.python_worker import worker_loop

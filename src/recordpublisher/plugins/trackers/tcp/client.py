@@ -8,7 +8,7 @@ from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatReq
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.values_and_time import TRACKER_ADDRESS, TRACKER_TOKEN
+from recordpublisher.publishers.properties.groups.job import TRACKER_ADDRESS, TRACKER_TOKEN
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 

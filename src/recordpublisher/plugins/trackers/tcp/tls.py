@@ -4,7 +4,7 @@ import ssl
 from pathlib import Path
 
 from recordpublisher.publishers.errors import NOT_TLS, ConfigurationError
-from recordpublisher.publishers.properties.groups.values_and_time import (
+from recordpublisher.publishers.properties.groups.job import (
     TRACKER_ADDRESS,
     TRACKER_TLS_CA,
     TRACKER_TLS_CERTIFICATE,
@@ -92,7 +92,7 @@ def _tls_problem(error: ssl.SSLError) -> str:
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"its certificate is rejected: {error.verify_message}; valid: one of the CA in {TRACKER_TLS_CA.key}, "
+            f"its certificate is rejected: {error.verify_message}. Valid: one of the CA in {TRACKER_TLS_CA.key}, "
             f"within its dates, and with the host of {TRACKER_ADDRESS.key} as a subject alternative name"
         )
     if reason in NOT_TLS:

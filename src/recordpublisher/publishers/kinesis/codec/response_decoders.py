@@ -23,7 +23,7 @@ def check_shard_ids(*given: str) -> None:
     """Check shard ids. Raises: ValueError if a text is not a valid shard id, TypeError if it is not text."""
     for each in given:
         if not is_valid_name(each):
-            raise ValueError(f"not a shard id: {each[:_SHOWN]!r}; valid: letters, digits, _ . -, 128 at most")
+            raise ValueError(f"not a shard id: {each[:_SHOWN]!r}. Valid: letters, digits, _ . -, 128 at most")
 
 
 def check_sequence_numbers(*given: str) -> None:
@@ -34,7 +34,7 @@ def check_sequence_numbers(*given: str) -> None:
     """
     for each in given:
         if not _SEQUENCE_NUMBER.fullmatch(each):
-            raise ValueError(f"not a sequence number: {each[:_SHOWN]!r}; valid: 1 to 129 digits")
+            raise ValueError(f"not a sequence number: {each[:_SHOWN]!r}. Valid: 1 to 129 digits")
 
 
 class _HashKeyRange(msgspec.Struct):

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
-from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.groups.reading import REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..ca_bundle import client_tls, environment_ca_bundle

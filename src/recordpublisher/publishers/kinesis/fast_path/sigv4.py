@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
-from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROVIDER
+from recordpublisher.publishers.properties.groups.reading import CREDENTIALS_PROVIDER
 
 from ..endpoint import host_header
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
+from recordpublisher.publishers.properties.groups.reading import HTTP_PROTOCOL
 from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from h2.settings import SettingCodes, Settings
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property
-from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
-from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
+from recordpublisher.publishers.properties.groups.reading import HTTP_PROTOCOL, REQUEST_TIMEOUT
 
 from ..error_mapping import StreamLostError
 from .http2_stream import Http2Stream

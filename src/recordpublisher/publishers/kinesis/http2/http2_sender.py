@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
+from recordpublisher.publishers.properties.groups.reading import HTTP_PROTOCOL
 
 from ..ca_bundle import client_tls
 from ..endpoint import host_header, tls_name

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.groups.reading import REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..endpoint import region_of

@@ -13,7 +13,7 @@ from botocore.utils import FileWebIdentityTokenLoader
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.access import (
+from recordpublisher.publishers.properties.groups.reading import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
     PROFILE_NAME,

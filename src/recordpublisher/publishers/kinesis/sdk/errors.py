@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import (
     KinesisError,
     RecordPublisherError,
 )
-from recordpublisher.publishers.properties.groups.access import ENDPOINT
+from recordpublisher.publishers.properties.groups.reading import ENDPOINT
 
 from ..error_mapping import TO_HAVE_CREDENTIALS, NoCredentialsError, error_for_code, error_of_transport
 

@@ -14,7 +14,7 @@ from botocore.exceptions import ConfigParseError, CredentialRetrievalError, Prof
 from botocore.loaders import create_loader
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.access import PROFILE_NAME, PROFILE_PATH
+from recordpublisher.publishers.properties.groups.reading import PROFILE_NAME, PROFILE_PATH
 from recordpublisher.publishers.properties.properties import Properties
 
 from .checked_credentials import CheckedCredentials, check_keys, sdk_errors

@@ -15,7 +15,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 from botocore.utils import ensure_boolean
 
 from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
-from recordpublisher.publishers.properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.groups.reading import HTTP_CLIENT, REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..ca_bundle import ca_bundle_path

@@ -46,6 +46,10 @@ class ReadSettings(TypedDict, total=False):
     """The same as `max_outage`."""
     job_name: str
     """`flink.job.name`: Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own."""
+    job_workers: Literal["ALONE", "GROUP"]
+    """`flink.job.workers`: Not for use yet: `positions`, `lag` and `doctor` do not know the state of ALONE. If set, ALONE: one process
+    reads all shards; a later start replaces it. GROUP: processes with the same flink.state.uri (in a database: and flink.job.name)
+    share the shards; any may join, leave or fail."""
     streams_interval: int | str | timedelta
     """`flink.streams.interval`: How often such a file or function is looked at. In ms."""
     job_drain_timeout: int | str | timedelta
@@ -179,7 +183,7 @@ class ReadSettings(TypedDict, total=False):
     deserializer_schema: str
     """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
     STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema). They are checked, and are columns as those of
-    a type. INFER: the sinks delta, iceberg and sql add columns as the data shows them."""
+    a type. INFER: the sinks delta, iceberg, sql, parquet and jsonl add columns as the data shows them."""
     deserializer_avro_schema: str
     """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
     deserializer_avro_schema_file: str

@@ -1,1 +1,1 @@
-"""The declarations of our own properties, in a file for each section or two of the reference page. `../keywords.py` lists the groups."""
+"""The declarations of our own properties: of reading, of a job, and of sinks. `GROUPS` in `../properties.py` lists the groups."""

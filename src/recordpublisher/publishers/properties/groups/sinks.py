@@ -1,6 +1,8 @@
-"""Declares the properties of the included sinks, except the Kinesis sink and the sinks that write files and tables."""
+"""The properties of the built-in sinks."""
 
-from ..property_types import PropertyGroup
+from recordpublisher.publishers.service_limits import PUT_RECORDS_BYTES, PUT_RECORDS_RECORDS
+
+from ..declaration import PropertyGroup
 
 SINKS = PropertyGroup("Sinks")
 SQL_URI = SINKS.text(
@@ -75,4 +77,212 @@ MAP_MAX_BYTES = SINKS.integer(
     64 * 2**20,
     minimum=1,
     unit="bytes",
+)
+
+FILES_AND_TABLES = PropertyGroup("Files and tables")
+JSONL_PATH = FILES_AND_TABLES.text(
+    "flink.sink.jsonl.path",
+    "Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix.",
+)
+PARQUET_PATH = FILES_AND_TABLES.text(
+    "flink.sink.parquet.path", "Where the parquet sink writes, as `flink.sink.jsonl.path`."
+)
+FILE_BUFFER = FILES_AND_TABLES.integer(
+    "flink.sink.file.buffer.bytes",
+    "Memory of records at which a file sink requests a checkpoint; at twice of it the job waits.",
+    64 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+ARCHIVE = FILES_AND_TABLES.boolean(
+    "flink.sink.archive",
+    "Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names with the range of their "
+    "shard in which they are complete, and each shard has a document with its parents, its hash range and its end. They refuse settings "
+    "that change payloads.",
+    False,
+)
+FILE_INTERVAL = FILES_AND_TABLES.optional_integer(
+    "flink.sink.file.interval",
+    "How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not set. Not "
+    "set: each minute in an object store, else at each checkpoint.",
+    minimum=1,
+    unit="ms",
+)
+PARTITIONS = FILES_AND_TABLES.text(
+    "flink.sink.partitions",
+    "Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects: "
+    "dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. "
+    "These are folders, or the partition columns of a table.",
+)
+PARQUET_COMPRESSION = FILES_AND_TABLES.choice(
+    "flink.sink.parquet.compression",
+    "Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of SNAPPY.",
+    "SNAPPY",
+    ("NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"),
+)
+PARQUET_ROW_GROUP = FILES_AND_TABLES.integer(
+    "flink.sink.parquet.row.group.bytes",
+    "Memory of the rows of a row group; less when those of all open files have flink.sink.file.buffer.bytes.",
+    32 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+PARQUET_STATISTICS = FILES_AND_TABLES.boolean(
+    "flink.sink.parquet.statistics",
+    "Whether row groups have the least and greatest value of columns that are not bytes.",
+    True,
+)
+PARQUET_SORT = FILES_AND_TABLES.text(
+    "flink.sink.parquet.sort", "Columns by which each row group is sorted, with commas between."
+)
+PARQUET_COLUMNS = FILES_AND_TABLES.choice(
+    "flink.sink.parquet.columns",
+    "FIELDS: those of the payload's type, then the metadata; without a type, and with RECORD, the metadata and `data`, and `value` as "
+    "JSON text. Also for the sinks delta and iceberg.",
+    "FIELDS",
+    ("FIELDS", "RECORD"),
+)
+DELTA_URI = FILES_AND_TABLES.text(
+    "flink.sink.delta.uri",
+    "The table of the delta sink: a folder, s3://bucket/prefix, gs://bucket/prefix or "
+    "abfss://container@account.dfs.core.windows.net/prefix. It is created if it is not there.",
+)
+DELTA_STORAGE = FILES_AND_TABLES.prefix(
+    "flink.sink.delta.storage.",
+    "An option of deltalake's client of the log, as storage_options: flink.sink.delta.storage.AWS_S3_LOCKING_PROVIDER=dynamodb.",
+)
+DELTA_COLUMNS = FILES_AND_TABLES.choice(
+    "flink.sink.delta.columns",
+    "When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it.",
+    "FIXED",
+    ("FIXED", "EVOLVE"),
+)
+DELTA_INTERVAL = FILES_AND_TABLES.integer(
+    "flink.sink.delta.interval",
+    "How often the delta sink commits, where flink.state.checkpoint.interval is not set.",
+    60_000,
+    minimum=1,
+    unit="ms",
+)
+DELTA_BYTES = FILES_AND_TABLES.integer(
+    "flink.sink.delta.bytes",
+    "Memory of rows, before compression, at which the delta sink requests a commit.",
+    512 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+ICEBERG_TABLE = FILES_AND_TABLES.text(
+    "flink.sink.iceberg.table",
+    "The table of the iceberg sink, as namespace.table. It is created if it is not there. The job's positions are at flink.state.uri.",
+)
+ICEBERG_CATALOG = FILES_AND_TABLES.prefix(
+    "flink.sink.iceberg.catalog.",
+    "A property of pyiceberg's catalogue: name, type=rest, glue, sql or in-memory, uri, warehouse, s3.endpoint. "
+    "Without any: pyiceberg's own configuration.",
+    secret=True,
+)
+ICEBERG_COLUMNS = FILES_AND_TABLES.choice(
+    "flink.sink.iceberg.columns",
+    "When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it.",
+    "FIXED",
+    ("FIXED", "EVOLVE"),
+)
+ICEBERG_INTERVAL = FILES_AND_TABLES.integer(
+    "flink.sink.iceberg.interval",
+    "How often the iceberg sink commits, where flink.state.checkpoint.interval is not set.",
+    60_000,
+    minimum=1,
+    unit="ms",
+)
+ICEBERG_BYTES = FILES_AND_TABLES.integer(
+    "flink.sink.iceberg.bytes",
+    "Memory of rows, before compression, at which the iceberg sink requests a commit.",
+    512 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+
+KINESIS_SINK = PropertyGroup("Kinesis sink")
+SINK_STREAM = KINESIS_SINK.text(
+    "flink.sink.kinesis.stream", "Stream that a Kinesis sink named by a property writes to; name or ARN."
+)
+SINK_QUEUE_LIMIT = KINESIS_SINK.optional_integer(
+    "flink.sink.kinesis.queue.limit",
+    "Unacknowledged records at which the writer waits; not set: as many as the bytes allow.",
+    minimum=1,
+    unit="records",
+    connector="2147483647",
+)
+SINK_QUEUE_BYTES = KINESIS_SINK.optional_integer(
+    "flink.sink.kinesis.queue.bytes",
+    "The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most.",
+    minimum=1,
+    unit="bytes",
+)
+SINK_WAIT_INTERVAL = KINESIS_SINK.integer(
+    "flink.sink.kinesis.wait.interval",
+    "A waiting writer checks again after this long.",
+    100,
+    minimum=1,
+    unit="ms",
+)
+SINK_ORDERING = KINESIS_SINK.choice(
+    "flink.sink.kinesis.ordering",
+    "NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition key.",
+    "NONE",
+    ("NONE", "PER_KEY"),
+)
+SINK_FAIL_ON_ERROR = KINESIS_SINK.boolean(
+    "flink.sink.kinesis.failonerror",
+    "Whether a record that cannot be put fails the sink; else it goes to the callback or the job's dead letters, counted and logged.",
+    default=True,
+    connector="false",
+)
+AGGREGATION_ENABLED = KINESIS_SINK.boolean(
+    "AggregationEnabled", "Whether records are put in KPL aggregates.", default=False, connector="true"
+)
+AGGREGATION_MAX_COUNT = KINESIS_SINK.integer(
+    "AggregationMaxCount",
+    "Records in one aggregate.",
+    4_294_967_295,
+    minimum=1,
+    unit="records",
+    aliases=("aws.producer.aggregationMaxCount",),
+)
+AGGREGATION_MAX_SIZE = KINESIS_SINK.integer(
+    "AggregationMaxSize", "Size of one aggregate.", 51_200, minimum=64, maximum=2**20, unit="bytes"
+)
+COLLECTION_MAX_COUNT = KINESIS_SINK.integer(
+    "CollectionMaxCount",
+    "Kinesis records in one PutRecords call.",
+    PUT_RECORDS_RECORDS,
+    minimum=1,
+    maximum=PUT_RECORDS_RECORDS,
+    unit="records",
+    aliases=("aws.producer.collectionMaxCount",),
+)
+COLLECTION_MAX_SIZE = KINESIS_SINK.integer(
+    "CollectionMaxSize",
+    "Data and keys in one PutRecords call; a larger record is sent alone.",
+    5 * 2**20,
+    minimum=1,
+    maximum=PUT_RECORDS_BYTES,
+    unit="bytes",
+)
+RECORD_MAX_BUFFERED_TIME = KINESIS_SINK.integer(
+    "RecordMaxBufferedTime",
+    "Linger: how long a record waits for others to fill a call or an aggregate.",
+    100,
+    minimum=0,
+    unit="ms",
+)
+RATE_LIMIT = KINESIS_SINK.integer(
+    "RateLimit",
+    "Rate limit for each shard, in percent of its capacity (1,000 records and 1 MiB a second).",
+    100,
+    minimum=1,
+    unit="%",
+)
+MAX_CONNECTIONS = KINESIS_SINK.integer(
+    "MaxConnections", "PutRecords calls at a time.", 24, minimum=1, maximum=256, unit="calls"
 )

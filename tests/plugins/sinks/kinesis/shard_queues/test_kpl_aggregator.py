@@ -5,8 +5,8 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord, size_of
-from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator, split_aggregate
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord, size_of
+from recordpublisher.plugins.sinks.kinesis.shard_queues import KplAggregator, split_aggregate
 from recordpublisher.publishers.aggregation.kpl_format import MAGIC, encode_aggregate, hash_key_of
 from recordpublisher.publishers.records import UserRecord
 

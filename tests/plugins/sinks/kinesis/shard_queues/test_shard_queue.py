@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.plugins.sinks.kinesis.adaptive_rate import MAX_CREDIT_SECONDS, ShardRateLimit
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import ShardQueue
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.shard_queues import ShardQueue
 from recordpublisher.publishers.shards import Shard
 
 from random_inputs import inputs

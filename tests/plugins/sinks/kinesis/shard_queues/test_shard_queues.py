@@ -3,9 +3,8 @@
 import pytest
 
 from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
-from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queues import ShardMap, ShardQueues
+from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
+from recordpublisher.plugins.sinks.kinesis.shard_queues import KplAggregator, ShardMap, ShardQueues
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 

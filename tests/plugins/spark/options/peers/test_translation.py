@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from recordpublisher.plugins.spark.batch_read.read_range import ReadRange
 from recordpublisher.plugins.spark.options.peers.option_table import PEERS
 from recordpublisher.plugins.spark.options.peers.translation import own_options
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.writer.write_options import WriteOptions
+from recordpublisher.plugins.spark.read_range import ReadRange
+from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import declared_properties
-from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
-from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
+from recordpublisher.publishers.properties.groups.job import ON_DATA_LOSS
+from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED
 
 AWSLABS, QUBOLE, DATABRICKS, KAFKA = PEERS
 KEYS = {
@@ -115,39 +115,39 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
     [
         (
             {"initialPosition": '{"shardId-000000000000": {}}'},
-            r"valid: TRIM_HORIZON .or earliest., in a query LATEST, .AT_TIMESTAMP <time>., a time, an age such as 1h, or JSON by shard",
+            r"Valid: TRIM_HORIZON .or earliest., in a query LATEST, .AT_TIMESTAMP <time>., a time, an age such as 1h, or JSON by shard",
         ),
         (
             {"startingPosition": "2026-11-25 10:00", "flink.stream.initpos": "TRIM_HORIZON"},
-            "'startingPosition' has the value '2026-11-25 10:00'; it has no zone; write 2026-11-25T10:00:00Z for UTC",
+            "'startingPosition' is '2026-11-25 10:00': it has no zone; write 2026-11-25T10:00:00Z for UTC",
         ),
         (
             {"startingPosition": "2026-11-25T10:00Z", "flink.stream.initpos": "TRIM_HORIZON"},
-            "'startingPosition' has the value '2026-11-25T10:00Z'; 'flink.stream.initpos' sets the same, to 'TRIM_HORIZON'",
+            "'startingPosition' is '2026-11-25T10:00Z': 'flink.stream.initpos' sets the same, to 'TRIM_HORIZON'",
         ),
         (
             {"initialPosition": "AT_TIMESTAMP 2026-11-25"},
-            "'initialPosition' has the value .*; it has no zone; write 2026-11-25T00:00:00Z for UTC",
+            "'initialPosition' is .*: it has no zone; write 2026-11-25T00:00:00Z for UTC",
         ),
         (
             {"kinesis.consumerType": "Push"},
-            "'kinesis.consumerType' has the value 'Push'; valid: getrecords, subscribetoshard",
+            "'kinesis.consumerType' is 'Push'. Valid: getrecords, subscribetoshard",
         ),
         (
             {"kinesis.maxFetchTimePerShardSec": "soon"},
-            "'kinesis.maxFetchTimePerShardSec' has the value 'soon'; valid: a whole number",
+            "'kinesis.maxFetchTimePerShardSec' is 'soon'. Valid: a whole number",
         ),
         (
             {"failOnDataLoss": "true", "flink.state.dataloss": "CONTINUE"},
-            "'failOnDataLoss' has the value 'true'; 'flink.state.dataloss' sets the same, to 'CONTINUE'; valid: one of them",
+            "'failOnDataLoss' is 'true': 'flink.state.dataloss' sets the same, to 'CONTINUE'. Valid: one of them",
         ),
         (
             {"consumerMode": "efo", "kinesis.consumerType": "GetRecords"},
-            "'kinesis.consumerType' has the value 'GetRecords'; 'consumerMode' sets the same, to 'EFO'; valid: one of them",
+            "'kinesis.consumerType' is 'GetRecords': 'consumerMode' sets the same, to 'EFO'. Valid: one of them",
         ),
         (
             {"stream": "orders", "streamName": "clicks"},
-            "'streamName' has the value 'clicks'; 'stream' sets the same, to 'orders'",
+            "'streamName' is 'clicks': 'stream' sets the same, to 'orders'",
         ),
         ({"streams": "orders,clicks", "stream": "orders"}, "one of 'stream' and 'streams'"),
     ],
@@ -241,7 +241,7 @@ def test_who_only_guessed_the_names_of_the_consumers_options_is_not_warned_of_a_
 
 def test_a_prefix_without_a_name_is_an_error_since_a_query_has_no_id_here():
     with pytest.raises(
-        ConfigurationError, match=r"'consumerNamePrefix' has .* the value of 'consumerName', which is not"
+        ConfigurationError, match=r"'consumerNamePrefix' is .* the value of 'consumerName', which is not"
     ):
         read_options(streamName="orders", consumerNamePrefix="prod-")
 
@@ -263,16 +263,16 @@ def test_times_of_a_job_of_kafka_are_epoch_milliseconds_as_there():
     ("given", "words"),
     [
         ({"startingOffsets": '{"orders":{"0":23}}'}, "use 'startingPosition' and 'endingPosition'"),
-        ({"endingOffsets": "earliest"}, "'endingOffsets' has the value 'earliest'; .*; valid: latest"),
+        ({"endingOffsets": "earliest"}, "'endingOffsets' is 'earliest': .*. Valid: latest"),
         (
             {"startingTimestamp": "1693450805"},
-            "'startingTimestamp' has the value '1693450805'; it is 1970-01-20T14:24:10.805Z; these may be seconds: "
+            "'startingTimestamp' is '1693450805': it is 1970-01-20T14:24:10.805Z; these may be seconds: "
             "write 1693450805000",
         ),
-        ({"startingTimestamp": "yesterday"}, "'startingTimestamp' has the value 'yesterday'; valid: epoch ms"),
+        ({"startingTimestamp": "yesterday"}, "'startingTimestamp' is 'yesterday'. Valid: epoch ms"),
         (
             {"startingOffsets": "earliest", "startingTimestamp": "0"},
-            "'starting.*' has the value .*; valid: one of them",
+            "'starting.*' is .*. Valid: one of them",
         ),
         ({"startingOffsets": "earliest", "startingPosition": "LATEST"}, "sets the same, to"),
         ({"MinPartitions": "9"}, "'minPartitions' .*use 'maxTasks' or 'shardsPerTask'"),
@@ -288,5 +288,5 @@ def test_the_time_of_databricks_is_taken_and_one_in_a_format_of_its_own_gets_the
     given = read_options(stream="orders", initialPosition='{"at_timestamp": "2026-03-01T00:00:00Z"}')
     assert given.properties["flink.stream.initpos"] == "2026-03-01T00:00:00.000Z"
     other = '{"at_timestamp": "06/25/2020 10:23:45 PDT", "format": "MM/dd/yyyy HH:mm:ss ZZZ"}'
-    with pytest.raises(ConfigurationError, match=r"valid: \.option\('initialPosition', 'AT_TIMESTAMP 2026-"):
+    with pytest.raises(ConfigurationError, match=r"Valid: \.option\('initialPosition', 'AT_TIMESTAMP 2026-"):
         read_options(stream="orders", initialPosition=other)

@@ -10,11 +10,9 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import refuse_future
 from recordpublisher.publishers.password_masking import MASK
-from recordpublisher.publishers.properties.declaration import Property, declared_properties
-from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
-from recordpublisher.publishers.properties.groups.publisher import uses_fan_out
+from recordpublisher.publishers.properties.declaration import Property, declared_properties, parse_with_unit
+from recordpublisher.publishers.properties.groups.reading import ENDPOINT, REGION, uses_fan_out
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.properties.times import MAX_MS, epoch_ms, iso_time, why_no_time
 
 from ..start_by_shard import AT_TIME, VALID_START, option_time_ms

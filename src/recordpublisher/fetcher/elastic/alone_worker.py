@@ -1,0 +1,310 @@
+"""A job that runs in one process: its worker owns every shard, and its lease has no deadline."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StateError
+
+from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
+from ..checkpoints.commit_counts import CommitCounts
+from ..checkpoints.commits import tell_of_others
+from ..checkpoints.snapshot import checked_snapshot, snapshot_to_json
+from ..committing_sink import CommittingSink, entries_of
+from ..conditional_store import ConflictError, Stored, pause
+from ..leases.alone_takeover import seal_worker, sealed_alone
+from ..leases.documents.group_job import GroupJob
+from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
+from ..leases.documents.lease_table import AloneOwner, LeaseTable
+from ..leases.documents.position_part import PositionKey, Positions, StoredPosition
+from ..leases.documents.stored_states import states_of
+from ..leases.documents.worker_record import WorkerRecord
+from ..leases.group_observer import LiveWorkerError, seal_all_silent
+from ..leases.position_store import PartPositionStore, PositionStore
+from ..shards.shard_state import ShardState
+from ..sink import Sink, State
+from .committed_positions import CommittedPositions, SinkLives
+from .worker_lives import ElasticGroup
+
+log = logging.getLogger("recordpublisher.start")
+HOST = socket.gethostname()[:255]
+LEFT_MS = 86_400_000
+"""What an alone start has left that never took the shards is deleted after this time (ms)."""
+
+
+class _OneLife(SinkLives):
+    """The only life of a process that runs alone. The checkpointer makes sure that no write runs while it stages."""
+
+    def __init__(self, sink: CommittingSink, clock: Clock) -> None:
+        super().__init__(sink, self, clock)  # type: ignore[arg-type]
+        self._written = 0
+
+    def note_written(self, records: int) -> None:
+        """Set the number of records that were written to the sink so far."""
+        self._written = records
+
+    @asynccontextmanager
+    async def between_writes(self) -> AsyncIterator[None]:
+        """Do nothing: a life begins before the first write."""
+        yield
+
+    @property
+    def records(self) -> int:
+        """Number of records written to the sink."""
+        return self._written
+
+
+class AloneWorker:
+    """Owns the worker of a process that runs alone, and its positions: the states of all shards.
+
+    While it runs, its part is the only document that changes. The lease table names the worker, and has no leases: every reader adds the
+    states that are in the part (`LeaseTable.folded`). So a child begins as soon as its parents have ended, without waiting for a write of
+    the table. Each write of the part is conditional, and it is refused once a later start has sealed it.
+    """
+
+    def __init__(self, group: ElasticGroup, job: GroupJob, sink: Sink, clock: Clock) -> None:
+        self._group = group
+        self._documents = GroupStore(group.store)
+        self._job = job
+        self._sink = sink
+        self._clock = clock
+        self.name = f"{group.chance.getrandbits(64):016x}"
+        self._record = self._documents.own_record(self.name)
+        self._life = _OneLife(sink, clock) if isinstance(sink, CommittingSink) else None
+        self._positions = self._position_store()
+        self._owner = AloneOwner(self.name, 0)
+        self._beat = 0
+        self._has_taken = False
+        self._states: Mapping[str, ShardState] = {}
+        self._pinned_ms: int | None = None
+        self._taken_ms: int | None = None
+
+    @property
+    def counts(self) -> CommitCounts | None:
+        """Numbers on the commits of a `CommittingSink`; None for other sinks."""
+        return None if self._life is None else self._life.counts
+
+    @property
+    def place(self) -> str:
+        """Where the positions are stored."""
+        return self._group.store.place
+
+    async def open(self) -> tuple[int, list[State]]:
+        """Take every shard, and return the epoch and what is stored, as one snapshot.
+
+        An alone worker that still runs is replaced at once. May be repeated after an error: an attempt without an answer is found again.
+
+        Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
+        StoreUnavailableError if the store cannot be reached now; FencedError if another start has sealed this worker in the meantime.
+        """
+        for attempt in range(MAX_ATTEMPTS):
+            found = await self._documents.read_table()
+            table = LeaseTable(0) if found is None else found.document
+            if table.alone == self._owner:
+                return await self._opened(table)
+            await self._check(found)
+            states = await self._sealed_states(table)
+            if states is None:  # the table has moved on
+                await pause(attempt)
+                continue
+            after = table.taken_alone(self.name, self._job)
+            assert after.alone is not None
+            self._owner = after.alone
+            await self._prepare(states)
+            try:
+                await self._documents.write_table(after, None if found is None else found.version)
+            except ConflictError:
+                await pause(attempt)
+            else:
+                return await self._opened(after)
+        raise StateError(f"{self.place} cannot be taken over: other processes start again and again")
+
+    async def store(self, state: State) -> None:
+        """Store a snapshot. Raises: FencedError if a later start owns the shards; StateError if it cannot be stored."""
+        await self._store(state, is_checkpoint=False)
+
+    async def settle(self) -> None:
+        """Repeat a commit without an answer. Raises: FencedError if a later start owns the shards."""
+        with self._naming_successor():
+            await self._positions.settle()
+
+    async def commit(self, state: dict[str, Any], records: int = 0) -> None:
+        """Stage what was written, and commit it with this snapshot, which must cover exactly these records.
+
+        No write may be in progress. `records`: number of records written so far. Raises: the errors of `settle` and of the sink.
+        """
+        assert self._life is not None
+        self._life.note_written(records)
+        await self._positions.stage()
+        await self._store(state, is_checkpoint=True)
+
+    async def publish(self) -> None:
+        """Make visible what is committed. Raises: StateError if that is not possible; FencedError if another start owns the part."""
+        await self._positions.publish()
+
+    async def check_owner(self) -> None:
+        """Check that no later start has replaced this one, which a job at rest would not notice otherwise.
+
+        Raises: FencedError if one has; StateError if the record cannot be read.
+        """
+        record = await self._documents.read_record(self.name)
+        if record is None or record.document.is_sealed:
+            raise FencedError(f"worker {self.name} was sealed: {_SUCCESSOR.format(place=self.place)}")
+
+    async def close(self) -> None:
+        """Close the stores."""
+        await self._group.store.close()
+        if (entries := entries_of(self._sink)) is not None and entries is not self._group.store:
+            await entries.close()
+
+    # --- the start -------------------------------------------------------------------------------------------------------------
+
+    async def _check(self, found: Stored[LeaseTable] | None) -> None:
+        """Check that this process may take the shards. Silent workers of a group are waited for, for their lease."""
+        entries = entries_of(self._sink)
+        if found is None:
+            await self._documents.refuse_subtasks()
+            if entries is not None and entries is not self._group.store:
+                await GroupStore(entries).refuse_subtasks()
+                await self._refuse_entries(GroupStore(entries))
+            if isinstance(self._sink, CommittingSink):
+                await tell_of_others(self._sink, self.place)
+            return
+        if found.document.job is not None:
+            refuse_other_job(self.place, found.document.job.name, self._job.name)
+        records = await self._documents.read_records(consistent=True)
+        if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
+            settings = self._group.settings
+            try:
+                await seal_all_silent(GroupStore(self._group.store, settings.interval), settings, self._clock)
+            except LiveWorkerError as error:
+                raise StateError(
+                    f"worker {error.worker} of the group in {self.place} sends heartbeats: stop it, or start with --group"
+                ) from error
+
+    async def _refuse_entries(self, entries: GroupStore) -> None:
+        """Refuse positions next to the sink's rows whose lease table is in another place."""
+        for name in await entries.names(PARTS):
+            worker = name.removeprefix(PARTS).rpartition("/")[0]
+            part = await entries.read_part(worker, 0)
+            if part is not None and part.document.positions:
+                raise StateError(
+                    f"{entries.place} has positions of worker {worker}, whose lease table is not in {self.place}: start with the "
+                    f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
+                )
+
+    async def _sealed_states(self, table: LeaseTable) -> Mapping[str, ShardState] | None:
+        """Seal every owner, and return the states of the shards. None if the table was replaced in the meantime.
+
+        Raises: StateError if the position of an owned shard is missing.
+        """
+        self._pinned_ms = table.start.timestamp_ms if table.is_latest else None
+        if table.alone is not None:
+            states, part = await sealed_alone(self._documents, table.alone, self._positions)
+            if part is not None:
+                self._pinned_ms, self._taken_ms = part.pinned_ms, part.taken_ms
+            return states
+        found: dict[str, Positions] = {}
+        for owner in sorted(table.owners):
+            found[owner] = await self._positions.seal(await seal_worker(self._documents, owner))
+        states, missing = states_of(table, found)
+        if not missing:
+            return states
+        again = await self._documents.read_table()
+        if again is None or again.document.version != table.version:
+            return None
+        raise StateError(f"the position of {', '.join(missing)} is not stored by the worker that has the lease")
+
+    async def _prepare(self, states: Mapping[str, ShardState]) -> None:
+        """Store the positions, and then the record, before the table names this worker."""
+        await self._positions.settle()
+        await self._positions.join()
+        self._positions.set_times(self._pinned_ms, self._taken_ms)
+        await self._positions.commit(self._keyed(states))
+        await self._write_record()
+        self._states = states
+
+    async def _opened(self, table: LeaseTable) -> tuple[int, list[State]]:
+        if not self._has_taken:
+            self._has_taken = True
+            log.info("worker %s runs alone, with the positions in %s", self.name, self.place)
+            try:
+                await self._clean(table)
+            except RecordPublisherError as error:
+                log.warning("what former workers have left in %s is deleted by the next start: %s", self.place, error)
+        snapshot = snapshot_to_json(self._states, self._pinned_ms, table.version, 0, 1, taken_ms=self._taken_ms)
+        return table.version, [snapshot] if self._states else []
+
+    async def _clean(self, table: LeaseTable) -> None:
+        """Delete what sealed workers have left: the table was written after their seals, and names none of them."""
+        before = self._clock.now_ms() - LEFT_MS
+        for worker, record in (await self._documents.read_records(consistent=True)).items():
+            if worker in table.owners:
+                continue
+            document = record.document
+            if not document.is_sealed:
+                if not document.is_alone or (document.sent_ms or 0) > before:
+                    continue
+                await seal_worker(self._documents, worker)
+            if await self._positions.delete(worker):
+                await self._documents.delete_worker(worker)
+
+    # --- documents -------------------------------------------------------------------------------------------------------------
+
+    def _position_store(self) -> PositionStore:
+        if self._life is None:
+            return PartPositionStore(self._documents, self.name, sys.maxsize, self._write_record)
+        # A commit without an answer is repeated for as long as the job's outage lasts: this lease has no deadline.
+        return CommittedPositions(
+            self._life,
+            self._group.store,
+            self._documents,
+            self.name,
+            job=self._group.job_name or "job",
+            clock=self._clock,
+            duration=float("inf"),
+        )
+
+    async def _store(self, state: State, *, is_checkpoint: bool) -> None:
+        snapshot = checked_snapshot(state)
+        parts = (*snapshot.states_for_others, snapshot)
+        states = {key: stored.state for part in parts for key, stored in part.shards.items()}
+        self._positions.set_times(snapshot.pinned_start_ms, snapshot.taken_ms)
+        with self._naming_successor():
+            await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)
+
+    def _keyed(self, states: Mapping[str, ShardState]) -> Positions:
+        return {PositionKey(shard, self._owner.epoch): StoredPosition(state) for shard, state in states.items()}
+
+    async def _write_record(self) -> None:
+        self._beat += 1
+        record = WorkerRecord(
+            self.name,
+            self._beat,
+            parts=self._positions.parts,
+            table_version=self._owner.epoch,
+            is_alone=True,
+            host=HOST,
+            pid=os.getpid(),
+            sent_ms=self._clock.now_ms(),
+        )
+        await self._record.write(record)
+
+    @contextmanager
+    def _naming_successor(self) -> Iterator[None]:
+        try:
+            yield
+        except FencedError as error:
+            raise FencedError(
+                f"worker {self.name} was replaced: {_SUCCESSOR.format(place=self.place)} ({error})"
+            ) from error
+
+
+_SUCCESSOR = "a later start, or a reset of the positions in {place}, has taken its place, and what it had not stored is read again"

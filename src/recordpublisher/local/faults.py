@@ -1,0 +1,384 @@
+"""Fault injection: planned faults, and random ones by rules with a seed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from math import inf
+from random import Random
+
+from recordpublisher.publishers.errors import ConfigurationError
+
+from .api_errors import ApiError
+
+WRITES = frozenset({"PutRecord", "PutRecords"})
+READS = frozenset(
+    {
+        "DescribeStream", "DescribeStreamConsumer", "DescribeStreamSummary", "GetRecords", "GetShardIterator", "ListShards",
+        "ListStreamConsumers", "ListStreams",
+    }
+)  # fmt: skip
+CHANGES = frozenset({"DeregisterStreamConsumer", "RegisterStreamConsumer", "SubscribeToShard"})
+QUEUES = frozenset(
+    {
+        "AcknowledgeDeadLetterQueueRecords", "AcknowledgeQueueRecords", "ReceiveDeadLetterQueueRecords", "ReceiveQueueRecords",
+        "RestoreDeadLetterQueueRecords", "UpdateDeadLetterQueueRecordsVisibility", "UpdateQueueRecordsVisibility",
+    }
+)  # fmt: skip
+QUEUE_SETTINGS = frozenset({"CreateQueue", "DeleteQueue", "DescribeQueue", "ListQueues", "UpdateQueue"})
+CALLS = READS | CHANGES | WRITES | QUEUES | QUEUE_SETTINGS
+"""Every operation that a fault applies to."""
+ANSWERS = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
+"""Operations whose response has a body."""
+LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
+ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
+"""Used instead of operation names: the records of PutRecords and handles of an acknowledgement, and the frames of subscriptions."""
+# fmt: on
+
+
+VALID = "KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas, for example throttle@GetRecords=0.1,cut=0.05 or all=0.02"
+_RULE = re.compile(
+    r"(?P<kind>[a-z-]+)(@(?P<where>[\w.-]+))?(=(?P<rate>\d+(\.\d+)?))?(\*(?P<count>\d+))?(~(?P<seconds>\d+(\.\d+)?))?",
+    re.ASCII,
+)
+
+MAX_FAULTS_IN_A_ROW = 2
+"""A read succeeds after this many faults in a row, which is fewer than every default number of retries."""
+MAX_TAKE_OVERS = 3
+"""The most take-overs of one shard in a row. More of them would mean that another job uses the consumer, which is an error (F10)."""
+_PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
+"""The read that an operation is a step of. The success of the operation alone does not end a row of faults."""
+
+
+class FaultKind(StrEnum):
+    """A kind of fault: its name in a rule, what it does, what it applies to, and its longest delay or jump if a rule has no `seconds`."""
+
+    description: str
+    targets: frozenset[str]
+    default_seconds: float
+
+    def __new__(cls, name: str, description: str, targets: frozenset[str], default_seconds: float = 0.0) -> FaultKind:
+        """Make a member from its name, with the declared attributes of the kind."""
+        kind = str.__new__(cls, name)
+        kind._value_ = name
+        kind.description, kind.targets, kind.default_seconds = description, targets, default_seconds
+        return kind
+
+    # fmt: off
+    THROTTLE = "throttle", "a call is throttled; after GetRecords, reads of the shard are refused for a second", CALLS
+    ERROR = "error", "a call fails with InternalFailure and status 500", CALLS
+    RESET = "reset", "the connection breaks before a call is carried out", CALLS
+    SLOW = "slow", "a call is carried out late, by up to the rule's seconds (default 4)", CALLS, 4.0
+    LATE = "late", "a call is carried out at once and its response is late, after those of later calls (default 4 s)", CALLS, 4.0
+    LOST = "lost", "a call is carried out, but its response is lost", CALLS
+    HALF = "half", "half a response, ended cleanly", ANSWERS
+    PAGE = "page", "an HTML page of a proxy, with status 503", CALLS
+    MISSING = "missing", "a shard that exists is not found", frozenset({"GetShardIterator", "SubscribeToShard"})
+    EXPIRE = "expire", "a shard iterator is refused as expired", READING
+    EMPTY = "empty", "a read far behind the tip returns no records, as the service does on sparse shards", READING
+    STALE = "stale", "ListShards shows an old state of the stream (default: up to 8 s old)", LISTING, 8.0
+    INCOMPLETE = "incomplete", "ListShards lacks shards: in turn open children, closed shards, every third", LISTING
+    SKEW = "skew", "the endpoint's clock jumps ahead, by up to the rule's seconds (default 200)", READING | LISTING, 200.0
+    DELETING = (
+        "deleting", "a consumer that does not exist is described as DELETING (default 4 s)", frozenset({"DescribeStreamConsumer"}), 4.0
+    )
+    PARTIAL = "partial", "a record of PutRecords or a handle of an acknowledgement is refused, the others are not", ENTRIES
+    REDELIVER = "redeliver", "a queue delivers a record again that was acknowledged", ENTRIES
+    CUT = "cut", "a subscription's connection breaks in the middle of a frame", FRAMES
+    TRUNCATE = "truncate", "a subscription ends cleanly in the middle of a frame", FRAMES
+    CORRUPT = "corrupt", "a frame with a wrong checksum; correct ones follow", FRAMES
+    SILENCE = "silence", "a subscription stays open and sends nothing more", FRAMES
+    END = "end", "a subscription ends cleanly, long before its five minutes", FRAMES
+    EVENT_ERROR = "event-error", "an InternalFailureException inside the stream", FRAMES
+    TAKE_OVER = "take-over", "another client subscribes with the same consumer", FRAMES
+    VANISH = "vanish", "the consumer is deregistered while subscriptions are open", FRAMES
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRule:
+    """One kind of fault and its rate.
+
+    - `where`: an operation, a shard id or a consumer's name. None applies the rule everywhere.
+    - `rate`: the share of calls or frames that fail (0 to 1). With a rate below 1 nothing fails more than twice in a row, so that the
+      default number of retries is enough.
+    - `count`: the largest number of faults.
+    - `seconds`: the longest delay or jump. None selects the default of the kind.
+    """
+
+    kind: FaultKind
+    where: str | None = None
+    rate: float = 1.0
+    count: float = inf
+    seconds: float | None = None
+
+    @property
+    def max_seconds(self) -> float:
+        """The longest delay or jump (seconds)."""
+        return self.kind.default_seconds if self.seconds is None else self.seconds
+
+    def applies_to(self, *places: str) -> bool:
+        """Return whether the rule applies to one of these names."""
+        return self.where is None or self.where in places
+
+
+def parse_rules(text: str, option: str = "faults") -> tuple[FaultRule, ...]:
+    """Parse rules; `all` selects every kind. Raises: ConfigurationError that names `option`, if a rule is not valid."""
+    return tuple(rule for part in text.split(",") if part.strip() for rule in _parse_rule(part.strip(), option))
+
+
+def _parse_rule(text: str, option: str) -> list[FaultRule]:
+    found = _RULE.fullmatch(text)
+    names = (
+        list(FaultKind)
+        if found and found["kind"] == "all"
+        else [kind for kind in FaultKind if found and kind == found["kind"]]
+    )
+    if found is None or not names or not 0 <= float(found["rate"] or 1) <= 1:
+        raise ConfigurationError(option, text, VALID, reason=f"kinds: all, {', '.join(FaultKind)}")
+    rate, count = float(found["rate"] or 1), int(found["count"]) if found["count"] else inf
+    seconds = float(found["seconds"]) if found["seconds"] else None
+    return [FaultRule(kind, found["where"], rate, count, seconds) for kind in names]
+
+
+class StreamFault(Enum):
+    """A planned fault of a subscription. The subscription ends after it, even after CORRUPT."""
+
+    CUT = FaultKind.CUT
+    TRUNCATE = FaultKind.TRUNCATE
+    END = FaultKind.END
+    CORRUPT = FaultKind.CORRUPT
+    ERROR = FaultKind.EVENT_ERROR
+    SILENT = FaultKind.SILENCE
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStreamFault:
+    """A fault for one subscription. None matches every shard or every consumer."""
+
+    fault: StreamFault
+    shard_id: str | None = None
+    consumer: str | None = None
+    code: str = "InternalFailureException"
+
+    def matches(self, consumer: str, shard_id: str) -> bool:
+        """Return whether the fault is for this subscription."""
+        return self.consumer in (None, consumer) and self.shard_id in (None, shard_id)
+
+
+class Faults:
+    """Owns the planned faults, each applied once, and the random ones. A planned fault wakes the subscriptions."""
+
+    def __init__(self) -> None:
+        self.iterator_generation = 0
+        self._kept: dict[FaultKind, DrawnFault] = {}
+        self._random_faults = RandomFaults()
+        self._calls: dict[str, deque[ApiError | None]] = {}
+        self._entries: deque[str] = deque()
+        self._redeliveries = 0
+        self._streams: list[PlannedStreamFault] = []
+        self._wake: Callable[[], None] = lambda: None
+
+    def on_plan(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a fault for subscriptions is planned."""
+        self._wake = wake
+
+    # --- planning
+
+    def fail_next(
+        self, operation: str, code: str, count: int = 1, *, message: str = "injected", status: int = 400
+    ) -> None:
+        """Fail the next `count` calls of the operation ("GetRecords") with the error `code`."""
+        self._calls.setdefault(operation, deque()).extend([ApiError(code, message, status)] * count)
+
+    def drop_next(self, operation: str, count: int = 1) -> None:
+        """Break the connection of the next `count` calls of the operation without a response."""
+        self._calls.setdefault(operation, deque()).extend([None] * count)
+
+    def planned(self, operation: str) -> int:
+        """Return how many of the next calls of the operation fail, or lose their connection."""
+        return len(self._calls.get(operation, ()))
+
+    def fail_entries(self, count: int, code: str = "ProvisionedThroughputExceededException") -> None:
+        """Refuse the next `count` records of PutRecords, or handles of an acknowledgement, one by one, as a partial failure."""
+        self._entries.extend([code] * count)
+
+    def redeliver_next(self, count: int = 1) -> None:
+        """Let a queue deliver the next `count` acknowledged records again."""
+        self._redeliveries += count
+
+    def expire_iterators(self) -> None:
+        """Make every iterator handed out so far expire now."""
+        self.iterator_generation += 1
+
+    def fail_subscription(
+        self,
+        fault: StreamFault,
+        *,
+        shard_id: str | None = None,
+        consumer: str | None = None,
+        code: str = "InternalFailureException",
+    ) -> None:
+        """Apply a fault to one open subscription at once, or to the next one that matches."""
+        self._streams.append(PlannedStreamFault(fault, shard_id, consumer, code))
+        self._wake()
+
+    def start_random(self, rules: str | Sequence[FaultRule], seed: int = 0) -> None:
+        """Apply random faults by these rules from now on, drawn with `seed`. The counts start at 0.
+
+        Raises: ConfigurationError if a rule is not valid.
+        """
+        self._random_faults = RandomFaults(parse_rules(rules) if isinstance(rules, str) else rules, seed)
+
+    def stop_random(self) -> Counter[FaultKind]:
+        """Stop random faults, and return how many of each kind there were."""
+        counts, self._random_faults = self._random_faults.counts, RandomFaults()
+        return counts
+
+    # --- applying
+
+    @property
+    def counts(self) -> Counter[FaultKind]:
+        """Number of faults of each kind drawn so far."""
+        return self._random_faults.counts
+
+    def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
+        """Return the random fault of this call."""
+        return self._random_faults.for_call(operation, target)
+
+    def on_success(self, operation: str, target: Callable[[], str]) -> None:
+        """Count a call that succeeded."""
+        self._random_faults.on_success(operation, target)
+
+    def keep(self, drawn: DrawnFault) -> None:
+        """Keep a fault for the operation that is carried out next, because it changes that operation's result."""
+        self._kept[drawn.kind] = drawn
+
+    def take(self, kind: FaultKind) -> DrawnFault | None:
+        """Return the fault of this kind that was kept for the operation, or None. It applies once."""
+        return self._kept.pop(kind, None)
+
+    def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
+        """Return the random fault of a subscription's next frame."""
+        return self._random_faults.for_frame(consumer, shard_id)
+
+    def before_call(self, operation: str) -> None:
+        """Raise the planned error of this call: an ApiError, or ConnectionAbortedError for a dropped connection."""
+        planned = self._calls.get(operation)
+        if planned:
+            error = planned.popleft()
+            raise error or ConnectionAbortedError(operation)
+
+    def for_entry(self, operation: str) -> str | None:
+        """Return the error code planned or drawn for this record of PutRecords, or this handle of an acknowledgement."""
+        if self._entries:
+            return self._entries.popleft()
+        if not self._random_faults.for_entry(FaultKind.PARTIAL, operation):
+            return None
+        return "ProvisionedThroughputExceededException" if operation == "PutRecords" else "ThrottlingException"
+
+    def check_entry(self, operation: str) -> None:
+        """Raise the error planned or drawn for this handle."""
+        code = self.for_entry(operation)
+        if code is not None:
+            raise ApiError(code, "injected")
+
+    def take_redelivery(self) -> bool:
+        """Return whether this record is delivered again although it is acknowledged."""
+        is_planned = self._redeliveries > 0
+        self._redeliveries -= is_planned
+        return is_planned or self._random_faults.for_entry(FaultKind.REDELIVER, "AcknowledgeQueueRecords")
+
+    def for_subscription(self, consumer: str, shard_id: str) -> PlannedStreamFault | None:
+        """Return the fault planned for this subscription's next frame."""
+        for planned in self._streams:
+            if planned.matches(consumer, shard_id):
+                self._streams.remove(planned)
+                return planned
+        return None
+
+
+_Numbered = list[tuple[int, FaultRule]]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFault:
+    """A fault to apply now; `seconds` is its delay or jump."""
+
+    kind: FaultKind
+    seconds: float = 0.0
+
+
+class RandomFaults:
+    """Owns the random generator. The same seed and the same calls give the same faults."""
+
+    def __init__(self, rules: Sequence[FaultRule] = (), seed: int = 0, max_in_a_row: int = MAX_FAULTS_IN_A_ROW) -> None:
+        self.counts: Counter[FaultKind] = Counter()
+        self._random = Random(seed)  # noqa: S311 - faults that can be repeated, not secrets
+        self._max_in_a_row = max_in_a_row
+        self._in_a_row: Counter[Hashable] = Counter()
+        self._take_overs: Counter[Hashable] = Counter()
+        numbered = list(enumerate(rules))
+        self._left = {number: rule.count for number, rule in numbered}
+        self._call_rules = {operation: _for_operation(numbered, operation) for operation in CALLS}
+        self._frame_rules = [(number, rule) for number, rule in numbered if rule.kind.targets == FRAMES]
+        self._entry_rules = [(number, rule) for number, rule in numbered if rule.kind.targets == ENTRIES]
+
+    def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
+        """Draw the fault of this call, if any. `target` returns the shard or consumer that the call names."""
+        rules = self._call_rules.get(operation)
+        if not rules:
+            return None
+        name = target()
+        return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
+
+    def on_success(self, operation: str, target: Callable[[], str]) -> None:
+        """End a row of faults, because a call succeeded."""
+        if operation not in _PART_OF and self._call_rules.get(operation):
+            self._in_a_row[operation, target()] = 0
+
+    def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
+        """Draw the fault of the next frame of a subscription, if any."""
+        if not self._frame_rules:
+            return None
+        rules = self._frame_rules
+        if self._take_overs[shard_id] >= MAX_TAKE_OVERS:
+            rules = [(number, rule) for number, rule in rules if rule.kind is not FaultKind.TAKE_OVER]
+        drawn = self._draw_within_limit(("events", shard_id), rules, consumer, shard_id)
+        if drawn is None:
+            self._in_a_row["events", shard_id] = 0
+        else:
+            self._take_overs[shard_id] = self._take_overs[shard_id] + 1 if drawn.kind is FaultKind.TAKE_OVER else 0
+        return drawn
+
+    def for_entry(self, kind: FaultKind, operation: str) -> bool:
+        """Return whether the fault applies to this record of PutRecords, or this handle of an acknowledgement."""
+        rules = [(number, rule) for number, rule in self._entry_rules if rule.kind is kind]
+        return self._draw(rules, operation) is not None
+
+    def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
+        """Draw, but not after too many faults in a row, except by rules with rate 1."""
+        if self._in_a_row[goal] >= self._max_in_a_row:
+            rules = [(number, rule) for number, rule in rules if rule.rate >= 1]
+        drawn = self._draw(rules, *places)
+        self._in_a_row[goal] += drawn is not None
+        return drawn
+
+    def _draw(self, rules: _Numbered, *places: str) -> DrawnFault | None:
+        for number, rule in rules:
+            if rule.applies_to(*places) and self._left[number] > 0 and self._random.random() < rule.rate:
+                self._left[number] -= 1
+                self.counts[rule.kind] += 1
+                return DrawnFault(rule.kind, self._random.random() * rule.max_seconds)
+        return None
+
+
+def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
+    """Return the rules of an operation. A rule that names a shard or a consumer applies to every operation of its kind."""
+    return [
+        (number, rule)
+        for number, rule in numbered
+        if operation in rule.kind.targets and (rule.where not in CALLS or rule.where == operation)
+    ]

@@ -1,0 +1,358 @@
+"""Queues, which deliver the records of a stream one by one, each until it is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from recordpublisher.publishers.service_limits import GET_RECORDS_BYTES
+
+from .api_errors import in_use, invalid_argument, not_found
+from .clock import Clock
+from .shard import Shard
+from .stream import Stream, TagSet
+
+DEFAULT_SETTINGS = {
+    "VisibilityTimeoutSeconds": 30,
+    "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": 6},
+}
+
+Key = tuple[str, int]
+"""A record, by its shard and its counter in that shard."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Queue:
+    """Owns the deliveries of a queue, and the callers that wait for records.
+
+    `settings` are in the form in which the queue's description shows them. The status follows the clock.
+    """
+
+    name: str
+    arn: str
+    stream: Stream
+    created_ms: int
+    settings: dict[str, Any]
+    busy_status: str
+    busy_until_ms: int
+    tags: TagSet = field(default_factory=TagSet)
+    policy: str | None = None
+
+    deliveries: Deliveries = field(init=False)
+    _waiting: dict[Callable[[], None], None] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.deliveries = Deliveries(self.stream)
+
+    @property
+    def id(self) -> str:
+        """The generated last part of the ARN."""
+        return self.arn.rpartition("/")[2]
+
+    def status(self, now_ms: int) -> str:
+        """Return CREATING, UPDATING, DELETING or ACTIVE at that time."""
+        return self.busy_status if now_ms < self.busy_until_ms or self.busy_status == "DELETING" else "ACTIVE"
+
+    def is_gone(self, now_ms: int) -> bool:
+        """Return whether a deletion is complete."""
+        return self.busy_status == "DELETING" and now_ms >= self.busy_until_ms
+
+    def require_active(self, now_ms: int) -> None:
+        """Raise ResourceInUseException unless the queue can be changed now."""
+        if self.status(now_ms) != "ACTIVE":
+            raise in_use(f"{self.arn} not ACTIVE, instead in state {self.status(now_ms)}.")
+
+    def set_busy(self, status: str, until_ms: int) -> None:
+        """Show `status` until `until_ms`."""
+        self.busy_status, self.busy_until_ms = status, until_ms
+
+    @property
+    def visibility_seconds(self) -> int:
+        """How long a record is in flight, unless a call sets another time (seconds)."""
+        seconds: int = self.settings["VisibilityTimeoutSeconds"]
+        return seconds
+
+    @property
+    def max_receives(self) -> int | None:
+        """How often a record is received before it becomes a dead letter. None means without limit."""
+        dead_letters = self.settings["DeadLetterConfiguration"]
+        return dead_letters["MaxReceiveCount"] if dead_letters["TargetType"] == "BUILT_IN" else None
+
+    def handle_of(self, delivery: Delivery) -> ReceiptHandle:
+        """Return the handle of the newest receipt."""
+        return ReceiptHandle(self.id, delivery.key, delivery.receipts)
+
+    def find(self, handle: ReceiptHandle | None, now_ms: int, *, dead: bool) -> Delivery:
+        """Return the delivery of a handle.
+
+        Raises: ApiError: InvalidArgumentException for a handle of another queue or of an earlier receipt; ResourceNotFoundException for a
+        record that was acknowledged, is past retention, or was moved to or from the dead letters. The API model does not say which error
+        belongs to which case.
+        """
+        if handle is None or handle.queue != self.id:
+            raise invalid_argument("The ReceiptHandle is not one of this queue.")
+        delivery = self.deliveries.find(handle.key, now_ms, self.max_receives, dead=dead)
+        if delivery is None:
+            raise not_found(
+                "The record is not in the queue: acknowledged, past retention, or moved to or from the dead letters."
+            )
+        if delivery.receipts != handle.receipt:
+            raise invalid_argument("The ReceiptHandle is of an earlier receipt of the record.")
+        return delivery
+
+    def notify(self) -> None:
+        """Let waiting callers check again."""
+        for wake in tuple(self._waiting):
+            wake()
+
+    async def wait_for_change(self, until_ms: int, clock: Clock) -> None:
+        """Wait until `until_ms`, or until records may have become visible."""
+        changed = asyncio.Event()
+        timeout_ms = self.deliveries.next_timeout_ms()
+        until_ms = until_ms if timeout_ms is None else min(until_ms, timeout_ms)
+        with ExitStack() as stack:
+            self._waiting[changed.set] = None
+            stack.callback(self._waiting.pop, changed.set, None)
+            for shard in self.stream.shards.values():
+                stack.callback(shard.log.listen(changed.set))
+            try:
+                async with asyncio.timeout(max(until_ms - clock.now_ms(), 1) / 1000):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+
+
+class QueueTable:
+    """Owns the queues of the account. Names are unique; the id in an ARN is generated."""
+
+    def __init__(self, clock: Clock, arn_prefix: str) -> None:
+        self._clock = clock
+        self._arn_prefix = arn_prefix
+        self._by_arn: dict[str, Queue] = {}
+
+    def all(self, stream: Stream | None = None) -> list[Queue]:
+        """Return the queues that exist now, of all streams or of one, in the order of their names."""
+        now = self._clock.now_ms()
+        self._by_arn = {arn: each for arn, each in self._by_arn.items() if not each.is_gone(now)}
+        return sorted((e for e in self._by_arn.values() if stream in (None, e.stream)), key=lambda each: each.name)
+
+    def create(self, name: str, stream: Stream, settings: dict[str, Any], tags: dict[str, str], delay_ms: int) -> Queue:
+        """Add a queue, which is CREATING for `delay_ms`.
+
+        Raises: ResourceInUseException if the name is taken; the errors of `TagSet.add`.
+        """
+        if any(each.name == name for each in self.all()):
+            raise in_use(f"The queue {name} already exists.")
+        now = self._clock.now_ms()
+        arn = f"{self._arn_prefix}:queue/{uuid4().hex}"
+        queue = Queue(
+            name=name,
+            arn=arn,
+            stream=stream,
+            created_ms=now,
+            settings=settings,
+            busy_status="CREATING",
+            busy_until_ms=now + delay_ms,
+            tags=TagSet(tags),
+        )
+        return self.add(queue)
+
+    def add(self, made: Queue) -> Queue:
+        """Add a queue that already exists."""
+        self._by_arn[made.arn] = made
+        return made
+
+    def find(self, arn: str, refused: Collection[str] = ()) -> Queue:
+        """Return the queue with this ARN.
+
+        Raises: ResourceNotFoundException if there is none, or if it is in one of the `refused` states.
+        """
+        self.all()
+        found = self._by_arn.get(arn)
+        if found is None:
+            raise not_found(f"The queue {arn} does not exist.")
+        status = found.status(self._clock.now_ms())
+        if status in refused:
+            raise not_found(f"The queue {arn} is {status}.")
+        return found
+
+
+class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """The content of a handle: a record, and the number of its receipt."""
+
+    queue: str
+    key: Key
+    receipt: int
+
+
+class Delivery(msgspec.Struct, array_like=True):
+    """A record that was received and not acknowledged. It is stored in this form."""
+
+    key: Key
+    first_ms: int
+    visible_ms: int
+    """The record is in flight until this time."""
+    receive_count: int = 0
+    receipts: int = 0
+    """Number of handles that were issued. Only the newest one is valid."""
+    is_dead: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Deliveries:
+    """Owns what a queue knows of each record. The records themselves stay in the logs of the shards, which find them by key.
+
+    - `cursors`: the counter at which delivery continues, by shard. A missing shard is delivered from its first record.
+    - `unacknowledged`: every record that was received and not acknowledged.
+    """
+
+    stream: Stream
+    cursors: dict[str, int] = field(default_factory=dict)
+    unacknowledged: dict[Key, Delivery] = field(default_factory=dict)
+    _timeouts: list[tuple[int, Key]] = field(default_factory=list)
+    """A heap of the times at which records become visible. An entry is outdated if its time differs from the time of its delivery."""
+    _visible: tuple[dict[Key, None], dict[Key, None]] = field(default_factory=lambda: ({}, {}))
+    """Records to deliver again, and dead letters, in the order in which they became visible."""
+    _is_turn_of_new: bool = True
+    _first_shard: int = 0
+
+    def begin(self, cursors: dict[str, int], deliveries: Iterable[Delivery] = ()) -> None:
+        """Begin at these counters, with stored deliveries."""
+        self.cursors.update(cursors)
+        for delivery in deliveries:
+            self.unacknowledged[delivery.key] = delivery
+            heappush(self._timeouts, (delivery.visible_ms, delivery.key))
+
+    def receive(
+        self, limit: int, visible_ms: int, now_ms: int, max_receives: int | None, *, dead: bool
+    ) -> list[tuple[Delivery, bytes]]:
+        """Put visible records, or dead letters, in flight until `visible_ms`, and return each with its fragment of the log.
+
+        New records and records that became visible again take turns to come first, so that neither kind makes the other wait.
+        """
+        self._end_timeouts(now_ms, max_receives)
+        self.stream.apply_retention()
+        answer = _Answer(limit)
+        turns = (False,) if dead else (self._is_turn_of_new, not self._is_turn_of_new)
+        for is_turn_of_new in turns:
+            if is_turn_of_new:
+                self._take_new(answer, now_ms)
+            else:
+                self._take_again(answer, self._visible[dead])
+        self._is_turn_of_new ^= bool(answer.records)
+        for delivery, _ in answer.records:
+            delivery.receive_count += 1
+            delivery.receipts += 1
+            self.hide(delivery, visible_ms)
+        return answer.records
+
+    def hide(self, delivery: Delivery, visible_ms: int) -> None:
+        """Keep a record in flight until `visible_ms`."""
+        for visible in self._visible:
+            visible.pop(delivery.key, None)
+        delivery.visible_ms = visible_ms
+        heappush(self._timeouts, (visible_ms, delivery.key))
+
+    def release(self, delivery: Delivery, now_ms: int, receive_count: int) -> None:
+        """Make a record visible at once, even if it was a dead letter. It counts as received `receive_count` times."""
+        delivery.is_dead, delivery.receive_count = False, receive_count
+        self.hide(delivery, now_ms)
+
+    def find(self, key: Key, now_ms: int, max_receives: int | None, *, dead: bool) -> Delivery | None:
+        """Return the record with that key if it waits for an acknowledgement, as a dead letter or not."""
+        self._end_timeouts(now_ms, max_receives)
+        delivery = self.unacknowledged.get(key)
+        is_there = delivery is not None and delivery.is_dead == dead and self._fragment(key) is not None
+        return delivery if is_there else None
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """Stop delivering a record."""
+        for visible in self._visible:
+            visible.pop(delivery.key, None)
+        del self.unacknowledged[delivery.key]
+
+    def next_timeout_ms(self) -> int | None:
+        """Return when the next record becomes visible, or None if no record is in flight."""
+        while self._timeouts and self._is_old(*self._timeouts[0]):
+            heappop(self._timeouts)
+        return self._timeouts[0][0] if self._timeouts else None
+
+    def _is_old(self, visible_ms: int, key: Key) -> bool:
+        """Return whether a record was acknowledged, or has another timeout now."""
+        delivery = self.unacknowledged.get(key)
+        return delivery is None or delivery.visible_ms != visible_ms
+
+    def _end_timeouts(self, now_ms: int, max_receives: int | None) -> None:
+        """Make records visible again whose time in flight is over. A record that was received too often becomes a dead letter."""
+        while self._timeouts and self._timeouts[0][0] <= now_ms:
+            visible_ms, key = heappop(self._timeouts)
+            if self._is_old(visible_ms, key):
+                continue
+            delivery = self.unacknowledged[key]
+            delivery.is_dead |= max_receives is not None and delivery.receive_count >= max_receives
+            self._visible[delivery.is_dead][key] = None
+
+    def _take_again(self, answer: _Answer, visible: dict[Key, None]) -> None:
+        for key in tuple(visible):
+            if answer.is_full:
+                return
+            delivery, fragment = self.unacknowledged[key], self._fragment(key)
+            if fragment is None:  # past retention
+                self.acknowledge(delivery)
+            elif not answer.add(delivery, fragment):
+                return
+
+    def _take_new(self, answer: _Answer, now_ms: int) -> None:
+        shards = list(self.stream.shards.values())
+        self._first_shard += 1
+        for place in range(len(shards)):
+            shard = shards[(self._first_shard + place) % len(shards)]
+            while not answer.is_full:
+                found = shard.log.read(self.cursors.get(shard.id, 0), 1, GET_RECORDS_BYTES)
+                if not found.fragments:
+                    break
+                delivery = Delivery((shard.id, found.last_counter), now_ms, now_ms)
+                if not answer.add(delivery, found.fragments[0]):
+                    return
+                self.cursors[shard.id] = found.next_counter
+                self.unacknowledged[delivery.key] = delivery
+
+    def _fragment(self, key: Key) -> bytes | None:
+        """Return the record in the log of its shard, or None if it is past retention."""
+        shard = self.stream.shards.get(key[0])
+        found = None if shard is None else shard.log.read(key[1], 1, GET_RECORDS_BYTES)
+        return found.fragments[0] if found and found.fragments and found.last_counter == key[1] else None
+
+
+class _Answer:
+    """Owns the records of one response: at most 10 MiB, or a single record."""
+
+    def __init__(self, limit: int) -> None:
+        self.records: list[tuple[Delivery, bytes]] = []
+        self.is_full = False
+        self._limit = limit
+        self._bytes = 0
+
+    def add(self, delivery: Delivery, fragment: bytes) -> bool:
+        """Add a record, and return whether there was room."""
+        self._bytes += len(fragment)
+        self.is_full = bool(self.records) and self._bytes > GET_RECORDS_BYTES
+        if self.is_full:
+            return False
+        self.records.append((delivery, fragment))
+        self.is_full = len(self.records) == self._limit
+        return True
+
+
+def record_id(shard: Shard, counter: int) -> str:
+    """Return the record's id, which is the same in every queue and at each delivery. It does not reveal the shard or the order."""
+    number = shard.log.numbers.text(counter)
+    return hashlib.md5(number.encode(), usedforsecurity=False).hexdigest()

@@ -1,1 +1,0 @@
-"""Queues, which deliver a stream record by record. Start reading in deliveries.py."""

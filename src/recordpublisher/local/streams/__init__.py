@@ -1,1 +1,0 @@
-"""The data model: streams, shards, records, consumers, subscriptions. Start at account.py."""

@@ -1,0 +1,154 @@
+"""Subscriptions to shards: what each of them sends next, and when a newer one replaces an older one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS, SUBSCRIPTION_SECONDS
+
+from . import event_stream
+from .api_errors import in_use
+from .clock import Clock
+from .shard import Shard
+from .stream import Consumer, Stream
+
+LIFETIME_MS = int(SUBSCRIPTION_SECONDS * 1000)
+HEARTBEAT_MS = 5_000
+TAKE_OVER_AFTER_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
+MAX_EVENT_RECORDS = 2_000
+MAX_EVENT_BYTES = 1 << 20
+
+INITIAL_RESPONSE = event_stream.event("initial-response", b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A frame to send now. `last`: whether the response ends after it."""
+
+    frame: bytes
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """There is nothing to send before `until_ms`, unless something wakes the subscription."""
+
+    until_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """Owns the position of one SubscribeToShard call."""
+
+    stream: Stream
+    consumer: Consumer
+    shard: Shard
+    counter: int
+    opened_ms: int
+    last_event_ms: int = field(init=False)
+    replaced: bool = field(init=False, default=False)
+    wake: Callable[[], None] = field(init=False, default=lambda: None)
+
+    def __post_init__(self) -> None:
+        self.last_event_ms = self.opened_ms
+
+    @property
+    def expires_ms(self) -> int:
+        """When the response ends by itself (epoch ms)."""
+        return self.opened_ms + LIFETIME_MS
+
+    def next_step(self, now_ms: int) -> Send | Wait | None:
+        """Decide what comes next: a frame, a wait, or None for the clean end after five minutes."""
+        error = self._error_frame()
+        if error is not None:
+            return Send(error, last=True)
+        if now_ms >= self.expires_ms:
+            return None
+        self.shard.log.trim(self.stream.horizon_ms)
+        return self._next_event(now_ms)
+
+    def _error_frame(self) -> bytes | None:
+        if self.replaced:
+            return event_stream.exception("ResourceInUseException", "Another call subscribed to this shard.")
+        if self.consumer.gone_from_ms is not None:
+            return event_stream.exception("ResourceNotFoundException", f"Consumer {self.consumer.arn} not found.")
+        if self.stream.is_gone:
+            return event_stream.exception("ResourceNotFoundException", f"Stream {self.stream.name} not found.")
+        return None
+
+    def _next_event(self, now_ms: int) -> Send | Wait:
+        log = self.shard.log
+        found = log.read(self.counter, MAX_EVENT_RECORDS, MAX_EVENT_BYTES)
+        at_end = not self.shard.is_open and found.unread_arrival_ms is None
+        heartbeat_ms = self.last_event_ms + HEARTBEAT_MS
+        if not found.fragments and not at_end and now_ms < heartbeat_ms:
+            return Wait(min(heartbeat_ms, self.expires_ms))
+        continuation = found.last_counter if found.fragments else log.mark(now_ms)
+        self.counter, self.last_event_ms = continuation + 1, now_ms
+        behind = millis_behind(found.unread_arrival_ms, now_ms)
+        return Send(self._event(found.fragments, None if at_end else continuation, behind), last=at_end)
+
+    def _event(self, fragments: list[bytes], continuation: int | None, millis_behind_latest: int) -> bytes:
+        """Encode one event. A shard's last event has the children instead of a continuation."""
+        if continuation is None:
+            tail = b'null,"ChildShards":%b' % msgspec.json.encode(self.shard.describe_children())
+        else:
+            tail = b'"%b"' % self.shard.log.numbers.text(continuation).encode()
+        payload = b'{"Records":[%b],"MillisBehindLatest":%d,"ContinuationSequenceNumber":%b}' % (
+            b",".join(fragments),
+            millis_behind_latest,
+            tail,
+        )
+        return event_stream.event("SubscribeToShardEvent", payload)
+
+
+def millis_behind(unread_arrival_ms: int | None, now_ms: int) -> int:
+    """Return how far a read is from the tip (ms): 0 only if no record is left unread."""
+    return 0 if unread_arrival_ms is None else max(1, now_ms - unread_arrival_ms)
+
+
+class Subscriptions:
+    """Owns the open subscriptions: one per consumer and shard. A newer one replaces it after five seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_success_ms: dict[tuple[str, str], int] = {}
+        self._open: dict[tuple[str, str], Subscription] = {}
+        self._all: dict[Subscription, None] = {}  # in the order of opening, so that a seed gives the same faults again
+
+    def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
+        """Add a subscription, and end the previous one of this consumer and shard.
+
+        Raises: ResourceInUseException within 5 s of the previous success.
+        """
+        pair = (consumer.arn, shard.id)
+        now = self._clock.now_ms()
+        last = self._last_success_ms.get(pair)
+        if last is not None and now - last < TAKE_OVER_AFTER_MS:
+            raise in_use(f"Another active subscription exists for this consumer: {consumer.arn} on shard {shard.id}.")
+        former = self._open.get(pair)
+        if former is not None:
+            former.replaced = True
+            former.wake()
+        self._last_success_ms[pair] = now
+        self._open[pair] = subscription = Subscription(stream, consumer, shard, counter, now)
+        self._all[subscription] = None
+        return subscription
+
+    def take_over(self, subscription: Subscription) -> None:
+        """Act as another client that subscribes with the same consumer."""
+        self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
+        subscription.replaced = True
+
+    def close(self, subscription: Subscription) -> None:
+        """Remove a subscription that has ended."""
+        self._all.pop(subscription, None)
+        pair = (subscription.consumer.arn, subscription.shard.id)
+        if self._open.get(pair) is subscription:
+            del self._open[pair]
+
+    def wake_all(self) -> None:
+        """Let every subscription check again: the time has changed, or a fault, a deletion or a deregistration was requested."""
+        for subscription in tuple(self._all):
+            subscription.wake()

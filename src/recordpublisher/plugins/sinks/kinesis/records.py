@@ -1,0 +1,214 @@
+"""Describes one record of the sink: pending until the service has acknowledged it, or failed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from recordpublisher.plugins.sinks.queued_writes import SourceShard
+from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
+from recordpublisher.publishers.shards import Shard, hash_key_from
+from recordpublisher.publishers.user_code import check_user_function, for_log, refuse_never_run
+
+log = logging.getLogger(__name__)
+VALIDATION_EXCEPTION = "ValidationException"
+"""The service's error code for an invalid record. It would fail the whole call, so records are checked before they are sent."""
+
+
+class PendingRecord(msgspec.Struct, gc=False):
+    """One user record, or an aggregate of several (`parts`).
+
+    - `size`: bytes of data and key, as the service counts them.
+    - `epoch`: the number of flushes requested before it was accepted.
+    - `attempts`: consecutive failed attempts.
+    - `failed_at`: time of the last failed attempt (seconds of the clock).
+    - `failing_for`: seconds that count as the outage of this record.
+    - `source`: the shard that a job has read the record from; None if no job has read it.
+    - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.
+    - `context`: given to `put`, for the `FailedRecord` of a record that cannot be put.
+    """
+
+    data: bytes
+    partition_key: str
+    explicit_hash_key: str | None
+    size: int
+    epoch: int = 0
+    attempts: int = 0
+    failed_at: float = 0.0
+    failing_for: float = 0.0
+    parts: tuple[PendingRecord, ...] = ()
+    source: SourceShard | None = None
+    origin: tuple[Shard, UserRecord] | None = None
+    context: object = None
+
+    @property
+    def user_records(self) -> tuple[PendingRecord, ...]:
+        """The user records that this Kinesis record contains."""
+        return self.parts or (self,)
+
+    @property
+    def hash_key(self) -> int:
+        """The number that decides the shard."""
+        return hash_key_of(self.partition_key, self.explicit_hash_key)
+
+
+def size_of(data: bytes, partition_key: str) -> int:
+    """Return the bytes of data and key, as the service counts them."""
+    return len(data) + (
+        len(partition_key) if partition_key.isascii() else len(partition_key.encode(errors="surrogatepass"))
+    )
+
+
+def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
+    """Return whether the record is valid, with a key in ASCII and no explicit hash key.
+
+    This check is cheap, and nearly every record passes it.
+    """
+    key = record.partition_key
+    is_sized = 0 < len(key) <= PARTITION_KEY_CHARACTERS and record.size <= max_record_bytes
+    return is_sized and key.isascii() and record.explicit_hash_key is None
+
+
+def are_obviously_valid(records: Sequence[PendingRecord], max_record_bytes: int) -> bool:
+    """Return whether each record passes `is_obviously_valid`; False without a record."""
+    keys = [record.partition_key for record in records]
+    lengths = [len(key) for key in keys]
+    return (
+        min(lengths, default=0) > 0
+        and max(lengths) <= PARTITION_KEY_CHARACTERS
+        and "".join(keys).isascii()
+        and max([record.size for record in records]) <= max_record_bytes
+        and [record.explicit_hash_key for record in records].count(None) == len(records)
+    )
+
+
+def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None:
+    """Return why the service would reject this record, and with it the whole call; None if the record is valid."""
+    if not 0 < len(record.partition_key) <= PARTITION_KEY_CHARACTERS:
+        return f"its partition key has {len(record.partition_key)} characters, but 1 to {PARTITION_KEY_CHARACTERS} are allowed"
+    if not _is_unicode(record.partition_key):
+        return f"its partition key {record.partition_key!a} has half a surrogate pair, which is not valid UTF-8"
+    if record.size > max_record_bytes:
+        return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
+    explicit = record.explicit_hash_key
+    if explicit is not None and not _is_hash_key(explicit):
+        return f"its explicit hash key is {explicit!r}, but must be a decimal number from 0 to 2^128 - 1"
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_hash_key(text: str) -> bool:
+    return hash_key_from(text) is not None and (text == "0" or not text.startswith("0"))
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A user record that was not put, with the error code and message of the service or of the sink.
+
+    `context`: the `context` that `KinesisSink.put` got with the record.
+    """
+
+    data: bytes = field(repr=False)
+    partition_key: str
+    explicit_hash_key: str | None
+    error_code: str
+    error_message: str
+    context: Any = field(default=None, repr=False)
+
+
+class FailedRecords:
+    """Owns the error that ended the sink, if any, and whether a caller has received it."""
+
+    def __init__(self, stream: str, fails_on_error: bool, callback: Callable[[FailedRecord], None] | None) -> None:
+        if callback is not None:
+            check_user_function("on_failure", callback, "a plain function of a FailedRecord", is_plain=True)
+        self._stream = stream
+        self._fails_on_error = fails_on_error
+        self._callback = callback
+        self._keep: Callable[[PendingRecord, str], None] | None = None
+        self._has_warned = False
+        self.error: BaseException | None = None
+        self.was_raised = False
+        self._on_failed: Callable[[], None] | None = None
+
+    def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
+        """Pass records that cannot be put to this function, with the reason, if there is neither `failOnError` nor a callback."""
+        self._keep = keep
+
+    def call_when_failed(self, on_failed: Callable[[], None] | None) -> None:
+        """Have a function called when the sink has ended. Otherwise the job would learn of the error only at its next call of the sink."""
+        self._on_failed = on_failed
+
+    def raise_if_failed(self) -> None:
+        """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here (FLINK-9374)."""
+        if self.error is not None:
+            self.was_raised = True
+            raise self.error
+
+    def fail(self, error: BaseException) -> None:
+        """End the sink with this error. Later errors are ignored."""
+        if self.error is None:
+            self.error = error
+            if self._on_failed is not None:
+                self._on_failed()
+
+    def reject(self, record: PendingRecord, reason: str) -> None:
+        """Report an invalid record, which the sink did not accept. The sink continues.
+
+        Raises: SinkError with `failOnError`.
+        """
+        failed = _failed_record(record, VALIDATION_EXCEPTION, reason)
+        if self._fails_on_error:
+            raise self._error_for(failed)
+        self._call_back(failed, record)
+
+    def give_up(self, record: PendingRecord, code: str, message: str) -> None:
+        """Report user records whose retries are used up. With `failOnError` they end the sink, otherwise they go to the callback."""
+        for user_record in record.user_records:
+            failed = _failed_record(user_record, code, message)
+            if self._fails_on_error:
+                self.fail(self._error_for(failed))
+            else:
+                self._call_back(failed, user_record)
+
+    def _call_back(self, failed: FailedRecord, record: PendingRecord) -> None:
+        if self._callback is None and self._keep is not None:
+            self._keep(record, f"{failed.error_code}: {failed.error_message}")
+            return
+        if self._callback is None:
+            if not self._has_warned:
+                log.warning(
+                    "%s; no callback is set: later failures are only counted (numRecordsOutErrors)",
+                    self._error_for(failed),
+                )
+            self._has_warned = True
+            return
+        try:
+            refuse_never_run([self._callback(failed)])
+        except Exception as error:
+            log.exception("on_failure raised an error for %s", failed, exc_info=for_log(error))
+            self.fail(error)
+
+    def _error_for(self, failed: FailedRecord) -> SinkError:
+        return SinkError(
+            f"a record with the partition key {failed.partition_key!r} and {len(failed.data)} bytes of data "
+            f"was not put into {self._stream}: {failed.error_code}: {failed.error_message}"
+        )
+
+
+def _failed_record(record: PendingRecord, code: str, message: str) -> FailedRecord:
+    return FailedRecord(record.data, record.partition_key, record.explicit_hash_key, code, message, record.context)

@@ -1,0 +1,654 @@
+"""Sends queued records with PutRecords calls, and applies the result of each record (K2, K4)."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from recordpublisher.plugins.sinks.queued_writes import PERMISSION_SECONDS, SourceShard
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import (
+    FatalKinesisError,
+    ImpossibleStateError,
+    SinkError,
+    ThrottledError,
+    TransientError,
+)
+from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
+from recordpublisher.publishers.retry import OUTAGES
+
+from .adaptive_rate import ShardRateLimit
+from .limits import Notifier, OutstandingRecords, RecordLimit
+from .records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
+from .settings import KinesisSinkSettings, SinkMetrics
+from .shard_queues import (
+    ANY_SHARD,
+    MIN_REFRESH_INTERVAL_SECONDS,
+    NO_SHARDS,
+    KplAggregator,
+    MisroutedRecord,
+    ShardListing,
+    ShardMap,
+    ShardQueue,
+    ShardQueues,
+    split_aggregate,
+)
+
+THROTTLED = "ProvisionedThroughputExceededException"
+"""One of the two error codes of a single record; the other is InternalFailure (API reference)."""
+LONGEST_TRY_SECONDS = 60.0
+"""Longest time between two failures of a record that counts as part of an outage.
+
+If it was longer, the process may have been suspended, or may not have been permitted to write.
+"""
+NEVER = float("inf")
+TIMER_TOLERANCE_SECONDS = 0.001
+"""Timers are rounded, so a call that is due this soon counts as due."""
+COALESCE_SECONDS = 0.01
+"""Shards whose next send is this close go into the same call: one call instead of many small ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardBatch:
+    """The records of one shard in a call, and the seconds that the shard needs for them at its rate limit."""
+
+    queue: ShardQueue
+    records: list[PendingRecord]
+    limit_seconds: float
+
+
+PutRequest = list[ShardBatch]
+"""The records of one call, shard by shard, in the order in which they are sent."""
+
+
+class RecordSending:
+    """Owns the way of an accepted record to the stream: the queues, the open calls, and the tasks that send records and list shards.
+
+    The steps of a record, in the order of this class:
+
+    1. `enqueue` queues it for its shard. With PER_KEY, `KeyOrder` holds it while an earlier record of its key is not acknowledged.
+    2. `_send_when_due` takes the records of the next call off the queues (`take_next_request`).
+    3. `_send` waits for the permission to write, and calls PutRecords.
+    4. `_handle_results` acknowledges the record, queues it again or gives it up (`classify_results`).
+    5. `_keep_shard_map` lists the shards again if another shard has taken the record.
+
+    The writer counts outstanding records and waits for room. Before `open` there are no shards.
+    """
+
+    def __init__(
+        self,
+        port: WritingPort,
+        stream: str,
+        settings: KinesisSinkSettings,
+        clock: Clock,
+        outstanding: OutstandingRecords,
+        failures: FailedRecords,
+        metrics: SinkMetrics,
+        on_change: Callable[[], None],
+    ) -> None:
+        aggregates, retries = settings.aggregates, settings.retries
+        aggregator = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
+        rate_limit = ShardRateLimit(
+            settings.records_per_second, settings.bytes_per_second, settings.initial_fraction, retries.max_ms / 1000
+        )
+        self._port = port
+        self._stream = stream
+        self._settings = settings
+        self._clock = clock
+        self._outstanding = outstanding
+        self._failures = failures
+        self._metrics = metrics
+        self._on_change = on_change
+        self.permission = SendPermission(aggregator)
+        self.limit = RecordLimit(port, stream, retries, clock)
+        self._order = KeyOrder(aggregator) if settings.keeps_key_order else None
+        self._queues = ShardQueues(NO_SHARDS, rate_limit, aggregator)
+        self._listing = ShardListing(port, stream, aggregates, retries, clock, metrics)
+        self._queued_since_wake = 0
+        self._wakeup = Notifier()
+        self._next_check_at = NEVER
+        self._calls: set[asyncio.Task[None]] = set()
+        self._call_error: asyncio.Future[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Read the stream's limits and shards, and start the tasks.
+
+        Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
+        """
+        summary = await self.limit.read()
+        self._apply_shard_map(await self._listing.list_first(summary.distributes_by_key))
+        self._tasks = [
+            self._start(self._send_when_due(), "kinesis-sink-sender"),
+            self._start(self._keep_shard_map(), "kinesis-sink-shard-map"),
+        ]
+
+    async def close(self) -> None:
+        """Cancel the tasks and the open calls."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def open_requests(self) -> int:
+        """Number of PutRecords calls that have not ended."""
+        return len(self._calls)
+
+    # --- 1. a record is queued for its shard -----------------------------------------------------------------------------------------
+
+    def enqueue(self, record: PendingRecord) -> None:
+        """Queue a record for its shard. With PER_KEY hold it while an earlier record of its key is not acknowledged."""
+        if self._order is not None and not self._order.admit_or_hold(record):
+            return
+        queue = self._queues.queue_for(record)
+        if queue.records:
+            queue.add(record, 0.0)  # The time is used only for the first record of a queue, so the clock is not read.
+        else:
+            now = self._clock.monotonic()
+            queue.add(record, now)
+            self._wake_by(now + self._settings.linger_seconds)
+        self._queued_since_wake += 1
+        if self._queued_since_wake >= self._settings.request_count:
+            self._wake_for_full_call()
+
+    def enqueue_all(self, records: Sequence[PendingRecord]) -> None:
+        """Queue many records at once, which costs a fraction of `enqueue`. With PER_KEY each record is queued by itself."""
+        if self._order is not None:
+            for record in records:
+                self.enqueue(record)
+            return
+        now = self._clock.monotonic()
+        for queue, of_queue in self._queues.by_queue(records):
+            was_empty = not queue.records
+            queue.add_all(of_queue, now)
+            if was_empty:
+                self._wake_by(now + self._settings.linger_seconds)
+        self._queued_since_wake += len(records)
+        if self._queued_since_wake >= self._settings.request_count:
+            self._wake_for_full_call()
+
+    def flush_now(self) -> None:
+        """Send all queued records without waiting for full calls or full aggregates."""
+        self._queues.mark_all_due()
+        self._wakeup.notify_all()
+
+    def _wake_for_full_call(self) -> None:
+        # Not at each record, because a check looks at every queue.
+        self._queued_since_wake = 0
+        self._wakeup.notify_all()
+
+    def _wake_by(self, at: float) -> None:
+        """Make sure that there is a check at this time (seconds of the clock) or before."""
+        if at < self._next_check_at:
+            self._wakeup.notify_all()
+
+    # --- 2. a call takes records off the queues --------------------------------------------------------------------------------------
+
+    async def _send_when_due(self) -> None:
+        """Send until cancelled. Raises: the first error of a call that retries cannot fix."""
+        self._call_error = asyncio.get_running_loop().create_future()
+        try:
+            while not self._call_error.done():
+                await self._start_call_or_wait()
+            self._call_error.result()
+        finally:
+            for call in self._calls:
+                call.cancel()
+            await asyncio.gather(*self._calls, return_exceptions=True)
+            if not self._call_error.cancel():
+                self._call_error.exception()  # marks it as retrieved, so that asyncio does not warn
+
+    async def _start_call_or_wait(self) -> None:
+        """Start one call, or wait until the next one may be due."""
+        if len(self._calls) >= self._settings.connections:
+            await self._wakeup.wait()
+            return
+        now = self._clock.monotonic()
+        found = take_next_request(self._queues, now, self._settings)
+        if isinstance(found, list):
+            call = asyncio.create_task(self._send(found), name="put-records")
+            self._calls.add(call)
+            call.add_done_callback(self._on_call_end)
+            return
+        self._next_check_at = found
+        await self._wakeup.wait(None if found == NEVER else max(found - now, 0.0))
+        self._next_check_at = 0.0  # This task is awake and checks next, so `_wake_by` need not wake it.
+
+    # --- 3. the call -----------------------------------------------------------------------------------------------------------------
+
+    async def _send(self, request: PutRequest) -> None:
+        """Call PutRecords once the job may write, and apply the results. Records of revoked shards are not sent."""
+        entries = await self.permission.entries([record for batch in request for record in batch.records])
+        sent = [entry for entry in entries if entry is not None]
+        results: list[PutResult] = []
+        if sent:
+            began = self._clock.monotonic()
+            results = await self._put_records(sent)
+            self._metrics.call_ended(self._clock.monotonic() - began)
+        if len(sent) < len(entries):
+            results = with_unsent(request, entries, results)
+        self._handle_results(request, results)
+
+    async def _put_records(self, entries: list[PutEntry]) -> list[PutResult]:
+        """Return one result for each entry, even if the call has failed as a whole. Raises: errors that retries cannot fix."""
+        try:
+            response = await self._port.put_records(self._stream, entries)
+        except TransientError as error:
+            self._metrics.add("failedRequests")
+            return results_of_failed_call(error, len(entries))
+        except FatalKinesisError as error:
+            if error.code != VALIDATION_EXCEPTION:
+                raise
+            self._metrics.add("failedRequests")
+            # The stream's size limit may have been lowered after the records were checked. If so, only the records above it failed.
+            await self.limit.read_after(self._clock.monotonic())
+            largest = self.limit.max_bytes
+            if not any(size_of(entry.data, entry.partition_key) > largest for entry in entries):
+                raise
+            return results_of_refused_call(error, entries, largest)
+        if len(response.results) != len(entries):
+            raise ImpossibleStateError(
+                f"PutRecords returned {len(response.results)} results for {len(entries)} records"
+            )
+        return response.results
+
+    def _on_call_end(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        error = None if call.cancelled() else call.exception()
+        if error is not None and self._call_error is not None and not self._call_error.done():
+            self._call_error.set_exception(error)
+        self._wakeup.notify_all()
+
+    # --- 4. the results --------------------------------------------------------------------------------------------------------------
+
+    def _handle_results(self, request: PutRequest, results: Sequence[PutResult]) -> None:
+        """Acknowledge each record of a call, send it again or give it up, as `classify_results` decides."""
+        remaining = iter(results)
+        for batch in request:
+            own, now = list(islice(remaining, len(batch.records))), self._clock.monotonic()
+            outcome = classify_results(batch, own, self._settings, now)
+            self._log_outage(batch.queue, own, outcome)
+            self._adapt_rate(batch, outcome)
+            self._complete_batch(batch.queue, outcome)
+        self._on_progress()
+
+    def _log_outage(self, queue: ShardQueue, results: Sequence[PutResult], outcome: "PutOutcome") -> None:
+        """Log that a shard takes no records, unless it only throttles: its rate adapts to that."""
+        policy, waiting = self._settings.retries, outcome.to_retry
+        if outcome.acknowledged or not waiting:
+            OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
+        elif outcome.throttles < len(waiting) and policy.max_outage_ms is not None:
+            lasted = max(record.failing_for for record in waiting)
+            error = next(each.error_message or each.error_code or "no answer" for each in results)
+            OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
+
+    def _adapt_rate(self, batch: ShardBatch, outcome: "PutOutcome") -> None:
+        queue = batch.queue
+        now = self._clock.monotonic()
+        queue.mark_completed(len(batch.records), batch.limit_seconds, now)
+        if outcome.acknowledged:
+            queue.consecutive_failures = 0
+        queue.adapt_rate(batch.limit_seconds, outcome.throttles / len(batch.records), now)
+        failed = len(outcome.to_retry) + len(outcome.given_up)
+        # A shard that takes some records and throttles others is slowed down by its rate alone.
+        if failed > outcome.throttles or (failed and not outcome.acknowledged):
+            backoff = self._settings.retries.delay_seconds(queue.consecutive_failures)
+            queue.next_send_at = max(queue.next_send_at, now + backoff)
+            queue.consecutive_failures += 1
+
+    def _complete_batch(self, queue: ShardQueue, outcome: "PutOutcome") -> None:
+        self._metrics.add("kinesisRecords", len(outcome.acknowledged))
+        self._metrics.add("retries", len(outcome.to_retry))
+        self._metrics.add("throttles", outcome.throttles)
+        self._put_back(queue, outcome.to_retry)
+        for given_up in outcome.given_up:
+            self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
+            self._count_failed(given_up.record.user_records)
+        # A misrouted plain record is readable where it is. Readers of a misrouted aggregate drop the parts that belong to other shards, so
+        # the aggregate is acknowledged only after the shards were listed again (step 5).
+        misrouted_aggregates = [each for each in outcome.misrouted if each[0].parts]
+        if outcome.misrouted:
+            self._listing.request(outcome.misrouted)
+        self._acknowledge(_user_records(outcome.acknowledged, misrouted_aggregates))
+
+    def _acknowledge(self, user_records: Sequence[PendingRecord]) -> None:
+        """Count user records as written: free their capacity, and release the next record of each key."""
+        records, size = self._outstanding.complete(user_records)
+        self._metrics.add("numRecordsOut", records)
+        self._metrics.add("numBytesOut", size)
+        self._release_next_of_keys(user_records)
+
+    def _count_failed(self, user_records: Sequence[PendingRecord]) -> None:
+        records, _ = self._outstanding.complete(user_records)
+        self._metrics.add("numRecordsOutErrors", records)
+        if self._failures.error is None:  # Otherwise the sink has ended, and a later record of the key must not be put.
+            self._release_next_of_keys(user_records)
+
+    def _put_back(self, queue: ShardQueue, failed: list[PendingRecord]) -> None:
+        if not failed:
+            return
+        if queue in self._queues:
+            queue.put_back(failed)
+        else:  # The shard was closed after the call was made.
+            self._send_again([part for record in failed for part in split_aggregate(record)])
+
+    def _release_next_of_keys(self, done: Sequence[PendingRecord]) -> None:
+        if self._order is not None and done:
+            self._send_again(self._order.release_after(done))
+
+    def _send_again(self, records: Sequence[PendingRecord]) -> None:
+        """Queue records again, using the current shard map."""
+        self._queues.requeue(records, self._clock.monotonic())
+
+    # --- 5. the shards are listed again ----------------------------------------------------------------------------------------------
+
+    async def _keep_shard_map(self) -> None:
+        """Apply each new listing until cancelled, and complete the misrouted aggregates that waited for it.
+
+        Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
+        """
+        while True:
+            shard_map, misrouted = await self._listing.next_map()
+            self._apply_shard_map(shard_map)
+            for aggregate, shard_id in misrouted:
+                self._complete_misrouted(aggregate, shard_id, shard_map)
+            self._on_progress()
+            await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
+
+    def _apply_shard_map(self, shard_map: ShardMap) -> None:
+        self._queues.update(shard_map, self._clock.monotonic())
+        self._outstanding.update_limits(shard_map.open_count)
+
+    def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
+        """Acknowledge the parts that belong to the shard, and send the others again.
+
+        Readers drop a part whose hash key lies outside the range of the shard that has the aggregate, unless keys do not decide the shard
+        (S4).
+        """
+        if not shard_map.keys_decide:
+            self._acknowledge(aggregate.parts)
+            return
+        taken_by = shard_map.ranges.get(shard_id)
+        # The parts of one key stay one Kinesis record: with PER_KEY they complete together, and no later record may come between them.
+        foreign: list[PendingRecord] = []
+        accepted: list[PendingRecord] = []
+        for record in split_aggregate(aggregate):
+            is_accepted = taken_by is not None and record.hash_key in taken_by
+            (accepted if is_accepted else foreign).append(record)
+        self._metrics.add("misroutedRecords", sum(len(record.user_records) for record in foreign))
+        self._send_again(foreign)
+        self._acknowledge([part for record in accepted for part in record.user_records])
+
+    # --- the tasks -------------------------------------------------------------------------------------------------------------------
+
+    def _on_progress(self) -> None:
+        """Wake the sender and the waiting writes, because records were completed or moved. After an error end the tasks."""
+        if self._failures.error is not None:
+            for task in self._tasks:
+                task.cancel()
+        self._wakeup.notify_all()
+        self._on_change()
+
+    def _start(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._on_task_end)
+        return task
+
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
+        # The end of an event loop cancels all its tasks. Without an error a flush would then wait for records that no task sends.
+        error = SinkError(f"the task {task.get_name()} was cancelled") if task.cancelled() else task.exception()
+        if error is not None and not self._is_closed:
+            self._failures.fail(error)
+            self._on_progress()
+
+
+class KeyOrder:
+    """Owns the records that wait until an earlier record of their key is acknowledged."""
+
+    def __init__(self, aggregator: KplAggregator | None) -> None:
+        self._aggregator = aggregator
+        self._held: dict[str, deque[PendingRecord]] = {}
+
+    def admit_or_hold(self, record: PendingRecord) -> bool:
+        """Return True if the record may be sent now. Otherwise hold it until `release_after` returns it."""
+        held = self._held.get(record.partition_key)
+        if held is None:
+            self._held[record.partition_key] = deque()
+            return True
+        held.append(record)
+        return False
+
+    def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
+        """Remove and return the next record, or aggregate, of each key in `done`.
+
+        It may be sent now, because the user records in `done` are complete.
+        """
+        return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
+
+    def _release_next(self, key: str) -> PendingRecord | None:
+        held = self._held[key]
+        if not held:
+            del self._held[key]
+            return None
+        if self._aggregator is None:
+            return held.popleft()
+        return self._aggregator.aggregate(
+            self._aggregator.take_parts(held, self._aggregator.max_bytes, of_one_key=True)
+        )
+
+
+class SendPermission:
+    """Owns the shards that a job reads now. Records that were queued before their shard was revoked are never sent."""
+
+    def __init__(self, aggregator: KplAggregator | None) -> None:
+        self._aggregator = aggregator
+        self._sources: dict[str, SourceShard] = {}
+        self._has_revoked = False
+        self._may_write: Callable[[], bool] | None = None
+
+    def ask(self, may_write: Callable[[], bool] | None) -> None:
+        """Set the function that says whether the job may write. With None the job may always write."""
+        self._may_write = may_write
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the job may write now."""
+        return self._may_write is None or self._may_write()
+
+    def source(self, key: str) -> SourceShard:
+        """Return the source of the records that are read from this shard now."""
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = SourceShard()
+        return source
+
+    def revoke(self, keys: Collection[str]) -> None:
+        """Mark these shards as no longer read here."""
+        for key in self._sources.keys() & keys:
+            self._sources.pop(key).is_revoked = self._has_revoked = True
+
+    async def entries(self, records: Sequence[PendingRecord]) -> list[PutEntry | None]:
+        """Wait until the records may be sent, and return their entries. The entry is None if the record must no longer be sent."""
+        while True:
+            kept = map(self._without_revoked, records) if self._has_revoked else records
+            entries = [
+                None if one is None else PutEntry(one.data, one.partition_key, one.explicit_hash_key) for one in kept
+            ]
+            if self.is_given or not any(entries):
+                return entries
+            await asyncio.sleep(PERMISSION_SECONDS)
+
+    def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
+        """Return the record without the parts that must not be sent, or None if no part may be sent."""
+        parts = [part for part in record.user_records if part.source is None or not part.source.is_revoked]
+        if not parts or len(parts) == len(record.user_records) or self._aggregator is None:
+            return record if parts else None
+        return self._aggregator.aggregate(parts)
+
+
+def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest | float:
+    """Take the records of the call that is due now off the queues. If no call is due, return the time of the next check.
+
+    A call is due when it can be filled, or when a record has waited for the linger.
+    """
+    ready, check_at = _ready(queues, now)
+    if not ready:
+        return check_at
+    due = [queue for queue in ready if queue.waiting_since + limits.linger_seconds <= now + TIMER_TOLERANCE_SECONDS]
+    if due or _fills_a_call(ready, limits):
+        # The shard that has waited longest comes first, so that no shard starves if one call cannot take all records.
+        request = _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits)
+        if request:
+            return request
+    return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
+
+
+def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
+    """Return the queues that may send now, and the time when the next of the other queues may send."""
+    waiting = [queue for queue in queues if queue.records and queue.may_send]
+    ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
+    later = [queue.next_send_at for queue in waiting if queue.next_send_at > now + COALESCE_SECONDS]
+    return ready, min(later, default=NEVER)
+
+
+def _fills_a_call(ready: list[ShardQueue], limits: KinesisSinkSettings) -> bool:
+    return (
+        sum([queue.sendable_estimate for queue in ready]) >= limits.request_count
+        or sum([queue.sendable_bytes for queue in ready]) >= limits.request_bytes
+    )
+
+
+def _take_batches(ready: list[ShardQueue], due: set[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest:
+    batches: PutRequest = []
+    records, size = limits.request_count, limits.request_bytes
+    for queue in ready:
+        taken = queue.take(records, size, is_due=queue in due)
+        if not taken[0]:
+            continue
+        if batches and taken[1] > size:  # A record larger than the room left in this call waits for a call of its own.
+            queue.put_back(taken[0])
+            continue
+        batches.append(ShardBatch(queue, taken[0], queue.mark_sent(taken, now)))
+        records, size = records - len(taken[0]), size - taken[1]
+        if records <= 0 or size <= 0:
+            break
+    return batches
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A Kinesis record whose retries are used up, with its last error."""
+
+    record: PendingRecord
+    error_code: str
+    error_message: str
+
+
+@dataclass(slots=True)
+class PutOutcome:
+    """The records of one batch by result.
+
+    `misrouted` are acknowledged records that another shard took than expected. If keys do not decide the shard, they are the records that
+    were taken by a shard which is not known yet.
+    """
+
+    acknowledged: list[PendingRecord]
+    to_retry: list[PendingRecord] = field(default_factory=list)
+    given_up: list[GivenUp] = field(default_factory=list)
+    throttles: int = 0
+    misrouted: list[MisroutedRecord] = field(default_factory=list)
+
+
+def classify_results(
+    batch: ShardBatch, results: Sequence[PutResult], limits: KinesisSinkSettings, now: float
+) -> PutOutcome:
+    """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
+
+    A result without a shard and without an error code says nothing, so its record counts as failed. A throttled record does not lose an
+    attempt while the shard takes other records of the same call, because a slow shard is not a failure.
+    """
+    failed = [index for index, one in enumerate(results) if one.error_code is not None or one.shard_id is None]
+    if not failed:
+        return PutOutcome(batch.records, misrouted=_misrouted(batch.queue, batch.records, results))
+    taken = set(range(len(results))) - set(failed)
+    outcome = PutOutcome([batch.records[index] for index in sorted(taken)])
+    for index in failed:
+        record, result = batch.records[index], results[index]
+        is_throttled = result.error_code == THROTTLED
+        outcome.throttles += is_throttled
+        record.attempts = 0 if is_throttled and taken else record.attempts + 1
+        if record.attempts <= 1:
+            record.failing_for = 0.0
+        else:
+            record.failing_for += min(now - record.failed_at, LONGEST_TRY_SECONDS)
+        record.failed_at = now
+        is_used_up = record.attempts > 0 and limits.retries.is_used_up(record.attempts - 1, record.failing_for)
+        if is_used_up or result.error_code == VALIDATION_EXCEPTION:
+            outcome.given_up.append(
+                GivenUp(record, result.error_code or "MalformedResponse", result.error_message or "")
+            )
+        else:
+            outcome.to_retry.append(record)
+    taken_results = [results[index] for index in sorted(taken)]
+    outcome.misrouted = _misrouted(batch.queue, outcome.acknowledged, taken_results)
+    return outcome
+
+
+def results_of_failed_call(error: TransientError, records: int) -> list[PutResult]:
+    """Return the results of a call that failed as a whole. Every record counts as failed, although some may have been taken."""
+    code = THROTTLED if isinstance(error, ThrottledError) else error.code
+    return [PutResult(error_code=code, error_message=str(error))] * records
+
+
+def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry], largest: int) -> list[PutResult]:
+    """Return the results of a call that the service refused because records are above the stream's size limit, which was lowered.
+
+    The records above the limit are refused; the others are sent again.
+    """
+    refused = PutResult(
+        error_code=VALIDATION_EXCEPTION, error_message=f"the stream accepts {largest} bytes now: {error}"
+    )
+    others = PutResult(error_code="NotSent", error_message=str(error))
+    return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
+
+
+def with_unsent(
+    request: PutRequest, entries: Sequence[PutEntry | None], results: Sequence[PutResult]
+) -> list[PutResult]:
+    """Return the results of all records of a call, including records that must no longer be sent (None).
+
+    Those records count as finished, as if their shard had taken them.
+    """
+    remaining = iter(results)
+    queues = [batch.queue for batch in request for _ in batch.records]
+    return [
+        PutResult(shard_id=_expected_shards(queue)[0]) if entry is None else next(remaining)
+        for entry, queue in zip(entries, queues, strict=True)
+    ]
+
+
+def _expected_shards(queue: ShardQueue) -> tuple[str, ...]:
+    """Return the ids of the shards that may take a record of the queue."""
+    return tuple(queue.known_shards or ()) or (queue.shard.shard_id,)
+
+
+def _misrouted(queue: ShardQueue, records: list[PendingRecord], results: Sequence[PutResult]) -> list[MisroutedRecord]:
+    expected = _expected_shards(queue)
+    if ANY_SHARD in expected or all([result.shard_id in expected for result in results]):  # noqa: C419 - a list is faster
+        return []
+    return [
+        (one, result.shard_id or "")
+        for one, result in zip(records, results, strict=True)
+        if result.shard_id not in expected
+    ]
+
+
+def _user_records(acknowledged: list[PendingRecord], misrouted: list[MisroutedRecord]) -> list[PendingRecord]:
+    """Return the user records of the acknowledged Kinesis records, except the parts of misrouted aggregates."""
+    if not any([record.parts for record in acknowledged]):  # noqa: C419 - a list is faster
+        return acknowledged
+    excluded = {id(record) for record, _ in misrouted}
+    return [part for one in acknowledged if id(one) not in excluded for part in one.user_records]

@@ -1,0 +1,382 @@
+"""`spark.read`: the reader, which plans a batch read on the driver, and the read of one task."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError
+from recordpublisher.publishers.initial_position import check_end
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.times import iso_time
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
+
+from .arrow_rows import ArrowRows, ReusedMemory, chosen_columns
+from .options.spark_options import END_OPTION, SparkOptions
+from .options.start_by_shard import START_OPTION
+from .outages import OutageWatch
+from .process.driver_errors import one_sentence
+from .process.python_worker import log_to_stderr, worker_loop
+from .read_range import EndPosition, ReadRange
+from .source.task_plans import MAX_DOUBLINGS
+
+if TYPE_CHECKING:
+    from .service.kinesis_service import KinesisService
+
+
+class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
+    """The parts of shards that one task reads, in the form that Spark sends."""
+
+    def __init__(self, parts: tuple[ShardRange, ...]) -> None:
+        super().__init__(", ".join(part.shard.key for part in parts))
+        self.parts = parts
+
+
+class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
+    """Plans and reads a batch read.
+
+    Spark makes a reader for each action, so everything that decides the rows is in the options and `positions`.
+    """
+
+    def __init__(self, options: SparkOptions, positions: ReadRange, schema: Any) -> None:
+        self._options = options
+        self._positions = positions
+        self._schema = chosen_columns(schema)
+
+    @one_sentence()
+    def partitions(self) -> list[RangePartition]:
+        """Return the tasks, which share the shards.
+
+        Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
+        past retention; OutageError if a service was away for too long.
+        """
+        from .service.kinesis_service import KinesisService
+
+        log_to_stderr()
+        self._options.warnings.tell()
+        options, service = self._options, KinesisService(self._options)
+        try:
+            outages = OutageWatch(options.max_outage_ms, is_batch_read=True)
+            parts = outages.wait_out(
+                lambda: shard_ranges(options.streams, self._positions, service, options.accepts_loss)
+            )
+        finally:
+            service.close()
+        return [RangePartition(each) for each in shared_among(options.tasks_of_batch_read(len(parts)), parts)]
+
+    def read(self, partition: RangePartition) -> Iterator[Any]:
+        """Yield the rows of one task as Arrow batches."""
+        options = self._options
+        bounds = Bounds(
+            max_time=options.window_ms / 1000,
+            max_records=options.max_task_records,
+            max_bytes=options.max_bytes,
+            stop_at_tip=True,
+        )
+        with one_sentence():
+            yield from RangeRead(
+                partition.parts,
+                background_reader(options),
+                bounds,
+                options.max_outage_ms,
+                options.accepts_loss,
+                self._schema,
+                ReusedMemory.pair_of_process(),
+            ).rows()
+
+
+LOG = logging.getLogger("recordpublisher.spark")
+SETTLED_MS = 1_000
+"""A record may become readable a moment after its arrival.
+
+If the end is older than this by the service's clock, all records before it are readable.
+"""
+LONGEST_WAIT_SECONDS = 10.0
+"""Longest wait until the end has passed by the service's clock: for an end at NOW, and for a driver whose clock is ahead."""
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRange:
+    """The part of a shard that a task reads. It includes the start and excludes the end."""
+
+    shard: Shard
+    start: StartingPosition
+    end: EndPosition
+
+
+def shard_ranges(
+    streams: tuple[str, ...],
+    positions: ReadRange,
+    service: KinesisService,
+    accepts_loss: bool,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[ShardRange]:
+    """Return the parts to read. They hold the same records whenever they are planned.
+
+    Records that arrive later are behind the end, and so are all records of shards that are created later.
+
+    Raises: ConfigurationError if an end is in the future, or if a shard does not exist; DataLossError if the start is past retention.
+    """
+    ranges = []
+    for stream in streams:
+        _check_retained(stream, positions.starts.default, service, accepts_loss)
+        _wait_until_settled(stream, positions.end.arrival_ms, service, sleep)
+        shards = service.list_shards(stream)
+        _check_exist(stream, shards, positions)
+        chosen = [shard for shard in shards if positions.shards is None or shard.shard_id in positions.shards]
+        ranges += [ShardRange(shard, *positions.of(shard)) for shard in chosen]
+    return ranges
+
+
+def shared_among(tasks: int, parts: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
+    """Return the parts that each of `tasks` tasks reads. Neighbours in the listing, often parents or children, go to different tasks."""
+    return [tuple(parts[number::tasks]) for number in range(min(tasks, len(parts)))]
+
+
+def _check_exist(stream: str, shards: list[Shard], positions: ReadRange) -> None:
+    missing = (positions.shards or frozenset()) - {shard.shard_id for shard in shards}
+    if missing:
+        option = START_OPTION if positions.starts.by_shard else END_OPTION
+        valid = ", ".join(shard.shard_id for shard in shards)
+        raise ConfigurationError(option, ", ".join(sorted(missing)), valid, reason=f"{stream} has no such shard")
+
+
+def _check_retained(stream: str, start: StartingPosition, service: KinesisService, accepts_loss: bool) -> None:
+    if start.type is not PositionType.AT_TIMESTAMP or start.timestamp_ms is None:
+        return
+    oldest = service.oldest_retained_ms(stream)
+    if oldest is None or oldest <= start.timestamp_ms:
+        return
+    lost = f"the read of {stream} starts at {iso_time(start.timestamp_ms)}, and records before {iso_time(oldest)} are past its retention"
+    if not accepts_loss:
+        raise DataLossError(f"{lost}; start later, or set flink.state.dataloss=CONTINUE (failOnDataLoss=false)")
+    LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", lost)
+
+
+def _wait_until_settled(stream: str, end_ms: int, service: KinesisService, sleep: Callable[[float], None]) -> None:
+    """Wait until a read finds all records that arrived before the end. Later reads then find the same records.
+
+    Raises: ConfigurationError if the end is too far in the future.
+    """
+    waited = 0.0
+    while (now_ms := service.server_time_ms(stream)) < end_ms + SETTLED_MS:
+        if waited >= LONGEST_WAIT_SECONDS or end_ms - now_ms > LONGEST_WAIT_SECONDS * 1000:
+            clock = "the service's clock (NOW is by the driver's)"
+            check_end(END_OPTION, iso_time(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=clock)
+        sleep(POLL_SECONDS)
+        waited += POLL_SECONDS
+
+
+class RowsBefore(ArrowRows):
+    """Collects the rows of each shard that are before the shard's end.
+
+    - `past`: the shards (`Shard.key`) with a record at or behind their end. The run uses it as limits of its shards, so it reads no more of
+      a shard that was added.
+    - `first_found`: the sequence number of the first record of each shard.
+    """
+
+    def __init__(
+        self,
+        ends: Mapping[str, EndPosition],
+        schema: pa.Schema = RECORD_SCHEMA,
+        memory: ReusedMemory | None = None,
+    ) -> None:
+        super().__init__(schema, memory=memory)
+        self._ends = ends
+        self.past: dict[str, int] = {}
+        self.first_found: dict[str, str] = {}
+
+    async def write(self, batch: RecordBatch) -> None:
+        """Collect the records before the end of the batch's shard."""
+        key = batch.shard.key
+        if key in self.past or not batch.records:
+            return
+        rows = self._ends[key].rows_before(batch)
+        if rows < len(batch):
+            self.past[key] = 0
+            batch = batch.slice(0, rows)
+        if batch.records:
+            self.first_found.setdefault(key, batch.records[0].sequence_number)
+        await super().write(batch)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a part was read.
+
+    - `empty_windows`: number of windows in a row that found no record of the shard.
+    - `is_first`: whether no window has found a record so far.
+    """
+
+    part: ShardRange
+    state: ShardState
+    empty_windows: int = 0
+    is_first: bool = True
+
+
+@dataclass(slots=True)
+class RangeRead:
+    """Owns how far the task has read. The task reads each part to its end, to the end of the shard, or to the tip.
+
+    Spark handles the rows of a window while the next window is read. Each of the two windows holds at most half of `bounds` and the rest of
+    one response, regardless of the number of shards. The rows of one shard keep their order; rows of several shards mix.
+    """
+
+    parts: Sequence[ShardRange]
+    begin: BeginRead
+    bounds: Bounds
+    max_outage_ms: int
+    accepts_loss: bool = False
+    schema: pa.Schema = RECORD_SCHEMA
+    memories: Sequence[ReusedMemory] = field(default_factory=lambda: (ReusedMemory(), ReusedMemory()))
+    clock: Clock = SystemClock()  # noqa: RUF009 - has no state
+    _outages: OutageWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._outages = OutageWatch(self.max_outage_ms, self.clock)
+
+    def rows(self) -> Iterator[Any]:
+        """Yield the rows as Arrow batches.
+
+        Raises: ConfigurationError if the end is behind the tip; DataLossError if the start is past retention; StreamNotFoundError if the
+        stream was deleted; OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        """
+        left = [_Progress(part, ShardState(part.start)) for part in self.parts]
+        memories = cycle(self.memories)
+        window = self._begin(left, next(memories))
+        try:
+            while left:
+                left = self._left_after(left, *window)
+                rows = window[0]
+                if left:
+                    window = self._begin(left, next(memories))
+                yield from rows.drain()
+        finally:
+            window[1].cancel()
+
+    def _begin(self, left: Sequence[_Progress], memory: ReusedMemory) -> tuple[RowsBefore, Future[BoundedResult]]:
+        rows = RowsBefore({each.part.shard.key: each.part.end for each in left}, self.schema, memory)
+        return rows, self.begin({each.part.shard: each.state for each in left}, self._window(left, rows), rows)
+
+    def _window(self, left: Sequence[_Progress], rows: RowsBefore) -> Bounds:
+        """Return the bounds of the next window. Its time doubles after each window that found nothing.
+
+        All these windows begin at the last record, and empty responses may precede the next one.
+        """
+        usual, doublings = self.bounds.max_time, min(MAX_DOUBLINGS, max(each.empty_windows for each in left))
+        return replace(
+            self.bounds,
+            max_time=usual and usual * (1 << doublings),
+            max_records=_half(self.bounds.max_records),
+            max_bytes=_half(self.bounds.max_bytes),
+            shard_limits=rows.past,
+        )
+
+    def _left_after(
+        self, left: Sequence[_Progress], rows: RowsBefore, reading: Future[BoundedResult]
+    ) -> list[_Progress]:
+        """Wait for the end of a window, and return the parts that were not read to their ends."""
+        outcomes = reading.result().shards
+        return [each for each in left if not self._is_done(each, rows, outcomes)]
+
+    def _is_done(self, each: _Progress, rows: RowsBefore, outcomes: Mapping[str, ShardOutcome]) -> bool:
+        shard = each.part.shard
+        outcome, is_past = outcomes.get(shard.key), shard.key in rows.past
+        if outcome is None:
+            raise StreamNotFoundError(shard.stream)
+        each.empty_windows = 0 if outcome.records else each.empty_windows + 1
+        self._note_outage(outcome)
+        if each.is_first and outcome.records:
+            self._check_first(each.part, rows)
+            each.is_first = False
+        if outcome.seen.at_tip and not outcome.state.ended and not is_past:
+            self._check_end(each.part)
+        each.state = outcome.state
+        return is_past or outcome.seen.at_tip or outcome.state.ended
+
+    def _check_end(self, part: ShardRange) -> None:
+        """Refuse an end behind the tip of an open shard, because the next action would get more rows.
+
+        An end given as a time has passed, so no more rows can arrive before it. Raises: ConfigurationError if the end is a record that does
+        not exist yet.
+        """
+        end = part.end.sequence
+        if end is not None:
+            reason = f"{part.shard.key} has no record at or behind it yet"
+            raise ConfigurationError(
+                END_OPTION, str(end), "the sequence number of a record that is there, a time, or NOW", reason=reason
+            )
+
+    def _note_outage(self, outcome: ShardOutcome) -> None:
+        key = outcome.shard.key
+        if outcome.seen.failure is not None and not outcome.records:
+            self._outages.on_failure(outcome.seen.failure, key)
+        else:
+            self._outages.on_success(key)
+
+    def _check_first(self, part: ShardRange, rows: RowsBefore) -> None:
+        """Check that the read found the record at which it starts.
+
+        If that record is past retention, the service starts at the oldest record. Raises: DataLossError in that case, unless the job
+        accepts it.
+        """
+        asked, key = part.start.sequence_number, part.shard.key
+        found = rows.first_found.get(key)
+        if asked is None or found == asked or (found is None and key in rows.past):
+            return
+        lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
+        if not self.accepts_loss:
+            raise DataLossError(f"{lost} Set flink.state.dataloss=CONTINUE to start at the oldest record")
+        LOG.warning("%s Going on because flink.state.dataloss=CONTINUE", lost)
+
+
+def _half(limit: int | None) -> int | None:
+    return None if limit is None else max(1, limit // 2)
+
+
+PUBLISHER = "POLLING"
+"""A subscription would be lost between two windows."""
+
+
+class BeginRead(Protocol):
+    """Begins to read shards within bounds into `sink`, and does not wait for the end."""
+
+    def __call__(self, shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows) -> Future[BoundedResult]:
+        """Return a future with the position of each shard at the end. Cancel it to end the read."""
+
+
+def background_reader(options: SparkOptions) -> BeginRead:
+    """Return a function that reads with a fetcher on the worker's loop, whose clients stay open from window to window.
+
+    Call both only in the thread that runs Spark's tasks.
+    """
+    # Imported here because the process that plans a batch read does not read.
+    from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
+
+    from .service.efo_consumers import task_properties
+    from .source.task_read import endless_retries
+
+    properties = endless_retries(task_properties(options.properties, {}))
+    loop = worker_loop()
+    reader = loop.cached((PUBLISHER, tuple(sorted(properties.items()))), lambda: BoundedReader(properties, PUBLISHER))
+
+    def begin(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows) -> Future[BoundedResult]:
+        future = loop.begin(reader.read(shards, sink, bounds))
+        future.add_done_callback(lambda _: loop.freeze_heap())
+        return future
+
+    return begin

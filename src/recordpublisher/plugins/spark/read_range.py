@@ -1,0 +1,116 @@
+"""Parses where a batch read starts and ends, from `startingPosition` and `endingPosition`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, position_of
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import check_end, from_the_oldest, initial_position
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
+
+from .options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
+from .options.start_by_shard import START_OPTION, VALID_START, option_time_ms, starts_by_shard
+
+
+@dataclass(frozen=True, slots=True)
+class EndPosition:
+    """The first record that is not read: the record `sequence`, or else the first one that arrived at or after `arrival_ms` (epoch ms).
+
+    Arrival times are not ordered in a shard. Records after that record are not read, whatever their arrival.
+    """
+
+    arrival_ms: int
+    sequence: int | None = None
+
+    def rows_before(self, batch: RecordBatch) -> int:
+        """Return how many records of a batch are before this position."""
+        if not batch.records:
+            return 0
+        if self.sequence is not None:
+            if int(batch.sequence_numbers[-1]) < self.sequence:
+                return len(batch)
+            return next(place for place, number in enumerate(batch.sequence_numbers) if int(number) >= self.sequence)
+        if max(batch.arrival_millis) < self.arrival_ms:
+            return len(batch)
+        return next(place for place, arrival in enumerate(batch.arrival_millis) if arrival >= self.arrival_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """The positions of a read, for every shard. If they are given by shard, only these shards are read."""
+
+    starts: Starts
+    end: EndPosition
+    ends: Mapping[str, EndPosition] | None = None
+
+    @classmethod
+    def parse(cls, properties: Properties, streams: Sequence[str], now_ms: int) -> ReadRange:
+        """Return the positions that the properties give. `now_ms` (epoch ms) is the time that NOW means.
+
+        Raises: ConfigurationError if a position is invalid, or if start and end name different shards.
+        """
+        given = (properties.value(ENDING_POSITION) or "NOW").strip()
+        now = EndPosition(now_ms)
+        starts = _starts(properties, streams, now_ms)
+        start, by_shard = starts.default, starts.by_shard
+        ends = _ends(given, now, streams) if given.startswith("{") else None
+        if by_shard and ends is not None and by_shard.keys() != ends.keys():
+            reason = (
+                f"only one of {START_OPTION} and {END_OPTION} names {', '.join(sorted(by_shard.keys() ^ ends.keys()))}"
+            )
+            raise ConfigurationError(END_OPTION, given, "the shards that the start names", reason=reason)
+        end = now if ends is not None else _end(given, now, properties)
+        if ends is None:
+            check_end(END_OPTION, given, end.arrival_ms, start_ms=start.timestamp_ms)
+        return cls(starts, end, ends)
+
+    @property
+    def shards(self) -> frozenset[str] | None:
+        """The ids of the shards that are read; None for all shards."""
+        named = self.starts.by_shard or self.ends
+        return frozenset(named) if named else None
+
+    def of(self, shard: Shard) -> tuple[StartingPosition, EndPosition]:
+        """Return start and end of a shard.
+
+        Raises: ConfigurationError if the start is behind a record, because a range includes its start.
+        """
+        state = self.starts.of(shard)
+        if state.position is not None:
+            raise _only_for_queries(state.position.sequence)
+        return state.start, (self.ends or {}).get(shard.shard_id, self.end)
+
+
+def _starts(properties: Properties, streams: Sequence[str], now_ms: int) -> Starts:
+    """Return the starts of a batch read. Raises: ConfigurationError if a start is only valid for queries."""
+    by_shard = starts_by_shard(properties, streams)
+    if any(state.ended or state.start.type is PositionType.LATEST for state in by_shard.values()):
+        raise _only_for_queries("LATEST or SHARD_END")
+    if by_shard:
+        return Starts(StartingPosition.trim_horizon(), by_shard)
+    start = initial_position(from_the_oldest(properties))
+    if start.is_tip:
+        raise ConfigurationError(START_OPTION, "LATEST", VALID_START, reason="a batch read ends at the tip")
+    return Starts(start.pinned_at(now_ms))
+
+
+def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
+    if given.upper() in ("NOW", "LATEST"):
+        return now
+    return EndPosition(option_time_ms(END_OPTION, given, properties, VALID_END))
+
+
+def _only_for_queries(given: object) -> ConfigurationError:
+    reason = "a start behind a record or at the tip is for queries"
+    return ConfigurationError(START_OPTION, str(given), VALID_START, reason=reason)
+
+
+def _ends(given: str, now: EndPosition, streams: Sequence[str]) -> dict[str, EndPosition]:
+    entries = json_by_shard(END_OPTION, given, VALID_END, streams)
+    positions = {shard: position_of(END_OPTION, entry, VALID_END, "NOW") for shard, entry in entries.items()}
+    return {shard: now if at == "NOW" else EndPosition(now.arrival_ms, int(at)) for shard, at in positions.items()}

@@ -1,0 +1,428 @@
+"""Rows that are written: made into records of their streams, with ids, or rejected, one by one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
+from recordpublisher.plugins.sinks.kinesis.records import VALIDATION_EXCEPTION, FailedRecord, PendingRecord, size_of
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.undecodable import UNDECODABLE
+
+SLICE_ROWS = 2_000
+SLICE_BYTES = 8 * 2**20
+"""Spark's batches are converted in slices of at most this size, which bounds the memory for records that are not put yet."""
+RANDOM_KEY_BYTES = 8
+
+
+def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the batch in pieces of bounded size, without copying."""
+    mean = batch.nbytes / max(1, batch.num_rows)
+    rows = max(1, min(SLICE_ROWS, int(SLICE_BYTES / max(1.0, mean))))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsToRecords:
+    """Makes the records of one task's rows.
+
+    - `stream`: None if a column names it.
+    - `ids`, `field`: if given, `field` inserts the ids into the data.
+    """
+
+    columns: WriteColumns
+    stream: str | None
+    ids: RowIds | None = None
+    field: IdField | None = None
+
+    def records_of(self, rows: pa.RecordBatch) -> dict[str, list[PendingRecord]]:
+        """Return the records by target stream, in order. Raises: SinkError if a row has no data or target, or cannot hold its id."""
+        data = self._required(rows, self.columns.data, "data")
+        streams = self._required(rows, self.columns.stream, "stream") if self.columns.stream is not None else None
+        keys = _texts(rows, self.columns.partition_key)
+        hash_keys = _texts(rows, self.columns.explicit_hash_key) or [None] * len(data)
+        if self.ids is not None and self.field is not None:
+            data, keys = _with_ids(self.ids, self.field, streams or [self.stream] * len(data), keys, hash_keys, data)
+        records = [
+            PendingRecord(one, key, hash_key, size_of(one, key))
+            for one, key, hash_key in zip(data, _keys(keys, len(data)), hash_keys, strict=True)
+        ]
+        return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
+
+    def valid_rows(self, rows: pa.RecordBatch, reject: RejectRow | None) -> pa.RecordBatch:
+        """Return the rows that can become records, and pass the others to `reject`.
+
+        Without `reject` return all rows. A bad row then fails later.
+        """
+        return rows if reject is None else valid_rows(rows, self.columns, self.stream, self.field, reject)
+
+    def _required(self, rows: pa.RecordBatch, place: int, name: str) -> list[Any]:
+        column = rows.column(place)
+        if column.null_count:
+            row = column.is_null().index(True).as_py()
+            shown = {
+                rows.schema.field(at).name: str(rows.column(at)[row])[:60] for at in self._shown_places() if at != place
+            }
+            raise SinkError(f"a row has no {name} (null): {shown}; filter such rows out")
+        return data_of(column) if name == "data" else column.to_pylist()
+
+    def _shown_places(self) -> list[int]:
+        columns = self.columns
+        places = (columns.stream, columns.partition_key, columns.explicit_hash_key, columns.data)
+        return [place for place in places if place is not None]
+
+
+def _texts(rows: pa.RecordBatch, place: int | None) -> list[str | None] | None:
+    return None if place is None else rows.column(place).to_pylist()
+
+
+def _keys(keys: Sequence[str | None] | None, count: int) -> list[str]:
+    """Return the rows' keys. A row without a key gets a random one, which spreads such rows over the shards."""
+    if keys is not None and None not in keys:
+        return list(keys)  # type: ignore[arg-type]
+    width = 2 * RANDOM_KEY_BYTES
+    drawn = os.urandom(RANDOM_KEY_BYTES * count).hex()
+    random = [drawn[width * row : width * (row + 1)] for row in range(count)]
+    return random if keys is None else [key if key is not None else random[row] for row, key in enumerate(keys)]
+
+
+def _with_ids(
+    ids: RowIds,
+    field: IdField,
+    streams: Sequence[Any],
+    keys: Sequence[str | None] | None,
+    hash_keys: Sequence[str | None],
+    data: Sequence[bytes],
+) -> tuple[list[bytes], list[str | None]]:
+    """Return the data with the ids inserted, and the keys.
+
+    A row without a key gets its id as key, so that a repeat goes to the same shard.
+    """
+    given = keys if keys is not None else [None] * len(data)
+    made = [ids.id_of(*row) for row in zip(streams, given, hash_keys, data, strict=True)]
+    marked = [field.insert_id(one, row_id) for one, row_id in zip(data, made, strict=True)]
+    return marked, [row_id if key is None else key for key, row_id in zip(given, made, strict=True)]
+
+
+def _by_stream(streams: Sequence[str], records: Sequence[PendingRecord]) -> dict[str, list[PendingRecord]]:
+    by_stream: dict[str, list[PendingRecord]] = defaultdict(list)
+    for stream, record in zip(streams, records, strict=True):
+        by_stream[stream].append(record)
+    return dict(by_stream)
+
+
+TEXT = ("string", "varchar", "char")
+VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEXT, "stream": TEXT}
+"""Column names, and the Spark types that each may have."""
+
+
+class ColumnError(ConfigurationError):
+    """A DataFrame cannot be written. The message names the column, the problem, and what is valid.
+
+    - `given`: the type of the column, or None if it is missing.
+    """
+
+    def __init__(self, column: str, given: str | None, valid: str, *, reason: str = "") -> None:
+        super().__init__(column, given, valid)
+        fact = reason or ("is missing" if given is None else f"has the type {given}")
+        self.args = (f"column '{column}' {fact}. Valid: {valid}",)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteColumns:
+    """The index of each column, or None if there is no such column."""
+
+    data: int
+    partition_key: int | None = None
+    explicit_hash_key: int | None = None
+    stream: int | None = None
+
+
+def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteColumns:
+    """Find the columns among pairs of name and Spark type. Other columns are ignored. The option `stream` overrides the column.
+
+    Raises: ColumnError if a column is missing, misspelt or of another type.
+    """
+    _reject_near_misses([name for name, _ in fields])
+    places = {name: _place_of(name, fields) for name in VALID}
+    data = places["data"]
+    if data is None:
+        raise ColumnError("data", None, f"BINARY or STRING, the payload of each record; given: {_listed(fields)}")
+    if stream is None and places["stream"] is None:
+        raise ColumnError("stream", None, "STRING, the target of each row; or set the option 'stream' for all of them")
+    of_column = places["stream"] if stream is None else None
+    return WriteColumns(data, places["partitionKey"], places["explicitHashKey"], of_column)
+
+
+def data_of(column: Any) -> list[Any]:
+    """Return the payloads of an Arrow column. Text is UTF-8; null is None."""
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    elif pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    return list(column.to_pylist())
+
+
+def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
+    """Return the index of a column, or None. Case is ignored, as in Spark. Raises: ColumnError if it exists twice, or has another type."""
+    found = [place for place, (given, _) in enumerate(fields) if given.lower() == name.lower()]
+    if not found:
+        return None
+    if len(found) > 1:
+        given = " and ".join(fields[place][0] for place in found)
+        raise ColumnError(name, given, "one column of that name", reason=f"is there twice, as {given}")
+    given_type = fields[found[0]][1]
+    if given_type.partition("(")[0].split()[0] not in VALID[name]:
+        raise ColumnError(
+            name, given_type.upper(), " or ".join(kind.upper() for kind in VALID[name][:2] if kind != "varchar")
+        )
+    return found[0]
+
+
+def _reject_near_misses(names: Sequence[str]) -> None:
+    """Refuse misspelt names. A column `partition_key` would be ignored like any other, and every row would get a random key.
+
+    Raises: ColumnError if a name is misspelt.
+    """
+    meant = {name.lower(): name for name in VALID}
+    for given in names:
+        plain = given.replace("_", "").replace("-", "").lower()
+        if plain in meant and given.lower() != plain:
+            valid = f"'{meant[plain]}', if that is meant; otherwise leave the column out"
+            raise ColumnError(given, given, valid, reason="would be left out")
+
+
+def _listed(fields: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(name for name, _ in fields) or "none"
+
+
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
+EXECUTION, ROOT_EXECUTION = "spark.sql.execution.id", "spark.sql.execution.root.id"
+"""Local properties with the number of a task's action, and of the batch's action, which contains it. Equal if the query itself writes."""
+ID_BYTES = 16
+MOST_TEXTS = 10_000
+"""Number of streams and keys whose text is kept. Formatting it costs a third of the time of an id."""
+
+
+def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
+    """Return a prefix for the ids of one task's rows.
+
+    It has query, batch, the action's number within its batch, and task; outside a query it has run and task. A batch that runs again has
+    the same actions. If their number is not known, the run distinguishes two writes of one batch.
+    """
+    query, batch = local_property(QUERY), local_property(BATCH)
+    if query is None or batch is None:
+        return f"{run}/{task}"
+    action, root = local_property(EXECUTION), local_property(ROOT_EXECUTION)
+    write = run if action is None or root is None else int(action) - int(root)
+    return f"{query}/{batch}/{write}/{task}"
+
+
+class RowIds:
+    """Makes the ids of one task's rows from scope and content. Equal rows are counted.
+
+    The ids do not depend on the order of the rows, which may differ between attempts. Uses about 80 B for each row while the task runs.
+    """
+
+    def __init__(self, scope: str) -> None:
+        self._start = blake2b(digest_size=ID_BYTES, key=blake2b(scope.encode()).digest())
+        self._texts: dict[tuple[str | None, ...], bytes] = {}
+        self._seen: set[int] = set()
+        self._equal: dict[int, int] = {}
+
+    def id_of(self, stream: str, partition_key: str | None, explicit_hash_key: str | None, data: bytes) -> str:
+        """Return an id of 32 hexadecimal digits."""
+        named = stream, partition_key, explicit_hash_key
+        text = self._texts.get(named)
+        if text is None:
+            text = self._text_of(named)
+        made = self._start.copy()
+        made.update(b"%b%d%b" % (data, len(data), text))
+        digest = made.digest()
+        short = int.from_bytes(digest[:8], "big")
+        if short not in self._seen:
+            self._seen.add(short)
+            return digest.hex()
+        self._equal[short] = count = self._equal.get(short, 0) + 1
+        made.update(b" again %d" % count)
+        return made.hexdigest()
+
+    def _text_of(self, named: tuple[str | None, ...]) -> bytes:
+        """Return stream and keys as they are hashed. The text is kept, because many rows have the same."""
+        if len(self._texts) >= MOST_TEXTS:
+            self._texts.clear()
+        self._texts[named] = text = "".join([f" {name!r}" for name in named]).encode()
+        return text
+
+
+class IdField:
+    """The field of a JSON object that holds the id. Only rows that contain the name are parsed; other rows are only checked for braces."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._quoted = json.dumps(name, ensure_ascii=False).encode()
+        self._begin = b"{" + self._quoted + b':"'
+
+    def insert_id(self, data: bytes, row_id: str) -> bytes:
+        """Return the object with the id as its first field. Raises: SinkError if the data is not an object, or already has the field."""
+        problem = self.problem_with(data)
+        if problem is not None:
+            raise SinkError(problem)
+        rest = data.strip()[1:].lstrip()
+        return self._begin + row_id.encode() + (b'"' if rest == b"}" else b'",') + rest
+
+    def problem_with(self, data: bytes) -> str | None:
+        """Return why the data cannot hold the id, or None if it can."""
+        text = data.strip()
+        if not (text.startswith(b"{") and text.endswith(b"}")):
+            return f"idField adds '{self._name}' to a JSON object, and the data of a row is {_shown(data)}"
+        if self._quoted in text and self._has_field(text):
+            return f"idField is '{self._name}', and the data of a row has that field: {_shown(data)}"
+        return None
+
+    def _has_field(self, text: bytes) -> bool:
+        try:
+            return self._name in msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        except UNDECODABLE:
+            return True
+
+
+def _shown(data: bytes) -> str:
+    return f"{data[:60]!r}{'...' if len(data) > 60 else ''} ({len(data)} bytes)"
+
+
+LOG = logging.getLogger("recordpublisher.spark")
+_NO_STATE = Checkpoint({"shards": {}})
+RejectRow = Callable[[str, FailedRecord], None]
+"""A function that receives the target stream of a row, and why the row cannot be put."""
+
+
+class RejectedRows:
+    """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of them.
+
+    When a task succeeds, its dead letters are stored. The dead letters of a failed attempt may or may not be stored; the next attempt
+    writes them again with the same `sequenceNumber`.
+
+    - `where`: names the task in dead letters.
+    - `scope`: makes its row ids different from the row ids of other tasks.
+    """
+
+    def __init__(self, make_sink: Callable[[], Sink] | None, task: int, where: str, scope: str) -> None:
+        self._make_sink = make_sink
+        self._task = task
+        self._where = where
+        self._ids = RowIds(scope)
+        self._pending: deque[tuple[str, FailedRecord]] = deque()
+        self._sink: Sink | None = None
+        self._needs_flush = False
+        self._has_warned = False
+        self.letters = 0
+
+    def add(self, stream: str, failed: FailedRecord) -> None:
+        """Keep a row until it is written. Writers call this on the loop, and the task calls it in its thread."""
+        if self._make_sink is not None:
+            self._pending.append((stream, failed))
+        elif not self._has_warned:
+            self._has_warned = True
+            LOG.warning("%s; further ones of this task are only counted", self._reason(stream, failed))
+
+    async def write(self) -> None:
+        """Write the added rows. Raises: the errors of the dead-letter sink. Then the task fails, so that no dead letter is lost."""
+        while self._pending:
+            sink = self._sink or await self._open_sink()
+            await sink.write(self._letter(*self._pending.popleft()))
+            self.letters += 1
+        if self._needs_flush and self._sink is not None:
+            self._needs_flush = False
+            await self._sink.flush(_NO_STATE)
+
+    async def finish(self) -> None:
+        """Return when every dead letter is stored. Raises: the errors of `write`."""
+        await self.write()
+        if self._sink is not None:
+            await self._sink.flush(_NO_STATE)
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the sink without a flush."""
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            await sink.close()
+
+    async def _open_sink(self) -> Sink:
+        """Open the sink with the number of the task as subtask."""
+        assert self._make_sink is not None
+        self._sink = self._make_sink()
+        await self._sink.open(SinkContext(self._task, request_checkpoint=self._request_flush))
+        return self._sink
+
+    def _request_flush(self) -> None:
+        self._needs_flush = True
+
+    def _letter(self, stream: str, failed: FailedRecord) -> RecordBatch:
+        row_id = self._ids.id_of(stream, None, None, failed.data)
+        record = UserRecord(failed.data, row_id, time.time(), failed.partition_key, failed.explicit_hash_key)
+        shard = Shard(stream_name(stream), self._where.replace(" ", "-"))
+        return DeadLetter(shard, record, self._reason(stream, failed)).batch()
+
+    def _reason(self, stream: str, failed: FailedRecord) -> str:
+        return (
+            f"{self._where}: a row of {len(failed.data)} bytes with the partition key {failed.partition_key!r} was not put into {stream}: "
+            f"{failed.error_code}: {failed.error_message}"
+        )
+
+
+def valid_rows(
+    rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, reject: RejectRow
+) -> pa.RecordBatch:
+    """Return the rows with data, a target and room for their id. Pass the other rows to `reject`.
+
+    - `stream`: the target if no column names it.
+    """
+    problems = {
+        **_nulls(rows, columns.stream, "stream"),
+        **({} if field is None else _without_place_for_id(rows, columns, field)),
+        **_nulls(rows, columns.data, "data"),
+    }
+    if not problems:
+        return rows
+    for row, problem in sorted(problems.items()):
+        target = stream if columns.stream is None else _text(rows, columns.stream, row)
+        key = _text(rows, columns.partition_key, row) or ""
+        hash_key = _text(rows, columns.explicit_hash_key, row)
+        data = data_of(rows.slice(row, 1).column(columns.data))[0] or b""
+        reject(target or "null", FailedRecord(data, key, hash_key, VALIDATION_EXCEPTION, problem))
+    return rows.filter(pa.array([row not in problems for row in range(rows.num_rows)]))
+
+
+def _nulls(rows: pa.RecordBatch, place: int | None, name: str) -> dict[int, str]:
+    if place is None or not rows.column(place).null_count:
+        return {}
+    missing = rows.column(place).is_null().to_pylist()
+    return {row: f"the row has no {name} (null)" for row, is_missing in enumerate(missing) if is_missing}
+
+
+def _without_place_for_id(rows: pa.RecordBatch, columns: WriteColumns, field: IdField) -> dict[int, str]:
+    problems = ((row, field.problem_with(data)) for row, data in enumerate(data_of(rows.column(columns.data))) if data)
+    return {row: problem for row, problem in problems if problem is not None}
+
+
+def _text(rows: pa.RecordBatch, place: int | None, row: int) -> Any:
+    return None if place is None else rows.column(place)[row].as_py()

@@ -1,0 +1,150 @@
+"""Decides whether this process makes traces, and finds or adds the trace context in payloads.
+
+A process makes traces if a tracer provider was set before the job or sink is made. Otherwise this module imports nothing of OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from recordpublisher.consumer.json_field import json_field
+from recordpublisher.fetcher.sink import Traced, untraced
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.properties.function_property import imported_function
+from recordpublisher.publishers.properties.groups.job import TRACING_FIELD, TRACING_FUNCTION
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import Record
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.publishers.undecodable import UNDECODABLE
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+log = logging.getLogger("recordpublisher.tracing")
+TRACEPARENT = "traceparent"
+Carrier = Mapping[str, str]
+"""The headers of a trace context, as OpenTelemetry's propagators read and write them."""
+SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
+"""Version of the conventions that names and attributes follow. Their status is *development*, like all messaging conventions."""
+
+
+def traced_calls(properties: Properties, clock: Clock) -> Traced:
+    """Return a function that puts spans around a call with records; `untraced` if no provider was set.
+
+    Raises: ConfigurationError if a tracing property is invalid.
+    """
+    read, tracer = carrier_reader(properties), tracer_of_process()
+    if tracer is None:
+        return untraced
+    from .spans import ProcessSpans
+
+    return ProcessSpans(tracer, read, properties, clock).around
+
+
+def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | None:
+    """Return a function that puts the current trace context into a payload. None without a field for it, or without a provider."""
+    field = properties.value(TRACING_FIELD)
+    if field is None or tracer_of_process() is None:
+        return None
+    from opentelemetry.propagate import inject
+
+    add = ContextField(field).add
+
+    def with_context(data: bytes) -> bytes:
+        carrier: dict[str, str] = {}
+        inject(carrier)
+        return add(data, carrier[TRACEPARENT]) if TRACEPARENT in carrier else data
+
+    return with_context
+
+
+def tracer_of_process() -> Tracer | None:
+    """Return OpenTelemetry's tracer, or None if no provider was set. A program that has set a provider has imported the API."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    tracer: Tracer = trace.get_tracer("recordpublisher", schema_url=SCHEMA)
+    return None if isinstance(tracer, (trace.NoOpTracer, trace.ProxyTracer)) else tracer
+
+
+class ContextField:
+    """A field of JSON objects with the text of W3C's `traceparent`, or with an object of all headers (`tracestate`, `baggage`).
+
+    Raises: ConfigurationError if JSON would have to escape the field's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._key = msgspec.json.encode(name)
+        self._decode = json_field(TRACING_FIELD.key, name, Any, msgspec.UNSET)
+
+    def read(self, record: Record) -> Carrier | None:
+        """Return the headers in the field, or None if the field is missing or the payload is not a JSON object."""
+        try:
+            context = self._decode(record.data).value
+        except UNDECODABLE:
+            return None
+        if isinstance(context, str):
+            return {TRACEPARENT: context}
+        texts = context.items() if isinstance(context, Mapping) else ()
+        return {name: value for name, value in texts if isinstance(value, str)} or None
+
+    def add(self, data: bytes, traceparent: str) -> bytes:
+        """Return the payload with the field added. A payload that has the field, or is not a JSON object, is returned unchanged."""
+        try:
+            is_there = self._decode(data).value is not msgspec.UNSET  # A field with null counts as present.
+        except UNDECODABLE:
+            return data
+        if is_there:
+            return data
+        members = data.lstrip()[1:].lstrip()
+        comma = b"" if members.startswith(b"}") else b","
+        return b"{%s:%s%s%s" % (self._key, msgspec.json.encode(traceparent), comma, members)
+
+
+def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]:
+    """Return a function that finds the trace context of a record, by the user's function or in a field.
+
+    Raises: ConfigurationError if the function cannot be imported, or if the field's name is invalid.
+    """
+    if properties.value(TRACING_FUNCTION) is not None:
+        function = imported_function(properties, TRACING_FUNCTION, "module:function, of a function of a Record")
+        return _Guarded(function)
+    field = properties.value(TRACING_FIELD)
+    return _no_carrier if field is None else ContextField(field).read
+
+
+class _Guarded:
+    """A function of the user whose errors and invalid results do not end the job."""
+
+    def __init__(self, function: Callable[[Record], Carrier | None]) -> None:
+        self._function = function
+        self._skipped_log = SkippedRecordsLog(log)
+
+    def __call__(self, record: Record) -> Carrier | None:
+        try:
+            return _checked(self._function(record))
+        except Exception as error:
+            name = f"record {record.sequence_number} of {record.stream}/{record.shard_id}"
+            self._skipped_log.skipped(name, str(error), error, how="no trace context of")
+            return None
+
+
+def _checked(carrier: object) -> Carrier | None:
+    """Return the result of a user's function. OpenTelemetry trusts that it is a mapping of texts.
+
+    Raises: TypeError if it is something else.
+    """
+    if carrier is None:
+        return None
+    if isinstance(carrier, Mapping) and all(isinstance(text, str) for item in carrier.items() for text in item):
+        return carrier
+    raise TypeError(f"the function returned {carrier!r:.100}. Valid: a mapping of texts, or None")
+
+
+def _no_carrier(record: Record) -> Carrier | None:
+    return None

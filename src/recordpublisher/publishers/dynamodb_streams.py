@@ -1,0 +1,264 @@
+"""Reads DynamoDB Streams, the changes of a table, by polling: the factory, the calls that polling needs, and the records."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from .base import Checks, check_clock
+from .clock import Clock, SystemClock
+from .errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
+from .kinesis.endpoint import endpoint_of
+from .kinesis.listing import server_time_ms_or_none
+from .kinesis.ports import ReadResponse, RecordDistribution
+from .kinesis.sdk.aws_service import AwsService, OpenClient
+from .log_fields import counted
+from .polling.publisher import PollingRecordPublisherFactory
+from .positions import PositionType, StartingPosition
+from .properties.groups.reading import DYNAMODB_EMPTY_READS, LIST_SHARDS_RETRIES
+from .properties.properties import Properties
+from .records.user_records import UserRecord
+from .retry import call_with_retries
+from .shards import HashRange, Shard
+
+T = TypeVar("T")
+MOST_RECORDS = 1_000
+"""The largest Limit of GetRecords of DynamoDB Streams."""
+
+
+class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
+    """Makes polling publishers that read DynamoDB Streams, and lists the shards of a table's streams. Owns the client of all of them."""
+
+    def __init__(self, properties: Mapping[str, object], *, clock: Clock | None = None) -> None:
+        properties = properties if isinstance(properties, Properties) else Properties(properties)
+        self._streams = DynamoDbStreams(properties, clock)
+        self._listing = LIST_SHARDS_RETRIES.policy(properties)
+        super().__init__(properties, service=self._streams, clock=clock)
+
+    async def discover(self, stream: str, after: str | None) -> list[Shard]:
+        """List the shards of the table's streams. Raises: StreamNotFoundError if the table has no stream."""
+        return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
+
+    async def endpoint_url(self) -> str:
+        """Return the endpoint of DynamoDB Streams, which differs from DynamoDB's."""
+        return await self._streams.endpoint_url()
+
+    def checks(self, stream: str) -> Checks:
+        """Return the checks of the table's newest stream and its shards, with a read of one shard."""
+        return table_checks(self._streams, stream, self._clock)
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._streams.close()
+
+
+class DynamoDbStreams:
+    """Makes the calls of DynamoDB Streams. Here a stream is the name of a table, and a record is one change, as JSON. Owns the client.
+
+    A shard iterator carries two numbers that the service does not keep. The first is the time before which changes are
+    skipped, because DynamoDB Streams has no AT_TIMESTAMP. The second is the number of empty responses in a row.
+
+    Making one calls nothing.
+
+    Raises: ConfigurationError if a property is invalid.
+    """
+
+    def __init__(
+        self, properties: Properties, clock: Clock | None = None, open_client: OpenClient | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._service = AwsService("dynamodbstreams", properties, endpoint_of(properties), open_client=open_client)
+        self._empty_reads = properties.value(DYNAMODB_EMPTY_READS)
+        self._arns: dict[str, list[str]] = {}
+        """The streams of each table, the newest last. A stream can be read for a day after it was disabled."""
+        self._arn_of: dict[tuple[str, str], str] = {}
+        """The stream of each listed shard, by table and shard id."""
+        self.last_response_ms: int | None = None
+        """The service's clock at its last response, in whole seconds (epoch ms)."""
+
+    async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
+        """Return an iterator at the position. A start by time begins at TRIM_HORIZON and skips older changes."""
+        kind, since = position.type.value, 0
+        if position.type is PositionType.AT_TIMESTAMP:
+            kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
+        at = {"SequenceNumber": position.sequence_number} if position.sequence_number else {}
+        arn = self._arn_of.get((shard.stream, shard.shard_id)) or await self.stream_arn(shard.stream)
+        where = {"StreamArn": arn, "ShardId": shard.shard_id, "ShardIteratorType": kind, **at}
+        own: str = await self._call("GetShardIterator", lambda response: response["ShardIterator"], **where)
+        return f"{since} 0 {own}"
+
+    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
+        """Return at most 1,000 changes. `millis_behind_latest` is 0 after enough empty responses in a row, else unknown."""
+        since, empty, own = iterator.split(" ", 2)
+
+        def parse(response: dict[str, Any]) -> tuple[list[UserRecord], str | None]:
+            following = response.get("NextShardIterator")
+            if following is not None and not isinstance(following, str):
+                raise TypeError(f"the iterator {following!r}")
+            return [*map(record_of_change, response["Records"])], following
+
+        records, following = await self._call("GetRecords", parse, ShardIterator=own, Limit=min(limit, MOST_RECORDS))
+        empty_reads = 0 if records else int(empty) + 1
+        return ReadResponse(
+            [record for record in records if record.arrival >= int(since)],
+            0 if empty_reads >= self._empty_reads else None,
+            next_iterator=f"{since} {empty_reads} {following}" if following else None,
+        )
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Return the shards of the table's streams. `after` is a shard id of the newest stream: its shards up to that one are left out.
+
+        A stream that was disabled and enabled again, to change its view, is a new stream. Both streams are listed as
+        long as the service has the older one, even for a job that was started after the change, because it may have
+        positions in the older one.
+        """
+        newest = await self.stream_arn(stream)
+        listed, is_enabled = await self._shards_of(stream, newest, after)
+        if not is_enabled:
+            found = await self._listed_arns(stream)
+            self._arns[stream] = [*(arn for arn in self._arns[stream] if arn not in found), *found]
+        for arn in self._arns[stream]:
+            if arn != newest:
+                more, _ = await self._shards_of(stream, arn, None)
+                listed = [*more, *listed]
+        return listed
+
+    async def _shards_of(self, table: str, arn: str, after: str | None) -> tuple[list[Shard], bool]:
+        """Return the shards of one stream of a table, and whether the stream is enabled. A stream that is gone has no shards."""
+        status = ""
+
+        def parse(response: dict[str, Any]) -> tuple[list[Shard], dict[str, Any] | None]:
+            nonlocal status
+            page = response["StreamDescription"]
+            status = page.get("StreamStatus", "ENABLED")
+            last = page.get("LastEvaluatedShardId")
+            following = {"ExclusiveStartShardId": last} if last else None
+            return [_shard(table, described) for described in page["Shards"]], following
+
+        start = {"ExclusiveStartShardId": after} if after and self._arn_of.get((table, after), arn) == arn else {}
+        try:
+            pages = self._service.pages("DescribeStream", parse, StreamArn=arn, **start)
+            shards = [shard async for page in pages for shard in page]
+        except ResourceNotFoundError:
+            return [], False
+        self._arn_of |= {(table, shard.shard_id): arn for shard in shards}
+        return shards, status in ("ENABLED", "ENABLING")
+
+    async def server_time_ms(self, stream: str) -> int:
+        """Return this machine's clock (epoch ms) in whole seconds, the resolution of the service's times."""
+        return self._clock.now_ms() // 1000 * 1000
+
+    async def record_distribution(self, stream: str) -> RecordDistribution:
+        """Return that records are distributed by key, because a shard has all changes of its items."""
+        return RecordDistribution(by_key=True)
+
+    async def stream_arn(self, table: str) -> str:
+        """Return the ARN of a table's newest stream. Raises: StreamNotFoundError if it has none."""
+        if table not in self._arns:
+            self._arns[table] = await self._listed_arns(table)
+        return self._arns[table][-1]
+
+    async def _listed_arns(self, table: str) -> list[str]:
+        """Ask for the ARNs of a table's streams, the newest last. Raises: StreamNotFoundError if it has none."""
+        arns = await self._call(
+            "ListStreams",
+            lambda found: {stream["StreamLabel"]: stream["StreamArn"] for stream in found["Streams"]},
+            TableName=table,
+        )
+        if not arns:
+            raise StreamNotFoundError(table)
+        return [arns[label] for label in sorted(arns)]
+
+    async def endpoint_url(self) -> str:
+        """Return the URL that calls go to: the configured endpoint, else the SDK's for DynamoDB Streams."""
+        return await self._service.endpoint_url()
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._service.close()
+
+    async def _call(self, api: str, parse: Callable[[dict[str, Any]], T], **fields: Any) -> T:
+        def parse_with_time(response: dict[str, Any]) -> T:
+            self.last_response_ms = server_time_ms_or_none(response)
+            return parse(response)
+
+        try:
+            return await self._service.call(api, parse_with_time, **fields)
+        except FatalKinesisError as error:
+            if error.code == "TrimmedDataAccessException":
+                raise DataLossError(f"the changes are older than 24 hours: {error}") from error
+            raise
+
+
+def _shard(table: str, described: dict[str, Any]) -> Shard:
+    """Return a shard. It has no hash range here, so its id decides which subtask reads it."""
+    place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
+    parent = described.get("ParentShardId")
+    if parent == described["ShardId"]:  # it would wait for itself
+        raise ValueError(f"{parent} is its own parent")
+    closed = "EndingSequenceNumber" in described["SequenceNumberRange"]
+    return Shard(table, described["ShardId"], (parent,) if parent else (), HashRange(place, place), closed=closed)
+
+
+def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
+    """Return the checks that `doctor` makes of a table, by IAM action. Each of the four actions is called; a read takes nothing away.
+
+    A later check uses the results of the earlier ones, and calls nothing if they have none.
+    """
+    shards: list[Shard] = []
+    iterators: list[str] = []
+
+    async def newest_stream() -> str:
+        return f"the newest stream is {await streams.stream_arn(table)}"
+
+    async def describe() -> str:
+        shards.extend(await streams.list_shards(table))
+        return counted(len(shards), "shard")
+
+    async def iterator() -> str | None:
+        if not shards:
+            return None
+        iterators.append(await streams.get_shard_iterator(shards[-1], StartingPosition.latest()))
+        return "allowed"
+
+    async def read() -> str | None:
+        if not iterators:
+            return None
+        await streams.get_records(shards[-1], iterators[0], 1)
+        return "allowed"
+
+    async def clock() -> str | None:
+        return None if streams.last_response_ms is None else check_clock(clocks.now_ms(), streams.last_response_ms)
+
+    return {
+        "dynamodb:ListStreams": newest_stream,
+        "clock": clock,
+        "dynamodb:DescribeStream": describe,
+        "dynamodb:GetShardIterator": iterator,
+        "dynamodb:GetRecords": read,
+    }
+
+
+MOST_DIGITS = 40
+"""The most digits of a sequence number (API reference of DynamoDB Streams)."""
+
+
+def record_of_change(change: dict[str, Any]) -> UserRecord:
+    """Return the record of a change. Its partition key is the item's key, its data the change in DynamoDB's JSON.
+
+    Raises: ValueError or KeyError if `change` is not a valid change.
+    """
+    item = change["dynamodb"]
+    created = item["ApproximateCreationDateTime"]  # a datetime of the SDK, or a number in the events of Lambda
+    arrival = float(created) if isinstance(created, int | float) else created.timestamp()
+    data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
+    key = json.dumps(item["Keys"], sort_keys=True, default=_base64)
+    sequence = item["SequenceNumber"]
+    if not (sequence.isascii() and sequence.isdecimal() and len(sequence) <= MOST_DIGITS):
+        raise ValueError(f"the sequence number {sequence[:50]!r}")
+    return UserRecord(json.dumps(data, default=_base64).encode(), sequence, arrival, key)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
