@@ -23,9 +23,16 @@ class ToldSink(RecordingSink):
     def __init__(self, cost=0.0):
         super().__init__(cost)
         self.told = []
+        self.open_ms = {}
 
-    def shard_listed(self, shard):
-        self.told.append(("listed", shard.shard_id))
+    def shard_listed(self, shard, open_ms=None):
+        if open_ms is None:
+            self.told.append(("listed", shard.shard_id))
+        else:
+            self.open_ms[shard.shard_id] = open_ms
+
+    def shard_passed(self, shard, position):
+        self.told.append(("passed", shard.shard_id, position))
 
     def shard_started(self, shard, start, *, follows_parents):
         self.told.append(("started", shard.shard_id, start, follows_parents))
@@ -132,3 +139,37 @@ def test_an_accepted_gap_is_told_between_the_rows_on_its_sides(publisher):
         ("started", FIRST, HORIZON, False),
         4,
     ]
+
+
+@PUBLISHERS
+def test_a_position_behind_records_that_are_skipped_is_told(publisher):
+    job = Job(publisher, **{"flink.deserializer": "json", "flink.deserializer.error": "SKIP"})
+    sink = ToldSink()
+
+    async def script():
+        job.put(1)
+        await asyncio.sleep(10)
+        job.stream.put(b"not JSON", "k")
+        await asyncio.sleep(10)
+
+    state = run_virtual(job.run(sink, script))
+
+    passed = [each for each in sink.told if isinstance(each, tuple) and each[0] == "passed"]
+    position = SequenceNumber(state["shards"][f"orders/{FIRST}"]["position"])
+    assert passed == [("passed", FIRST, position)]
+
+
+def test_only_a_listing_tells_when_a_shard_was_open():
+    job, sink = Job("POLLING"), ToldSink()
+    began_ms = job.account.clock.now_ms() if hasattr(job.account, "clock") else None
+
+    async def script():
+        job.put(1)
+        await asyncio.sleep(20)
+        job.stream.split(FIRST)
+
+    run_virtual(job.run(sink, script))
+
+    assert set(sink.open_ms) == {FIRST, LEFT, RIGHT}
+    assert sink.open_ms[FIRST] < sink.open_ms[LEFT] == sink.open_ms[RIGHT]
+    assert began_ms is None or sink.open_ms[FIRST] <= began_ms

@@ -20,6 +20,8 @@ from .watermarks.ended_parent_hold import EndedParentHold
 from .watermarks.straggler_exclusion import StragglerDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
+LISTING_AGE_MS = 60_000
+"""How old a listing may be at most when it is used: it took a while, and ListShards is eventually consistent."""
 
 
 class ShardLifecycle(ShardListener):
@@ -151,9 +153,10 @@ class ShardLifecycle(ShardListener):
 
     # --- ShardListener ----------------------------------------------------------------------------------------------------------
 
-    def on_listed(self, shard: Shard) -> None:
-        """Notify the sink of a shard, of any owner."""
-        self._job.sink.shard_listed(shard)
+    def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
+        """Notify the sink of a shard, of any owner. Only a listing shows whether a shard is open."""
+        is_open = is_in_listing and not shard.closed
+        self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)
 
     def on_added(self, entry: ShardEntry) -> None:
         """Notify the emitter that a shard was added to the table."""
@@ -169,8 +172,11 @@ class ShardLifecycle(ShardListener):
             self._readers.finish(entry)
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Notify the emitter that a batch of a shard was emitted."""
+        """Notify the emitter that a batch of a shard was emitted, and the sink if the batch had nothing to write."""
         self._emitter.on_emitted(entry, batch)
+        position = batch.read_position
+        if not len(batch) and position is not None and not position.continuation:
+            self._job.sink.shard_passed(entry.shard, position)
 
     def on_ended(self, entry: ShardEntry) -> None:
         """Start the children of a shard whose last record was emitted.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
@@ -65,9 +64,7 @@ class ReadIntake:
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
             await self._gaps.check(entry, batch)
-        if entry.progress.has_gap and not batch.is_empty_read:
-            # Records from before the gap may still be queued, so the sink is told when this batch is emitted.
-            entry.progress.has_gap, batch = False, replace(batch, after_gap=True)
+        batch = self._gaps.marked(entry, batch)
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))
         self._gaps.on_read(entry, batch)

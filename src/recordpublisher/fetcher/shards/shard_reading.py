@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -204,6 +205,17 @@ class ReadProgress:
     def on_gap(self, now_ms: int) -> None:
         """Note that a gap was counted, so that the time before now is not checked again."""
         self.counted_ms = now_ms
+
+    def on_accepted(self) -> None:
+        """Note that the job has accepted a gap before the next batch."""
+        self.has_gap = True
+
+    def take_gap(self, batch: RecordBatch) -> RecordBatch:
+        """Return the batch, marked if it is the first one behind an accepted gap."""
+        if not self.has_gap or batch.is_empty_read:
+            return batch
+        self.has_gap = False
+        return replace(batch, after_gap=True)
 
     def on_logged(self, now_ms: int) -> None:
         """Note that a gap was logged."""

@@ -44,8 +44,10 @@ async def test_the_ranges_of_each_shard_join_over_restarts_and_a_split(tmp_path,
     documents = {name.rpartition("/")[2]: value for name, value in (await stored(out)).items()}
     parent, *children = sorted(documents)
     assert documents[parent]["end"]["children"] == children
+    assert "openMs" in documents[parent]
     for child in children:
         assert documents[child]["parents"] == [parent]
+        assert "openMs" in documents[child]
         assert "end" not in documents[child]
     for shard in documents:
         ranges = sorted(ranges_of(out, shard), key=lambda each: position(each[1]))

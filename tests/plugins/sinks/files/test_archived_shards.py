@@ -118,7 +118,7 @@ async def test_a_shard_that_another_process_reads_forgets_its_range(tmp_path, ki
     assert ranges(tmp_path) == ["BEGIN_1.-1"]
 
 
-async def test_the_file_behind_rejected_records_covers_them(tmp_path):
+async def test_a_file_without_records_has_the_range_of_rejected_ones(tmp_path):
     class RejectsFirst(JsonlSink):
         def file_writers(self, contents, rejected):
             is_first = contents[0].sequence_numbers[0] == "1"
@@ -128,28 +128,39 @@ async def test_the_file_behind_rejected_records_covers_them(tmp_path):
     job.sink.shard_started(SHARD, HORIZON, follows_parents=True)
     await job.sink.write(batch(b"a"))
     await job.checkpoint(STATE)
-    assert ranges(tmp_path) == []
+    assert ranges(tmp_path) == ["BEGIN_1.-1"]
     await job.sink.write(batch(b"b", first=2))
     await job.checkpoint(STATE)
-    assert ranges(tmp_path) == ["BEGIN_2.-1"]
+    assert ranges(tmp_path) == ["1.-1_2.-1", "BEGIN_1.-1"]
     job.sink.shard_ended(SHARD, [])
     await job.checkpoint(STATE)
     assert (await document(tmp_path))["end"] == {"through": "2.-1"}
 
 
-async def test_rejected_records_at_the_end_of_a_shard_do_not_move_its_end_behind_its_files(tmp_path):
-    class RejectsLast(JsonlSink):
-        def file_writers(self, contents, rejected):
-            is_last = contents[0].sequence_numbers[0] == "2"
-            return {} if is_last else super().file_writers(contents, rejected)
-
-    job = await started(RejectsLast({"flink.sink.jsonl.path": str(tmp_path), "flink.sink.archive": "true"}))
+@pytest.mark.parametrize("rows_first", [True, False])
+async def test_records_that_the_job_passed_are_in_the_range_of_the_file(tmp_path, kind, rows_first):
+    """A restart begins its range behind them, so a file must reach there, even if it has no rows."""
+    job = await started(sink_in(tmp_path, kind))
+    job.sink.shard_started(SHARD, HORIZON, follows_parents=True)
     await job.sink.write(batch(b"a"))
+    if not rows_first:
+        await job.checkpoint(STATE)
+    job.sink.shard_passed(SHARD, SequenceNumber("5"))
+    job.sink.shard_passed(SHARD, SequenceNumber("6", 2))
     await job.checkpoint(STATE)
-    await job.sink.write(batch(b"b", first=2))
-    job.sink.shard_ended(SHARD, [])
+    job.sink.shard_started(SHARD, StartingPosition.after(SequenceNumber("6", 2)), follows_parents=False)
+    await job.sink.write(batch(b"b", first=9))
     await job.checkpoint(STATE)
-    assert (await document(tmp_path))["end"] == {"through": "1.-1"}
+    assert ranges(tmp_path) == sorted(["6.2_9.-1", *(["BEGIN_6.2"] if rows_first else ["1.-1_6.2", "BEGIN_1.-1"])])
+
+
+async def test_a_position_that_was_passed_before_the_first_record_begins_its_range(tmp_path, kind):
+    job = await started(sink_in(tmp_path, kind))
+    job.sink.shard_started(SHARD, HORIZON, follows_parents=False)
+    job.sink.shard_passed(SHARD, SequenceNumber("5"))
+    await job.sink.write(batch(b"b", first=9))
+    await job.checkpoint(STATE)
+    assert ranges(tmp_path) == ["5.-1_9.-1"]
 
 
 async def test_parts_of_a_range_in_partitions_say_how_many_there_are(tmp_path):
@@ -169,6 +180,18 @@ async def test_the_document_of_a_listed_shard_without_records(tmp_path, kind):
         "parents": ["shardId-9"],
         "range": "0-ff",
     }
+
+
+async def test_a_document_has_a_time_at_which_its_shard_was_open(tmp_path, kind):
+    job = await started(sink_in(tmp_path, kind))
+    job.sink.shard_listed(SHARD)
+    await job.checkpoint(STATE)
+    job.sink.shard_listed(SHARD, 1_700_000_000_000)
+    await job.checkpoint(STATE)
+    assert (await document(tmp_path))["openMs"] == 1_700_000_000_000
+    job.sink.shard_listed(SHARD)  # by a later start, which finds it closed
+    await job.checkpoint(STATE)
+    assert (await document(tmp_path))["openMs"] == 1_700_000_000_000
 
 
 async def test_the_end_and_the_children_of_a_shard_are_in_its_document(tmp_path, kind):

@@ -16,7 +16,7 @@ SHARDS = "_recordpublisher/shards"
 """Where an archive has the documents of its shards, below its folder."""
 BEGIN = "BEGIN"
 """The beginning of a range that lacks no record of its shard before."""
-_AT = "AT"
+AT = "AT"
 """A range begins with its first record: whether the shard had records before is not known."""
 _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 
@@ -43,13 +43,18 @@ class ShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an archive says of one shard: its lineage and hash range, as `shard_to_json` has them, and its end if the archive has that."""
+    """What an archive says of one shard: its lineage and hash range, as `shard_to_json` has them.
+
+    - `open_ms`: a time at which the shard was open (epoch ms), so that the records of its children arrived later.
+    - `end`: the shard's end, if the archive has it.
+    """
 
     stream: str
     id: str
     parents: tuple[str, ...] = ()
     range: str | None = None
     arn: str | None = None
+    open_ms: int | None = msgspec.field(default=None, name="openMs")
     end: ShardEnd | None = None
 
     @property
@@ -59,7 +64,8 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def united(self, newer: "ShardDocument") -> "ShardDocument":
         """Return this document with what a newer one adds. A listing may lack parents that an earlier one had."""
-        return msgspec.structs.replace(self, parents=self.parents or newer.parents, end=newer.end or self.end)
+        parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
+        return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
 
 
 def position_text(position: SequenceNumber) -> str:
@@ -76,31 +82,29 @@ class ArchivedShards:
 
     def __init__(self) -> None:
         self._reached: dict[str, str] = {}
-        self._without_file: dict[str, Range] = {}
-        """The last ranges of shards whose records were all rejected. The next file of the shard covers them."""
         self._listed: dict[str, ShardDocument] = {}
         self._ended: dict[str, ShardDocument] = {}
 
     def begin(self) -> None:
         """Forget how far the ranges reach, because the next readers start at committed positions."""
-        self._reached, self._without_file, self._ended = {}, {}, {}
+        self._reached, self._ended = {}, {}
 
     def forget(self, shards: Collection[str]) -> None:
         """Forget how far the ranges of these shards reach, because another process reads the shards."""
         for key in shards:
-            for each in (self._reached, self._without_file, self._ended):
+            for each in (self._reached, self._ended):
                 each.pop(key, None)
 
-    def on_listed(self, shard: Shard) -> None:
+    def on_listed(self, shard: Shard, open_ms: int | None) -> None:
         """Note that the shard needs a document."""
-        self._listed[shard.key] = msgspec.convert(shard_to_json(shard), ShardDocument)
+        document = msgspec.convert(shard_to_json(shard), ShardDocument)
+        self._listed[shard.key] = msgspec.structs.replace(document, open_ms=open_ms)
 
     def on_started(self, shard: Shard, start: StartingPosition, follows_parents: bool) -> None:
         """Begin a range, unless the last one ended there."""
         after = _after(start, follows_parents)
-        if after == _AT or self._reached.get(shard.key) != after:
+        if after == AT or self._reached.get(shard.key) != after:
             self._reached[shard.key] = after
-            self._without_file.pop(shard.key, None)
 
     def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Note that the next document of the shard must have its end."""
@@ -115,25 +119,21 @@ class ArchivedShards:
         first, last = _row(batch, 0), _row(batch, -1)
         position = batch.read_position
         through = last if position is None or position.continuation else position_text(position)
-        for text in (first, last, through):
-            if not _NUMBER.fullmatch(text):
-                raise SinkError(
-                    f"{text[:200]!r} of {batch.shard.key} is not a position that an archive can have in the name of a file: letters, "
-                    "digits, . - are valid, 100 at most"
-                )
-        after = self._reached.get(batch.shard.key, _AT)
+        _check_names(batch.shard, first, last, through)
+        after = self._reached.get(batch.shard.key, AT)
         self._reached[batch.shard.key] = through
-        return Range(f"{_AT}-{first}" if after == _AT else after, through)
+        return Range(f"{AT}-{first}" if after == AT else after, through)
 
-    def with_rejected(self, shard: str, covered: Range) -> Range:
-        """Return the range of a file, which begins earlier if all records just before it were rejected."""
-        rejected = self._without_file.pop(shard, None)
-        is_next = rejected is not None and rejected.through == covered.after
-        return Range(rejected.after, covered.through) if rejected is not None and is_next else covered
+    def passed(self, shard: Shard, position: SequenceNumber) -> Range | None:
+        """Return the range of records of which none is written, and begin the next range there.
 
-    def on_rejected(self, shard: str, covered: Range) -> None:
-        """Note that no record of a range was valid, so that no file has it."""
-        self._without_file[shard] = covered
+        None if where the range begins is not known. A restart begins its range at the position, so without a file of this range the
+        records before it would count as missing.
+        """
+        through = position_text(position)
+        _check_names(shard, through)
+        after, self._reached[shard.key] = self._reached.get(shard.key, AT), through
+        return None if after == AT else Range(after, through)
 
     def changes(self) -> Mapping[str, ShardDocument]:
         """Return the documents that the next commit must store, by the key of the shard."""
@@ -153,9 +153,7 @@ class ArchivedShards:
     def _with_through(self, key: str, document: ShardDocument) -> ShardDocument:
         if document.end is None:
             return document
-        rejected = self._without_file.get(key)
-        through = self._reached.get(key, _AT) if rejected is None else rejected.after
-        return msgspec.structs.replace(document, end=ShardEnd(through, document.end.children))
+        return msgspec.structs.replace(document, end=ShardEnd(self._reached.get(key, AT), document.end.children))
 
 
 async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
@@ -185,7 +183,16 @@ def _after(start: StartingPosition, follows_parents: bool) -> str:
         return position_text(start.skip_through)
     if start.type == "AFTER_SEQUENCE_NUMBER" and start.sequence_number is not None:
         return position_text(SequenceNumber(start.sequence_number))
-    return BEGIN if start.type == "TRIM_HORIZON" and follows_parents else _AT
+    return BEGIN if start.type == "TRIM_HORIZON" and follows_parents else AT
+
+
+def _check_names(shard: Shard, *texts: str) -> None:
+    for text in texts:
+        if not _NUMBER.fullmatch(text):
+            raise SinkError(
+                f"{text[:200]!r} of {shard.key} is not a position that an archive can have in the name of a file: letters, "
+                "digits, . - are valid, 100 at most"
+            )
 
 
 def _row(batch: RecordBatch, index: int) -> str:

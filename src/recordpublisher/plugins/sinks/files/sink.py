@@ -20,7 +20,7 @@ from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_o
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.job import COMPRESSION
 from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, FILE_BUFFER
@@ -50,7 +50,7 @@ class WaitingBatch:
     """A batch that waits for a checkpoint.
 
     - `first`, `last`: sequence and sub-sequence number of its first and last record.
-    - `content`: the batch in the form that the sink writes.
+    - `content`: the batch in the form that the sink writes. None stands for records of which none can be written.
     - `held_bytes`: bytes that `content` holds in memory.
     - `covered`: the range in which the batch is complete, for an archive.
     """
@@ -128,6 +128,10 @@ class FileSink(CommittingSink):
         The folder is `""` without partitions. The result is empty if no record is valid. Invalid records are added to `rejected`.
         """
 
+    @abstractmethod
+    def write_empty(self, path: Path) -> None:
+        """Write a file without records, for an archive. Called in a thread."""
+
     async def open(self, context: SinkContext) -> None:
         """Open the folder.
 
@@ -183,15 +187,23 @@ class FileSink(CommittingSink):
         self._keep([part for part in self._waiting if part.shard not in shards])
         self._archived.forget(shards)
 
-    def shard_listed(self, shard: Shard) -> None:
+    def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
         """Let the next commit create the document of an archived shard."""
         if self.keeps_archive:
-            self._archived.on_listed(shard)
+            self._archived.on_listed(shard, open_ms)
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
         """Begin a range of an archived shard."""
         if self.keeps_archive:
             self._archived.on_started(shard, start, follows_parents)
+
+    def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
+        """Let the next commit write a file without records, or extend the range of one with records.
+
+        Raises: SinkError if the position cannot be a part of a file name.
+        """
+        if self.keeps_archive and (covered := self._archived.passed(shard, position)) is not None:
+            self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Let the next commit add the end to the document of an archived shard."""
@@ -219,7 +231,7 @@ class FileSink(CommittingSink):
         """
         parts, rejected = list(self._waiting), list[tuple[RecordBatch, str]]()
         documents = self._archived.changes()  # Those of shards that end from here on belong to a later snapshot.
-        await self.learn([part.content for part in parts])
+        await self.learn([part.content for part in parts if part.content is not None])
         files = await asyncio.to_thread(self._files, parts, rejected)
         await self._context.reject_all(rejected)
         staged, size = await self._files_there.stage(self._life, number.n, files)
@@ -282,15 +294,16 @@ class FileSink(CommittingSink):
     def _files(self, parts: Sequence[WaitingBatch], rejected: Rejected) -> Files:
         files: dict[str, Callable[[Path], None]] = {}
         for together in _of_one_file(parts):
-            writers = self.file_writers([part.content for part in together], rejected)
+            contents = [part.content for part in together if part.content is not None]
+            writers = self.file_writers(contents, rejected) if contents else {}
             first, last = together[0], together[-1]
             name, numbers = f"{first.first}-{last.last}", [""] * len(writers)
             if first.covered is not None and last.covered is not None:
-                covered = self._archived.with_rejected(first.shard, Range(first.covered.after, last.covered.through))
-                name = str(covered)
-                if not writers:
-                    self._archived.on_rejected(first.shard, covered)
-                elif len(writers) > 1:
+                name = str(Range(first.covered.after, last.covered.through))
+                # The next range begins where this one ends, so a file says that this one has no records.
+                writers = writers or {"": self.write_empty}
+                numbers = [""] * len(writers)
+                if len(writers) > 1:
                     numbers = [f".{number}of{len(writers)}" for number in range(1, len(writers) + 1)]
             for (folder, writer), number in zip(writers.items(), numbers, strict=True):
                 path = f"{folder}/{first.stream}/{first.shard_id}/{name}{number}{self.suffix}"

@@ -336,7 +336,7 @@ class ReadSettings(TypedDict, total=False):
     sink_archive: bool
     """`flink.sink.archive`: Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names
     with the range of their shard in which they are complete, and each shard has a document with its parents, its hash range and its
-    end. They refuse settings that change payloads."""
+    end. They refuse settings that change payloads. No publisher reads an archive back yet."""
     sink_file_interval: int | str | timedelta
     """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
     set. Not set: each minute in an object store, else at each checkpoint. In ms."""
