@@ -39,7 +39,8 @@ def sink_in(folder, kind, **more):
 
 def ranges(folder):
     """The names of the files that readers see, without their suffixes."""
-    return sorted(file.stem for file in folder.rglob("*_*.*") if "staged" not in file.parts and file.suffix != ".json")
+    found = [file for file in folder.rglob("*_*.*") if "staged" not in file.parts and file.suffix != ".json"]
+    return sorted(file.stem if file.suffix in (".jsonl", ".parquet") else f"{file.name} (empty)" for file in found)
 
 
 async def document(folder, name="orders/shardId-0"):
@@ -128,10 +129,10 @@ async def test_a_file_without_records_has_the_range_of_rejected_ones(tmp_path):
     job.sink.shard_started(SHARD, HORIZON, follows_parents=True)
     await job.sink.write(batch(b"a"))
     await job.checkpoint(STATE)
-    assert ranges(tmp_path) == ["BEGIN_1.-1"]
+    assert ranges(tmp_path) == ["BEGIN_1.-1 (empty)"]
     await job.sink.write(batch(b"b", first=2))
     await job.checkpoint(STATE)
-    assert ranges(tmp_path) == ["1.-1_2.-1", "BEGIN_1.-1"]
+    assert ranges(tmp_path) == ["1.-1_2.-1", "BEGIN_1.-1 (empty)"]
     job.sink.shard_ended(SHARD, [])
     await job.checkpoint(STATE)
     assert (await document(tmp_path))["end"] == {"through": "2.-1"}
@@ -151,7 +152,9 @@ async def test_records_that_the_job_passed_are_in_the_range_of_the_file(tmp_path
     job.sink.shard_started(SHARD, StartingPosition.after(SequenceNumber("6", 2)), follows_parents=False)
     await job.sink.write(batch(b"b", first=9))
     await job.checkpoint(STATE)
-    assert ranges(tmp_path) == sorted(["6.2_9.-1", *(["BEGIN_6.2"] if rows_first else ["1.-1_6.2", "BEGIN_1.-1"])])
+    assert ranges(tmp_path) == sorted(
+        ["6.2_9.-1", *(["BEGIN_6.2"] if rows_first else ["1.-1_6.2 (empty)", "BEGIN_1.-1"])]
+    )
 
 
 async def test_a_position_that_was_passed_before_the_first_record_begins_its_range(tmp_path, kind):

@@ -14,6 +14,8 @@ from recordpublisher.publishers.shards import Shard, shard_to_json
 
 SHARDS = "_recordpublisher/shards"
 """Where an archive has the documents of its shards, below its folder."""
+EMPTY_RANGES = "_recordpublisher/ranges"
+"""Where an archive has the ranges without records, as names of empty files."""
 BEGIN = "BEGIN"
 """The beginning of a range that lacks no record of its shard before."""
 AT = "AT"

@@ -92,10 +92,6 @@ class JsonlSink(FileSink):
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
         return {"": partial(write_lines, b"\n".join([*lines, b""]))} if lines else {}
 
-    def write_empty(self, path: Path) -> None:
-        """Write a file without lines."""
-        write_lines(b"", path)
-
 
 def _no_archive_of_values() -> ConfigurationError:
     reason = (

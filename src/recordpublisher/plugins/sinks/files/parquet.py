@@ -125,10 +125,6 @@ class ParquetSink(FileSink):
                     by_folder.setdefault(partition.folder, []).append(partition.rows.select(self._schema.names))
         return {folder: partial(self._write, rows) for folder, rows in by_folder.items()}
 
-    def write_empty(self, path: Path) -> None:
-        """Write a file that has the columns and no rows."""
-        self._write([], path)
-
     def _write(self, rows: list[pa.RecordBatch], path: Path) -> None:
         encoder = ParquetEncoder(lambda: path, self._schema, self._options)
         for part in rows:

@@ -28,7 +28,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, is_valid_name
 
-from .archived_shards import ArchivedShards, Range, ShardDocument, store_documents
+from .archived_shards import EMPTY_RANGES, ArchivedShards, Range, ShardDocument, store_documents
 from .staged_files import Files, StagedFile, StagedFiles
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class FileSink(CommittingSink):
     never replaced: the later file has a suffix. When more than `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
 
     Files of an archive (`flink.sink.archive`) are named `<stream>/<shard>/<after>_<through>`, by the range in which they are complete. The
-    files of one range in several partitions end in `.1of3`.
+    files of one range in several partitions end in `.1of3`. If no record of a range can be written, the range is the name of an empty file
+    below `_recordpublisher`, where no query engine looks for rows.
 
     Raises: ConfigurationError if the folder is not set, or is not a valid path.
     """
@@ -127,10 +128,6 @@ class FileSink(CommittingSink):
 
         The folder is `""` without partitions. The result is empty if no record is valid. Invalid records are added to `rejected`.
         """
-
-    @abstractmethod
-    def write_empty(self, path: Path) -> None:
-        """Write a file without records, for an archive. Called in a thread."""
 
     async def open(self, context: SinkContext) -> None:
         """Open the folder.
@@ -300,10 +297,9 @@ class FileSink(CommittingSink):
             name, numbers = f"{first.first}-{last.last}", [""] * len(writers)
             if first.covered is not None and last.covered is not None:
                 name = str(Range(first.covered.after, last.covered.through))
-                # The next range begins where this one ends, so a file says that this one has no records.
-                writers = writers or {"": self.write_empty}
-                numbers = [""] * len(writers)
-                if len(writers) > 1:
+                if not writers:  # The next range begins where this one ends.
+                    files[f"{EMPTY_RANGES}/{first.shard}/{name}"] = Path.touch
+                elif len(writers) > 1:
                     numbers = [f".{number}of{len(writers)}" for number in range(1, len(writers) + 1)]
             for (folder, writer), number in zip(writers.items(), numbers, strict=True):
                 path = f"{folder}/{first.stream}/{first.shard_id}/{name}{number}{self.suffix}"
