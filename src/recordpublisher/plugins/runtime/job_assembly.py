@@ -165,7 +165,7 @@ def build_job(
         assigner=build_shard_assigner(registry, given),
         starts=Starts(passed_initial_position(given, clock.now_ms())),
         pin_latest=lister.server_time_ms,
-        retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+        retention=_retention_check(factory, lister, clock),
         tip=lister.tip,
         retention_ms=lister.retention_ms,
         shard_exists=lister.shard_exists,
@@ -189,6 +189,12 @@ def build_job(
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
+
+
+def _retention_check(factory: RecordPublisherFactory, lister: StreamLister, clock: Clock) -> RetentionCheck | None:
+    if factory.finds_gaps:
+        return None
+    return RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock)
 
 
 def _alone_worker(
