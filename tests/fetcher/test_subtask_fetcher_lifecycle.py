@@ -17,9 +17,9 @@ from recordpublisher.publishers.errors import (
     ImpossibleStateError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import OldestRecord
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher

@@ -15,7 +15,7 @@ from recordpublisher.extras import install_command
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
@@ -46,8 +46,11 @@ class JsonlSink(FileSink):
     async def open(self, context: SinkContext) -> None:
         """Open the folder.
 
-        Raises: the errors of the base class; ImportError if columns are inferred and pyarrow is not installed.
+        Raises: the errors of the base class; ConfigurationError if an archive would have deserialised values in place of payloads;
+        ImportError if columns are inferred and pyarrow is not installed.
         """
+        if self.keeps_archive and context.value_type not in (None, bytes):
+            raise _no_archive_of_values()
         await super().open(context)
         if context.value_type is InferredRow:
             try:
@@ -68,6 +71,12 @@ class JsonlSink(FileSink):
             if seen is not None:
                 self._inferred = await self._folder().inferred(self._inferred, seen, may_change=True)
 
+    def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
+        """Return the batch. Raises: ConfigurationError if an archive would have its values in place of the payloads."""
+        if self.keeps_archive and batch.decoded is not None:  # The type of a function's values is not known before.
+            raise _no_archive_of_values()
+        return super().prepare(batch)
+
     def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
         """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
         lines: list[bytes] = []
@@ -82,6 +91,14 @@ class JsonlSink(FileSink):
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
         return {"": partial(write_lines, b"\n".join([*lines, b""]))} if lines else {}
+
+
+def _no_archive_of_values() -> ConfigurationError:
+    reason = (
+        "with a deserialiser the jsonl sink writes 'value' in place of 'data', which an archive needs; leave the deserialiser out, or take "
+        "parquet"
+    )
+    return ConfigurationError(ARCHIVE.key, "true", reason=reason)
 
 
 def write_lines(lines: bytes, path: Path) -> None:

@@ -306,6 +306,10 @@ class ReadSettings(TypedDict, total=False):
     abfss://container@account.dfs.core.windows.net/prefix."""
     sink_parquet_path: str
     """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
+    sink_archive: bool
+    """`flink.sink.archive`: Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names
+    with the range of their shard in which they are complete, and each shard has a document with its parents, its hash range and its
+    end. They refuse settings that change payloads. No publisher reads an archive back yet."""
     sink_partitions: str
     """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects:
     dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. These are folders, or the partition columns of
@@ -428,6 +432,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.jsonl.path`: `flink.sink.jsonl.path` of the dead-letter sink."""
     deadletter_parquet_path: str
     """`flink.deadletter.parquet.path`: `flink.sink.parquet.path` of the dead-letter sink."""
+    deadletter_archive: bool
+    """`flink.deadletter.archive`: `flink.sink.archive` of the dead-letter sink."""
     deadletter_partitions: str
     """`flink.deadletter.partitions`: `flink.sink.partitions` of the dead-letter sink."""
     deadletter_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]

@@ -89,6 +89,13 @@ JSONL_PATH = FILES_AND_TABLES.text(
 PARQUET_PATH = FILES_AND_TABLES.text(
     "flink.sink.parquet.path", "Where the parquet sink writes, as `flink.sink.jsonl.path`."
 )
+ARCHIVE = FILES_AND_TABLES.boolean(
+    "flink.sink.archive",
+    "Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names with the range of their "
+    "shard in which they are complete, and each shard has a document with its parents, its hash range and its end. They refuse settings "
+    "that change payloads. No publisher reads an archive back yet.",
+    False,
+)
 PARTITIONS = FILES_AND_TABLES.text(
     "flink.sink.partitions",
     "Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects: "
