@@ -23,11 +23,11 @@ LAYERS = {
     ],
     "time-outs around a read": ["asyncio/timeouts.py", "publishers/clock.py"],
     "publisher: metrics, rate control, batches; freeing records": ["publishers/"],
-    "deserialiser, event times, watermarks": ["consumer/", "publishers/records/user_records.py"],
+    "deserialiser, event times, watermarks": ["consumer/", "publishers/records.py"],
     "emission: slice, sink, state": [
         "fetcher/pipeline/emitter.py",
         "fetcher/sink.py",
-        "publishers/records/batch.py:RecordBatch.slice",
+        "publishers/records.py:RecordBatch.slice",
     ],
     "queue, budget, alignment, state": ["fetcher/"],
     "Kinesis sink: checks, shard queues, completion": ["plugins/sinks/kinesis/"],

@@ -5,8 +5,7 @@ from typing import Any
 
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.records.user_records import RecordColumns, UserRecord
+from recordpublisher.publishers.records import RecordBatch, RecordColumns, UserRecord
 
 _OF_BATCH: dict[str, tuple[type, ...]] = {
     "millis_behind_latest": (int, type(None)),

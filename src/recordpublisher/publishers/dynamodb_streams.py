@@ -18,7 +18,7 @@ from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
 from .properties.groups.reading import DYNAMODB_EMPTY_READS, LIST_SHARDS_RETRIES
 from .properties.properties import Properties
-from .records.user_records import UserRecord
+from .records import UserRecord
 from .retry import call_with_retries
 from .shards import HashRange, Shard
 

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.records import COLUMNS, PoisonedRecord, RecordBatch, RecordColumns, UserRecord
+from recordpublisher.publishers.records import (
+    COLUMNS,
+    PoisonedRecord,
+    RecordBatch,
+    RecordColumns,
+    UserRecord,
+    to_millis,
+)
 from recordpublisher.publishers.shards import Shard
 
 
@@ -207,3 +214,8 @@ def test_a_batch_shows_its_first_values():
 
     assert repr(batch).startswith(f"<RecordBatch of {batch.shard.key}, 3 records: 'a', 'b', 'xxxx")
     assert len(repr(batch)) < 200
+
+
+@given(st.integers(0, 4_102_444_800_000))
+def test_seconds_of_the_service_are_converted_to_exact_milliseconds(millis):
+    assert to_millis(millis / 1000) == millis

@@ -1,19 +1,21 @@
-"""RecordBatch and its records, which publishers produce and every layer above consumes."""
+"""RecordBatch and its records, which publishers produce and every layer above consumes.
+
+A batch is columns. A `Record` is made when somebody iterates over the batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Annotated, Any, Generic, overload
 
 import msgspec
 
-from ..positions import SequenceNumber
-from ..shards import Shard
-from .user_records import RecordColumns, UserRecord, columns_of
+from .positions import SequenceNumber
+from .shards import Shard
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -23,59 +25,8 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
+    # The `default` above is for type checkers: Python's own TypeVar has it only from 3.13 on.
     V, V_co = TypeVar("V"), TypeVar("V_co", covariant=True)
-
-RECORD_OVERHEAD_BYTES = 360
-"""Memory of a record in addition to its data, measured: a record of 200 B takes 560 B (P6)."""
-
-
-def behind_after(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
-    """Return how far (ms) a reader at a record that arrived at `done_ms` is behind the tip, or None if that is unknown.
-
-    The read ended at a record that arrived at `read_ms`. The result is never 0, because more records of the read are to come.
-    """
-    return None if millis_behind_latest is None else millis_behind_latest + max(0, read_ms - done_ms) or None
-
-
-class Record(msgspec.Struct, Generic[V_co], frozen=True):
-    """One record as a user sees it, a `Record[Order]` if its value is an `Order`.
-
-    - `value`: the deserialised `data`, or the bytes themselves without a deserialiser.
-    - `event_time`: epoch ms.
-    - `sub_sequence_number`: -1 outside KPL aggregates.
-
-    A record is immutable; `msgspec.structs.replace` makes a changed copy.
-    """
-
-    # A struct is made ten times as fast as a frozen dataclass. The garbage collector tracks it, because a value may refer to its
-    # record.
-
-    stream: str
-    shard_id: str
-    sequence_number: str
-    sub_sequence_number: int
-    partition_key: str | None
-    explicit_hash_key: str | None
-    data: bytes
-    value: V_co
-    arrival_millis: int
-    event_time: int
-
-    @property
-    def approximate_arrival_timestamp(self) -> datetime:
-        """When the service accepted the record (aware, UTC, ms), without a guarantee of accuracy."""
-        try:
-            return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
-        except (ValueError, OverflowError, OSError):  # outside the range: the last or first possible time
-            return (datetime.max if self.arrival_millis > 0 else datetime.min).replace(tzinfo=UTC)
-
-
-class PoisonedRecord(msgspec.Struct, frozen=True):
-    """A record that could not be deserialised, for the dead-letter sink (S7). It came before the batch's record number `index`."""
-
-    index: int
-    record: UserRecord
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -114,6 +65,7 @@ class RecordBatch(Generic[V_co]):
         return f"<RecordBatch of {self.shard.key}, {len(self)} records: {shown}{more}>"
 
     def __iter__(self) -> Iterator[Record[V_co]]:
+        # Records are made by position: keyword arguments would cost a fifth more for each record.
         stream, shard_id = self.stream, self.shard_id
         columns = zip(self.records, self.values, self.arrival_millis, self.event_time_column, strict=True)
         for record, value, arrival, event_time in columns:
@@ -203,8 +155,9 @@ class RecordBatch(Generic[V_co]):
         event_times: Sequence[int] | None = None,
         watermarks: Sequence[int] | None = None,
     ) -> RecordBatch[V_co]:
-        """Return the same records with the given columns. Cached columns are kept: arrival times cost 60 ns a record each time."""
+        """Return the same records with the given columns. None leaves a column as it is."""
         given = {"decoded": values, "event_times": event_times, "watermarks": watermarks}
+        # `replace` would lose the cached `columns`, whose arrival times cost 60 ns a record each time that they are made.
         stamped = copy(self)
         stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
         return stamped
@@ -228,6 +181,7 @@ class RecordBatch(Generic[V_co]):
         if count == 0:
             return None
         done = self.records[count - 1]
+        # A dead letter is not in `records`, but the record after it may belong to the same aggregate.
         following = next((each.record for each in self.poisoned if each.index == count), self.records[count])
         if done.sequence_number == following.sequence_number:
             return SequenceNumber(done.sequence_number, done.sub_sequence_number)
@@ -243,10 +197,10 @@ class RecordBatch(Generic[V_co]):
         Only the last slice has the read position, the child shards and the read's distance from the tip. Any other slice has the
         position and the distance of its last record.
         """
-        if start == 0 and stop >= len(self.records):
-            return self
         length = len(self.records)
         is_last = stop >= length
+        if start == 0 and is_last:
+            return self
         return replace(
             self,
             records=self.columns[start:stop],
@@ -272,3 +226,183 @@ def _poisoned_in(poisoned: Sequence[PoisonedRecord], start: int, stop: int) -> t
 def _proportion(whole: int, start: int, stop: int, length: int) -> int:
     """Return the part of `whole` for the records from `start` to `stop`. The parts of adjoining slices add up to it."""
     return whole * min(stop, length) // length - whole * start // length
+
+
+def behind_after(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
+    """Return how far (ms) a reader at a record that arrived at `done_ms` is behind the tip, or None if that is unknown.
+
+    The read ended at a record that arrived at `read_ms`. The result is never 0, because more records of the read are to come.
+    """
+    return None if millis_behind_latest is None else millis_behind_latest + max(0, read_ms - done_ms) or None
+
+
+RECORD_OVERHEAD_BYTES = 360
+"""Memory of a record in addition to its data, measured: a record of 200 B takes 560 B (P6)."""
+
+
+class Record(msgspec.Struct, Generic[V_co], frozen=True):
+    """One record as a user sees it, a `Record[Order]` if its value is an `Order`.
+
+    - `value`: the deserialised `data`, or the bytes themselves without a deserialiser.
+    - `event_time`: epoch ms.
+    - `sub_sequence_number`: -1 outside KPL aggregates.
+
+    A record is immutable; `msgspec.structs.replace` makes a changed copy.
+    """
+
+    # A struct is made ten times as fast as a frozen dataclass. The garbage collector tracks it, because a value may refer to its
+    # record.
+
+    stream: str
+    shard_id: str
+    sequence_number: str
+    sub_sequence_number: int
+    partition_key: str | None
+    explicit_hash_key: str | None
+    data: bytes
+    value: V_co
+    arrival_millis: int
+    event_time: int
+
+    @property
+    def approximate_arrival_timestamp(self) -> datetime:
+        """When the service accepted the record (aware, UTC, ms), without a guarantee of accuracy."""
+        try:
+            return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
+        except (ValueError, OverflowError, OSError):  # outside the range: the last or first possible time
+            return (datetime.max if self.arrival_millis > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+class PoisonedRecord(msgspec.Struct, frozen=True):
+    """A record that could not be deserialised, for the dead-letter sink (S7). It came before the batch's record number `index`."""
+
+    index: int
+    record: UserRecord
+    reason: str
+
+
+ArrivalSeconds = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
+"""A time of arrival in epoch seconds, in the years 1 to 9999. A response with a time outside is malformed."""
+
+
+class UserRecord(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "data": "Data",
+        "sequence_number": "SequenceNumber",
+        "arrival": "ApproximateArrivalTimestamp",
+        "partition_key": "PartitionKey",
+        "explicit_hash_key": "_ehk",
+        "sub_sequence_number": "_sub",
+    },
+):
+    """One user record as decoded from the response. A sub-record of a KPL aggregate has the last two fields set.
+
+    `arrival` is in epoch seconds with fractions, as the service sends it. `partition_key` may be missing (AUTO record distribution, S4).
+    """
+
+    data: bytes
+    sequence_number: str
+    arrival: ArrivalSeconds = 0.0
+    partition_key: str | None = None
+    explicit_hash_key: str | None = None
+    sub_sequence_number: int = -1
+
+
+def to_millis(arrival: float) -> int:
+    """Return epoch seconds of the service as epoch ms, rounded."""
+    return int(arrival * 1000 + 0.5)
+
+
+class RecordColumns(Sequence[UserRecord]):
+    """Consecutive records of one shard, as columns.
+
+    It is made of `records`, and then builds each column at its first access. Or it is made of every other column, and
+    then builds its records at their first access. A slice has the columns or records that the whole had at that time.
+    """
+
+    records: Sequence[UserRecord]
+    data: Sequence[bytes]
+    sequence_numbers: Sequence[str]
+    arrival_millis: Sequence[int]
+    partition_keys: Sequence[str | None]
+    explicit_hash_keys: Sequence[str | None]
+    sub_sequence_numbers: Sequence[int]
+
+    def __init__(self, **columns: Sequence[Any]) -> None:
+        self.__dict__.update(columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.__dict__.values())))
+
+    def __iter__(self) -> Iterator[UserRecord]:
+        return iter(self.records)
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @overload
+    def __getitem__(self, index: int) -> UserRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> RecordColumns: ...
+    def __getitem__(self, index: int | slice) -> UserRecord | RecordColumns:
+        # The instance's dict holds what was made so far, so a slice never makes a column that its whole does not have.
+        if isinstance(index, slice):
+            return type(self)(**{name: column[index] for name, column in self.__dict__.items()})
+        return self.records[index] if "records" in self.__dict__ else self[index : index + 1 or None].records[0]
+
+    def with_data(self, payloads: Sequence[bytes]) -> RecordColumns:
+        """Return the same records with other payloads."""
+        return RecordColumns(**{name: getattr(self, name) for name in COLUMNS} | {"data": payloads})
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of all payloads."""
+        return sum([len(record.data) for record in self.records])
+
+    @property
+    def key_bytes(self) -> int:
+        """The bytes of all partition keys."""
+        return len("".join([record.partition_key or "" for record in self.records]))
+
+    @property
+    def has_aggregates(self) -> bool:
+        """Whether a payload begins as an aggregate of the KPL."""
+        # A comparison is three times as fast as `startswith`, and few payloads are greater than the magic bytes.
+        return any([record.data.startswith(MAGIC) for record in self.records if record.data >= MAGIC])  # noqa: C419 - a list is faster
+
+    def __getattr__(self, name: str) -> Sequence[Any]:
+        """Build a column at its first access, and keep it. Raises: AttributeError if `name` is not a column."""
+        # Python calls this only for names that are not in `__dict__`, so a column that was built costs no call.
+        if name == "records":
+            data, numbers, millis, *others = (getattr(self, field) for field in COLUMNS)
+            column: list[Any] = list(map(UserRecord, data, numbers, [ms / 1000 for ms in millis], *others))
+        elif name in COLUMNS:
+            column = COLUMNS[name](self.records)
+        else:
+            raise AttributeError(name)
+        self.__dict__[name] = column
+        return column
+
+
+COLUMNS: dict[str, Callable[[Sequence[UserRecord]], list[Any]]] = {
+    "data": lambda records: [record.data for record in records],
+    "sequence_numbers": lambda records: [record.sequence_number for record in records],
+    "arrival_millis": lambda records: [int(record.arrival * 1000 + 0.5) for record in records],
+    "partition_keys": lambda records: [record.partition_key for record in records],
+    "explicit_hash_keys": lambda records: [record.explicit_hash_key for record in records],
+    "sub_sequence_numbers": lambda records: [record.sub_sequence_number for record in records],
+}
+"""For each column, the function that takes it from records. The order is that of `UserRecord`'s fields."""
+
+
+def columns_of(records: Sequence[UserRecord]) -> RecordColumns:
+    """Return the records as columns."""
+    return records if isinstance(records, RecordColumns) else RecordColumns(records=records)
+
+
+MAGIC = b"\xf3\x89\x9a\xc2"
+"""The first bytes of a KPL aggregate."""
