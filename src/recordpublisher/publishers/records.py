@@ -1,6 +1,6 @@
 """RecordBatch and its records, which publishers produce and every layer above consumes.
 
-A batch is columns. A `Record` is made when somebody iterates over the batch.
+A batch is columns. A `Record` is made when you iterate over the batch.
 """
 
 from __future__ import annotations
