@@ -1,6 +1,6 @@
 """Turns the responses of one shard into batches of user records (S4).
 
-It expands KPL aggregates, and passes other records unchanged. The way of a response is told in `ResponseBatches`.
+It expands KPL aggregates, and passes other records unchanged. `ResponseBatches` describes the way of a response.
 """
 
 from __future__ import annotations
