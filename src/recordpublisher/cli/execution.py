@@ -27,7 +27,7 @@ from .logs import logs_json
 from .output import printable_line
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+    from recordpublisher.publishers.kinesis.management import ManagementClient
 
 log = logging.getLogger("recordpublisher.command")
 log.setLevel(logging.INFO)
@@ -236,7 +236,7 @@ def call_service(
     """
 
     async def call() -> T:
-        from recordpublisher.publishers.kinesis.management.client import ManagementClient  # brings the AWS SDK
+        from recordpublisher.publishers.kinesis.management import ManagementClient  # brings the AWS SDK
 
         async with ManagementClient(properties, [] if stream is None else [stream]) as client:
             return await work(client)

@@ -16,8 +16,7 @@ from recordpublisher.publishers.errors import DeserializationError, PluginError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
-from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
-from recordpublisher.publishers.records.user_records import RecordColumns
+from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_go_on

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from .base import Checks, check_clock
 from .clock import Clock, SystemClock
 from .errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
-from .kinesis.endpoint import endpoint_of
-from .kinesis.listing import server_time_ms_or_none
+from .kinesis.access import endpoint_of
+from .kinesis.client import server_time_ms_or_none
 from .kinesis.ports import ReadResponse, RecordDistribution
 from .kinesis.sdk.aws_service import AwsService, OpenClient
 from .log_fields import counted
@@ -18,7 +18,7 @@ from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
 from .properties.groups.reading import LIST_SHARDS_RETRIES
 from .properties.properties import Properties
-from .records.user_records import UserRecord
+from .records import UserRecord
 from .retry import call_with_retries
 from .shards import HashRange, Shard
 

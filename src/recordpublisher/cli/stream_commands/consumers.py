@@ -16,7 +16,7 @@ from ..options import StreamName, StreamProperties, with_properties
 from ..output import echo, json_text, table
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+    from recordpublisher.publishers.kinesis.management import ManagementClient
     from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 
 consumers = subcommands(

@@ -16,7 +16,7 @@ from ..options import StreamProperties, Wait, with_properties
 from ..output import echo
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+    from recordpublisher.publishers.kinesis.management import ManagementClient
 
 
 @with_properties

@@ -13,7 +13,7 @@ from ..options import StreamName, StreamProperties, with_properties
 from ..output import echo
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+    from recordpublisher.publishers.kinesis.management import ManagementClient
 
 
 @with_properties

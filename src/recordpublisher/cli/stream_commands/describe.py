@@ -14,7 +14,7 @@ from ..output import aligned, echo, joined, json_text, time_text
 from ..shard_tree import shard_tree
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import StreamDescription
+    from recordpublisher.publishers.kinesis.management import StreamDescription
 
 
 @with_properties

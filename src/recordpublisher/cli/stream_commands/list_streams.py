@@ -12,7 +12,7 @@ from ..options import StreamProperties, with_properties
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ListedStream
+    from recordpublisher.publishers.kinesis.management import ListedStream
 
 
 @with_properties

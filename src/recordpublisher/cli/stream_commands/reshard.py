@@ -19,7 +19,7 @@ from ..output import echo
 from ..shard_tree import known_shard
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+    from recordpublisher.publishers.kinesis.management import ManagementClient
 
 
 @with_properties

@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.groups.job import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _OF_GIVEN = {"session_token": "token"}
@@ -66,7 +66,7 @@ def s3_access(properties: Properties, region: str | None = None, *, needs_keys: 
 
     Raises: ConfigurationError if the credentials are wrong or there is no region.
     """
-    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # imports the AWS SDK
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess  # imports the AWS SDK
 
     return AwsAccess("s3", properties, properties.value(STATE_ENDPOINT), region, needs_keys=needs_keys)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from .. import kinesis
-from ..aggregation.record_distribution import RecordDistributionChecks
+from ..aggregation.deaggregation import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..errors import ImpossibleStateError

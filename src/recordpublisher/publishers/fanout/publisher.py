@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from ..aggregation.deaggregation import Deaggregator, ResponseBatches
-from ..aggregation.record_distribution import DistributionPort, RecordDistributionCheck
+from ..aggregation.deaggregation import Deaggregator, DistributionPort, RecordDistributionCheck, ResponseBatches
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
 from ..errors import ImpossibleStateError, ResourceNotFoundError

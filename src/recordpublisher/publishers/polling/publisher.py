@@ -12,8 +12,7 @@ from typing import Protocol
 import msgspec
 
 from .. import kinesis
-from ..aggregation.deaggregation import Deaggregator
-from ..aggregation.record_distribution import DistributionPort, RecordDistributionChecks
+from ..aggregation.deaggregation import Deaggregator, DistributionPort, RecordDistributionChecks
 from ..base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from ..clock import Clock, SystemClock
 from ..errors import (

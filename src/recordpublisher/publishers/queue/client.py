@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 
 from ..errors import FatalKinesisError, TransientError
-from ..kinesis.client import KinesisClient
+from ..kinesis.client import KinesisClient, server_time_ms_or_none
 from ..kinesis.error_mapping import reject_malformed
-from ..kinesis.listing import server_time_ms_or_none
 from ..properties.properties import Properties
-from ..records.user_records import ArrivalSeconds
+from ..records import ArrivalSeconds
 from ..stream_arns import arn_of
 
 MOST_ENTRIES = 10

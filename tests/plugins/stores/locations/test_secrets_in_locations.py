@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.endpoint import endpoint_of
+from recordpublisher.publishers.kinesis.access import endpoint_of
 from recordpublisher.publishers.properties.properties import Properties
 
 PROPERTIES = Properties({"aws.region": "eu-west-1"})

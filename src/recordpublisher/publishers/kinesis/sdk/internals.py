@@ -20,7 +20,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from botocore.exceptions import ConnectionClosedError, CredentialRetrievalError, ReadTimeoutError
 
-from ..codec.response_decoders import RESPONSE_DECODERS, decode_error
+from ..codec import RESPONSE_DECODERS, decode_error
 from ..error_mapping import MalformedResponseError, check_response_size
 
 PROCESS_SECONDS = 60.0
