@@ -65,9 +65,18 @@ def test_a_record_that_is_no_message_is_an_error(file):
         values(FROM_THE_DOCUMENTATION[:-1], **{"message": "shop.Test1", "descriptor.file": file})
 
 
-@pytest.mark.parametrize("given", [{}, {"descriptor.file": "x.desc", "module": "x_pb2"}])
-def test_exactly_one_source_of_descriptors_is_needed(given):
-    with pytest.raises(rp.ConfigurationError, match=r"exactly one of it and flink\.deserializer\.protobuf\.module"):
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, r"is required: .* Valid: a file of descriptors, or flink\.deserializer\.protobuf\.module"),
+        (
+            {"descriptor.file": "x.desc", "module": "x_pb2"},
+            r"cannot be combined with 'flink\.deserializer\.protobuf\.module'",
+        ),
+    ],
+)
+def test_exactly_one_source_of_descriptors_is_needed(given, words):
+    with pytest.raises(rp.ConfigurationError, match=words):
         values(message="shop.Test1", **given)
 
 
