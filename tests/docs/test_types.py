@@ -19,8 +19,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 import recordpublisher as rp
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
-from recordpublisher.plugins.deserializers.schemas.avro_schema import type_of_avro_file
-from recordpublisher.plugins.deserializers.schemas.ddl import parse_columns
+from recordpublisher.plugins.deserializers.avro import type_of_avro_file
+from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.sinks.sql.columns import columns_of_type
 
 from fakes.memory_streams import PROPERTIES, install

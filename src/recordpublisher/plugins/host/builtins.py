@@ -31,10 +31,10 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
     },
     "stores": {
         "FILE": "plugins.stores.folder_store:FolderStore",
-        "S3": "plugins.stores.s3_store:S3Store",
-        "DYNAMODB": "plugins.stores.dynamodb_store:DynamoDbStore",
-        "GOOGLE": "plugins.stores.google_azure_store:GoogleAzureStore",
-        "AZURE": "plugins.stores.google_azure_store:GoogleAzureStore",
+        "S3": "plugins.stores.aws_stores:S3Store",
+        "DYNAMODB": "plugins.stores.aws_stores:DynamoDbStore",
+        "GOOGLE": "plugins.stores.object_storage:GoogleAzureStore",
+        "AZURE": "plugins.stores.object_storage:GoogleAzureStore",
         "SQL": "plugins.stores.sql_store:SqlStore",
     },
     "watermark_strategies": {

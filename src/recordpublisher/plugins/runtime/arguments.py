@@ -82,8 +82,7 @@ def checked_properties(
         reason = f"there is no such keyword argument; {hint}"
         raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
     if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
-        reason = "the argument deserializer says the type of the values; leave one of the two out"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        raise ConfigurationError.conflict(SCHEMA.key, "deserializer", reason="both give the type of the values")
     return properties
 
 

@@ -147,7 +147,9 @@ def build_job(
     if group is None and given.is_set(JOB_WORKERS):
         if parallelism > 1:
             reason = "one process that runs alone reads every shard"
-            raise ConfigurationError("parallelism", parallelism, f"1 with {JOB_WORKERS.key}=ALONE", reason=reason)
+            raise ConfigurationError.conflict(
+                "parallelism", f"{JOB_WORKERS.key}=ALONE", value=parallelism, reason=reason
+            )
         alone = _alone_worker(given, sink, store, streams, clock)
     elif group is None:
         if store is not None and not is_in_commits:

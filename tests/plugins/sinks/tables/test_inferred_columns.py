@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.plugins.deserializers.schemas.inference import InferredJson, InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredJson, InferredRow
 
 from .lake_tables import Delta, Iceberg, data_files, number, opened
 from fakes.batches import batch

@@ -17,9 +17,8 @@ from sqlalchemy import Connection, inspect, text
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, new_version
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.databases.database import Database
-from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, session_prefix
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
+from recordpublisher.plugins.databases import Database, end_sessions, session_prefix
+from recordpublisher.plugins.deserializers.schemas import is_inferred
 from recordpublisher.plugins.stores.sql_store import SqlStore
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME

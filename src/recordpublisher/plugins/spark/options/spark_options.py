@@ -266,5 +266,5 @@ def _streams(properties: Properties) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ConfigurationError("streams", given, "every stream once")
     if one and several and one != several:
-        raise ConfigurationError("streams", several, "one of 'stream' and 'streams'", reason=f"'stream' is {one!r}")
+        raise ConfigurationError.conflict("streams", f"stream={one}", value=several)
     return names
