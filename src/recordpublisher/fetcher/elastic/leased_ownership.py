@@ -139,9 +139,10 @@ class LeasedOwnership(ShardOwnership):
         if not (silent := self.lives.waits_for):
             return []
         seconds = self._group.settings.duration
+        names = ", ".join(silent)
         return [
-            f"no shard is read: the leases are those of worker {', '.join(silent)}, of which no new heartbeat was seen yet; without one they "
-            f"end after {seconds:g} s"
+            f"no shard is read: the leases are those of worker {names}, of which no new heartbeat was seen yet; they end after {seconds:g} s "
+            "without one"
         ]
 
     async def before_stop(self) -> None:

@@ -37,7 +37,9 @@ class SilenceObserver:
         self._answered = answered
         known = self._heartbeats
         self._heartbeats = {
-            worker: known[worker] if worker in known and known[worker].beat == beat else _Heartbeat(beat, answered, has_moved=worker in known)
+            worker: known[worker]
+            if worker in known and known[worker].beat == beat
+            else _Heartbeat(beat, answered, has_moved=worker in known)
             for worker, beat in beats.items()
         }
         for heartbeat in self._heartbeats.values():
