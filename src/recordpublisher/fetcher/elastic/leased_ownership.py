@@ -141,8 +141,8 @@ class LeasedOwnership(ShardOwnership):
         seconds = self._group.settings.duration
         names = ", ".join(silent)
         return [
-            f"no shard is read: the leases are those of worker {names}, of which no new heartbeat was seen yet; they end after {seconds:g} s "
-            "without one"
+            f"no shard is read: the leases are those of worker {names}, of which no new heartbeat was seen yet; they end after "
+            f"{seconds:g} s without one"
         ]
 
     async def before_stop(self) -> None:
