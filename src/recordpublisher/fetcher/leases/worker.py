@@ -25,7 +25,7 @@ from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, join_group
 from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
-from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
+from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
 from .planning.group_view import GroupView
@@ -144,6 +144,7 @@ class Worker:
             await self._heartbeat.write()
         except (FencedError, StoreUnavailableError):
             return False
+        self._look_now.set()
         return True
 
     @property
@@ -221,6 +222,8 @@ class Worker:
                 seconds = RETRY_SECONDS
             if self._readers.is_held:
                 seconds = min(seconds, HELD_SECONDS)
+            if self._giver.is_leaving:  # the other workers may be leaving too, and then this one need not wait for them
+                seconds = min(seconds, LEAVING_SECONDS)
             if await wait_at_most(self._look_now, seconds):
                 self._look_now.clear()
 
