@@ -1,7 +1,6 @@
 """Lists streams and shards page by page, and parses the listed shards."""
 
 from collections.abc import AsyncIterator, Iterable
-from email.utils import parsedate_to_datetime
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -117,6 +116,8 @@ def parse_server_time_ms(response: dict[str, Any]) -> int:
 
     Raises: FatalKinesisError if the response has no valid Date header.
     """
+    from email.utils import parsedate_to_datetime  # Imported here because it is slow, and not needed by tasks of Spark.
+
     date = response["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         return int(parsedate_to_datetime(date).timestamp()) * 1000
