@@ -139,7 +139,6 @@ class LeasedOwnership(ShardOwnership):
         if not (silent := self.lives.waits_for):
             return []
         seconds = self._group.settings.duration
-        names = ", ".join(silent)
         return [
             f"no shard is read: the leases are those of worker {', '.join(silent)}, of which no new heartbeat was seen yet; without one "
             f"they end after {seconds:g} s"
