@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 import recordpublisher as rp
 from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.committing_sink import CommitNumber
-from recordpublisher.plugins.deserializers.schemas.ddl import parse_columns
+from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord

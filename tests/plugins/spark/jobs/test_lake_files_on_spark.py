@@ -11,7 +11,7 @@ from every_type import SOURCES, catalog_of, plain, write
 from plugins.sinks.files.test_inferred_folders import Job
 from pyiceberg.catalog import load_catalog
 
-from recordpublisher.plugins.deserializers.schemas.inference import columns_text, merged, shape_of
+from recordpublisher.plugins.deserializers.schemas import columns_text, merged, shape_of
 
 from spark_jobs.queries import WAIT_SECONDS
 
