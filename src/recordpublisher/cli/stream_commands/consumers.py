@@ -63,7 +63,7 @@ def register(
     async def change(service: ManagementClient) -> str:
         # imported here, since it imports the AWS SDK, which other commands do without
         from recordpublisher.publishers.fanout.config import FanOutConfig
-        from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
+        from recordpublisher.publishers.fanout.registration import RegistrationCalls
 
         config = FanOutConfig.of(properties.merged({CONSUMER_NAME.key: name, REGISTRATION.key: "LAZY"}))
         calls = RegistrationCalls(service, config, SystemClock())
