@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.sinks.files.jsonl import as_json
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
 from recordpublisher.publishers.properties.groups.job import (
     COMPRESSION,
     DESERIALIZER,
@@ -22,7 +22,6 @@ from recordpublisher.publishers.properties.groups.job import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
-from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from .output import printable_json
 

@@ -14,11 +14,10 @@ import msgspec
 
 from recordpublisher.extras import install_command
 from recordpublisher.plugins.deserializers.schemas.inference import columns_text, known, merged, shape_of, with_names
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from .execution import print_note
 from .printed_records import json_line

@@ -28,6 +28,8 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import ClassVar
 
+import msgspec
+
 from .password_masking import mask_passwords
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -217,3 +219,7 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors for JSON and MessagePack that is malformed or of another type, that is not UTF-8, or that is nested too deeply."""

@@ -8,7 +8,7 @@ from processes.command_line import command
 
 PLUGIN = """
 import recordpublisher as rp
-from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.base import QueueSource
 
 
 class Reading(rp.RecordPublisher):

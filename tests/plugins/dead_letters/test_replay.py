@@ -13,7 +13,7 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
 from recordpublisher.plugins.dead_letters.queue import QueueLetters
 from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget, replayed
-from recordpublisher.publishers.queue.client import ReceivedRecord
+from recordpublisher.publishers.kinesis_queue import ReceivedRecord
 from recordpublisher.testing import run_virtual
 
 from servers.kpl_aggregates import aggregate

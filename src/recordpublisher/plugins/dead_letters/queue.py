@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Sequence
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_argument
+from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.properties.groups.reading import QUEUE_CREATION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import (
     NOT_TLS,
+    UNDECODABLE,
     ConfigurationError,
     ExpiredIteratorError,
     FatalKinesisError,
@@ -26,7 +27,6 @@ from ..errors import (
     TransientError,
 )
 from ..properties.groups.reading import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
-from ..undecodable import UNDECODABLE
 
 T = TypeVar("T")
 

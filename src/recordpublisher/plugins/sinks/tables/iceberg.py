@@ -37,11 +37,7 @@ except ImportError as error:
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions, fit_datetime
 from recordpublisher.plugins.stores.obstore_client import s3_access
-from recordpublisher.publishers.errors import (
-    ConfigurationError,
-    RecordPublisherError,
-    StateError,
-)
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
 from recordpublisher.publishers.kinesis.ports import run_sync
 from recordpublisher.publishers.password_masking import MASK, mask_passwords
 from recordpublisher.publishers.properties.groups.job import STATE_URI
