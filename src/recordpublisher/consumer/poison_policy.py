@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_go_on
+from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_continue
 from recordpublisher.publishers.user_code import describe_error, log_user_error
 
 log = logging.getLogger("recordpublisher.consumer")
@@ -51,7 +51,7 @@ class PoisonPolicy:
                 if self._action is OnBadRecord.FAIL:
                     message = f"{name} cannot be deserialised: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
-                    remedy = how_to_go_on(batch.stream, batch.shard_id, record.sequence_number)
+                    remedy = how_to_continue(batch.stream, batch.shard_id, record.sequence_number)
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
                 is_kept = self._action is OnBadRecord.DEAD_LETTER
                 key, number = batch.shard.key, record.sequence_number

@@ -11,7 +11,7 @@ from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import RecordBatch, V
-from recordpublisher.publishers.skipped_records import how_to_go_on
+from recordpublisher.publishers.skipped_records import how_to_continue
 from recordpublisher.publishers.user_code import AsyncPort
 
 from .metric_types import SinkMetric
@@ -29,7 +29,7 @@ Traced = Callable[[RecordsCall], RecordsCall]
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     """Raise SinkError with the name of the record: the default for a record that a sink rejects (S7)."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
-    remedy = how_to_go_on(record.stream, record.shard_id, numbers[0])
+    remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 

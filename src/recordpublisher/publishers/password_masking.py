@@ -3,6 +3,21 @@
 import re
 
 MASK = "******"
+
+
+def mask_passwords(text: str) -> str:
+    """Return the text with passwords of URIs and of `key=value` connection strings masked (C3), in time linear in its length."""
+    text = _WORD.sub(lambda word: _without_user_info(word.group()), text)
+    for name, value in _PARAMETERS:
+        text = _without_parameters(text, name, value)
+    return text
+
+
+def names_a_secret(name: str) -> bool:
+    """Return whether a property or parameter is named like a secret, however its words are separated."""
+    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
+
+
 _NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
 """Words that occur in names of secrets, in lower case and without separators. A provider of credentials is not a secret."""
 _SEPARATORS = re.compile(r"[\W_]+")
@@ -29,19 +44,6 @@ _PARAMETERS = (
         ),
     ),
 )
-
-
-def names_a_secret(name: str) -> bool:
-    """Return whether a property or parameter is named like a secret, however its words are separated."""
-    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
-
-
-def mask_passwords(text: str) -> str:
-    """Return the text with passwords of URIs and of `key=value` connection strings masked (C3), in time linear in its length."""
-    text = _WORD.sub(lambda word: _without_user_info(word.group()), text)
-    for name, value in _PARAMETERS:
-        text = _without_parameters(text, name, value)
-    return text
 
 
 def _without_user_info(word: str) -> str:

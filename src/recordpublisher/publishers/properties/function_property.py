@@ -4,12 +4,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from recordpublisher.publishers.base import Check
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import ForeignExitError, check_user_function, exits_as_errors
-
-from ..base import Check
-from ..errors import ConfigurationError
 
 
 def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:
