@@ -250,11 +250,11 @@ class KinesisQueue(QueueSource):
         handles, limit = list(numbers), asyncio.Semaphore(MOST_CALLS)
         tens = [handles[start : start + MOST_ENTRIES] for start in range(0, len(handles), MOST_ENTRIES)]
 
-        async def settled(ten: list[str]) -> set[str]:
+        async def settle(ten: list[str]) -> set[str]:
             async with limit:
                 return await self._settle_ten(api, ten, visibility)
 
-        found = await asyncio.gather(*map(settled, tens), return_exceptions=True)
+        found = await asyncio.gather(*map(settle, tens), return_exceptions=True)
         errors = [each for each in found if isinstance(each, BaseException)]
         # If only some calls have used up their retries, only the records of these calls have failed.
         fatal = [each for each in errors if not isinstance(each, RetriesExhaustedError)]
@@ -267,8 +267,8 @@ class KinesisQueue(QueueSource):
         """Return the receipts that failed in one call. Raises: RetriesExhaustedError or KinesisError if the call fails."""
         arn, failed = await self.queue_arn(), set[str]()
         for attempt in range(MOST_TRIES):
-            settle = partial(self.client().settle, api, arn, left, visibility)
-            codes = await call_with_retries(settle, self._retries, on_retry=self._count_retry)
+            call = partial(self.client().settle, api, arn, left, visibility)
+            codes = await call_with_retries(call, self._retries, on_retry=self._count_retry)
             failed = (failed - set(left)) | codes.keys()
             left = [handle for handle in left if codes.get(handle) in WORTH_A_RETRY]
             if not left:
@@ -371,7 +371,7 @@ class QueueClient(KinesisClient):
         self, name: str, stream_arn: str, start: dict[str, Any], visibility_seconds: int
     ) -> QueueDescription:
         """Create a queue with the StartingPosition `start`. The queue is CREATING for some seconds."""
-        return await self._described(
+        return await self._call_for_description(
             "CreateQueue",
             QueueName=name,
             StreamConfigurationList=[{"StreamARN": stream_arn, "StartingPosition": start}],
@@ -380,7 +380,7 @@ class QueueClient(KinesisClient):
 
     async def describe_queue(self, arn: str) -> QueueDescription:
         """Return a queue. Raises: ResourceNotFoundError if it does not exist."""
-        return await self._described("DescribeQueue", QueueARN=arn)
+        return await self._call_for_description("DescribeQueue", QueueARN=arn)
 
     async def queues_of(self, stream_arn: str) -> list[QueueDescription]:
         """Return every queue of a stream."""
@@ -435,14 +435,14 @@ class QueueClient(KinesisClient):
                 failed |= {str(entry["ReceiptHandle"]): str(entry["ErrorCode"]) for entry in response["Failed"]}
         return failed
 
-    async def _described(self, api: str, **parameters: Any) -> QueueDescription:
+    async def _call_for_description(self, api: str, **parameters: Any) -> QueueDescription:
         response = await self._call_queue(api, **parameters)
         with reject_malformed(api):
             return msgspec.convert(response["QueueDescription"], QueueDescription)
 
     async def _call_queue(self, api: str, **parameters: Any) -> dict[str, Any]:
         try:
-            response = await self._transports.of(self._stream_arn).call(api, **parameters)
+            response = await self._transports.for_stream(self._stream_arn).call(api, **parameters)
         except FatalKinesisError as error:
             if error.code in ("UnknownOperationException", "InvalidAction"):
                 error.add_note("this endpoint or region has no queues")

@@ -23,19 +23,20 @@ _NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|c
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"\S+")
 _BEFORE_AN_AT = (
-    # scheme://user:password@host
+    # This finds scheme://user:password@host.
     re.compile(r"(://[^:/?#]*:).*(?=@)"),
-    # the same without a scheme, or with its slashes missing
+    # This finds the same without a scheme, or with its slashes missing.
     re.compile(r"(^(?!arn:)(?://)?[^:/?#@=]*:)(?!/).*(?=@)"),
-    # anything else with a : before an @, unless that : follows a scheme or a drive, and a path comes after it
+    # This finds anything else with a : before an @, unless that : follows a scheme or a drive, and a path comes after it.
     re.compile(r"(^(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:]*@$)).*:).*(?=@)", re.IGNORECASE),
 )
 # A user and a password without a host. Digits alone are a port.
 _WITHOUT_A_HOST = re.compile(r"(://[^:/?#@\[]*:)(?!\d*(?:[/?#]|$))[^/?#@]+(?=[/?#]|$)")
 _PARAMETERS = (
-    # a parameter of a URI
+    # This finds a parameter of a URI.
     (re.compile(r"[?&]([^=&?\s]+)="), re.compile(r"()[^&\s]*")),
-    # key=value of a connection string. A value in quotes or braces that is not closed goes to the end: only invalid text has one.
+    # This finds key=value of a connection string. A value in quotes or braces that is not closed goes to the end; only invalid text has
+    # one.
     (
         re.compile(r"(?:^|[;\s])([^=?&;\s]+)\s*="),
         re.compile(

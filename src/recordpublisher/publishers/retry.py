@@ -167,7 +167,7 @@ class Failures:
         lasted = now - self.began
         is_used_up = policy.is_used_up(self.count, lasted)
         if is_used_up or (needs_few and self.count >= FEW_RETRIES):
-            exhausted = self._exhausted(error, lasted, is_few=not is_used_up)
+            exhausted = self._exhausted_error(error, lasted, is_few=not is_used_up)
             self.end()
             raise exhausted from error
         # 3. Compute the pause, which ends with the time that is left.
@@ -201,7 +201,7 @@ class Failures:
             OUTAGES.on_end(self, is_success=is_success)
         self.count, self.began = 0, None
 
-    def _exhausted(self, error: Exception, lasted: float, *, is_few: bool) -> RetriesExhaustedError:
+    def _exhausted_error(self, error: Exception, lasted: float, *, is_few: bool) -> RetriesExhaustedError:
         if not self.count:
             return RetriesExhaustedError(str(error))
         what = error.api if isinstance(error, KinesisError) else self._service

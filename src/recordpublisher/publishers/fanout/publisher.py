@@ -313,7 +313,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         ports = self._ports or self._client([shard.stream_arn or shard.stream])
         registrar = self._shared_registrar(ports)
         await registrar.ensure(shard.stream, shard.stream_arn)
-        distribution = self._distribution_checks.of(ports, shard.stream_arn or shard.stream)
+        distribution = self._distribution_checks.check_of(ports, shard.stream_arn or shard.stream)
         return FanOutRecordPublisher(
             shard, starting_position, metrics, self._config, ports, registrar, self._clock, distribution, self._draw
         )
@@ -372,10 +372,12 @@ def register_eagerly(
     config = FanOutConfig.of(properties)
     if config.registration is not RegistrationType.EAGER:
         return properties
-    return properties.merged(run_sync(_registered(properties, config, tuple(streams), ports, clock or SystemClock())))
+    return properties.merged(
+        run_sync(_register_consumers(properties, config, tuple(streams), ports, clock or SystemClock()))
+    )
 
 
-async def _registered(
+async def _register_consumers(
     properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutService | None, clock: Clock
 ) -> dict[str, str]:
     ports = given or kinesis.KinesisClient(properties, streams)

@@ -148,7 +148,7 @@ class ConsumerRegistrar:
             if await self._is_active(stream):
                 return False
             if not self._config.registers:
-                raise ConsumerError(_vanished(stream, lost_arn))
+                raise ConsumerError(_message_of_vanished(stream, lost_arn))
             log.warning("consumer %s is gone: registering it again", lost_arn)
             self._arns[stream] = await self._ensure_active(stream)
             return True
@@ -210,7 +210,7 @@ class ConsumerRegistrar:
             self._ref_counts.acquire(self._keys[stream])
 
 
-def _vanished(stream: str, arn: str) -> str:
+def _message_of_vanished(stream: str, arn: str) -> str:
     return (
         f"the consumer of stream '{stream}' is not registered (or no longer): {arn}; registration is NONE, so register it by command and "
         f"set flink.stream.efo.consumerarn.{stream}, or let LAZY or EAGER do it"

@@ -96,7 +96,7 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceInUseException": ResourceInUseError,
     "ResourceNotFoundException": ResourceNotFoundError,
 }
-_LONGEST_MESSAGE = 500  # proxies and servers may respond with whole HTML pages
+_LONGEST_MESSAGE = 500  # Proxies and servers may respond with whole HTML pages.
 
 
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:
