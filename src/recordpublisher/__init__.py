@@ -43,8 +43,7 @@ _NAMES = {
     ".plugins.sinks.reactive": "ReactiveSink",
     ".plugins.sinks.sql": "SqlSink",
     ".plugins.stores.folder_store": "FolderStore",
-    ".publishers.base": "BatchConsumer RecordPublisher RecordPublisherFactory RunResult",
-    ".publishers.queue.queue_source": "QueueSource",
+    ".publishers.base": "BatchConsumer QueueSource RecordPublisher RecordPublisherFactory RunResult",
     ".publishers.errors": (
         "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError ResourceInUseError "
         "ExpiredIteratorError ResourceNotFoundError FatalKinesisError StreamNotActiveError StreamNotFoundError ConsumerError "

@@ -63,10 +63,10 @@ from .plugins.sinks.reactive import ReactiveSink as ReactiveSink
 from .plugins.sinks.sql import SqlSink as SqlSink
 from .plugins.stores.folder_store import FolderStore as FolderStore
 from .publishers.base import BatchConsumer as BatchConsumer
+from .publishers.base import QueueSource as QueueSource
 from .publishers.base import RecordPublisher as RecordPublisher
 from .publishers.base import RecordPublisherFactory as RecordPublisherFactory
 from .publishers.base import RunResult as RunResult
-from .publishers.queue.queue_source import QueueSource as QueueSource
 from .publishers.errors import RecordPublisherError as RecordPublisherError
 from .publishers.errors import ConfigurationError as ConfigurationError
 from .publishers.errors import PluginError as PluginError

@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_go_on
+from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_continue
 from recordpublisher.publishers.user_code import describe_error, is_raised_in_user_code, log_user_error
 
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
@@ -324,7 +324,7 @@ class PoisonPolicy:
                 if self._action is OnBadRecord.FAIL:
                     message = f"{name} cannot be deserialised: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
-                    remedy = how_to_go_on(batch.stream, batch.shard_id, record.sequence_number)
+                    remedy = how_to_continue(batch.stream, batch.shard_id, record.sequence_number)
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
                 is_kept = self._action is OnBadRecord.DEAD_LETTER
                 key, number = batch.shard.key, record.sequence_number

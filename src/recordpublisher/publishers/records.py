@@ -272,7 +272,11 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
         """When the service accepted the record (aware, UTC, ms), without a guarantee of accuracy."""
         try:
             return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
-        except (ValueError, OverflowError, OSError):  # outside the range: the last or first possible time
+        except (
+            ValueError,
+            OverflowError,
+            OSError,
+        ):  # It is outside the range, so it is the last or first possible time.
             return (datetime.max if self.arrival_millis > 0 else datetime.min).replace(tzinfo=UTC)
 
 

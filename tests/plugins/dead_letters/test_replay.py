@@ -12,7 +12,7 @@ import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.dead_letters.kinesis_letters import QueueLetters
 from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget, replayed, stored_letters_of
-from recordpublisher.publishers.queue.client import ReceivedRecord
+from recordpublisher.publishers.kinesis_queue import ReceivedRecord
 from recordpublisher.testing import run_virtual
 
 from servers.kpl_aggregates import aggregate

@@ -35,7 +35,7 @@ LIBRARIES = (
     "recordpublisher.plugins.sinks.kinesis",
     "recordpublisher.plugins.sinks.reactive",
     "recordpublisher.plugins.sinks.sql",
-    "recordpublisher.publishers.fanout.factory",
+    "recordpublisher.publishers.fanout.publisher",
     "recordpublisher.publishers.kinesis.management",
     "recordpublisher.publishers.polling.publisher",
     "sqlalchemy.dialects.postgresql.psycopg",

@@ -229,7 +229,7 @@ async def test_credentials_are_read_at_each_call():
     async with stub_and_warm_client() as (stub, client):
         stub.script("GetRecords", {"Records": []}, {"Records": []})
         for key in ("first", "renewed"):
-            client._transports.of(None)._session.set_credentials(key, "secret", "token of " + key)
+            client._transports.for_stream(None)._session.set_credentials(key, "secret", "token of " + key)
             await client.get_records(SHARD, "it", 1)
     assert ["Credential=first/" in stub.headers[0]["Authorization"], stub.headers[1]["X-Amz-Security-Token"]] == [
         True,
@@ -290,7 +290,7 @@ async def test_a_write_is_not_repeated_automatically():
 
 async def test_a_call_without_a_response_in_time_is_transient():
     async with stub_and_warm_client() as (stub, client):
-        client._transports.of(None)._seconds = 0.2  # opening the client may take longer
+        client._transports.for_stream(None)._seconds = 0.2  # opening the client may take longer
         stub.script("GetRecords", never)
         with pytest.raises(KinesisError, match=r"in time|[Tt]imeout"):
             await client.get_records(SHARD, "it", 1)

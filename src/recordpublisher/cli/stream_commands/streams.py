@@ -304,7 +304,7 @@ def register(
     async def change(service: ManagementClient) -> str:
         # Imported here because they load the AWS SDK, which other commands do not need.
         from recordpublisher.publishers.fanout.config import FanOutConfig
-        from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
+        from recordpublisher.publishers.fanout.registration import RegistrationCalls
 
         config = FanOutConfig.of(properties.merged({CONSUMER_NAME.key: name, REGISTRATION.key: "LAZY"}))
         calls = RegistrationCalls(service, config, SystemClock())

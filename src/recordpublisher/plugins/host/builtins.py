@@ -10,7 +10,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
     "publishers": {
         "POLLING": "publishers.polling:PollingRecordPublisherFactory",
         "EFO": "publishers.fanout:FanOutRecordPublisherFactory",
-        "QUEUE": "publishers.queue.kinesis_queue:KinesisQueue",
+        "QUEUE": "publishers.kinesis_queue:KinesisQueue",
         "DYNAMODB_STREAMS": "publishers.dynamodb_streams:DynamoDbStreamsFactory",
     },
     "sinks": {

@@ -95,7 +95,7 @@ class Deaggregator:
         self.metrics.count_response(batches.raw_count, batches.raw_bytes, response.millis_behind_latest)
         return batches
 
-    def owned(self, parts: SubRecords) -> list[bool] | None:
+    def find_owned(self, parts: SubRecords) -> list[bool] | None:
         """Return for each sub-record whether its hash key belongs to the shard, or None if every key does."""
         if self._takes_all:
             return None
@@ -116,7 +116,7 @@ class Deaggregator:
             ]
         return None if all(owned) else owned
 
-    def kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
+    def choose_kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
         """Return for each sub-record whether it is kept, or None to keep all. Count and log the others."""
         if decision is ForeignSubRecords.DROP:
             # Nothing is lost: the KPL sends these sub-records again, to their own shard.
@@ -193,7 +193,7 @@ class ResponseBatches:
         self._plain = None if has_aggregates else raw
         # Records are taken from the end of this list, so that their memory is freed after expansion.
         self._reversed = list(reversed(raw.records)) if has_aggregates else []
-        self._record: UserRecord  # the record that was taken last
+        self._record: UserRecord  # This is the record that was taken last.
         self._opened: OpenAggregate | None = None
         # Arrivals are needed only with aggregates: making this column costs 60 ns a record.
         self._last_arrival_ms = raw.arrival_millis[-1] if has_aggregates else 0
@@ -244,9 +244,9 @@ class ResponseBatches:
             self._record = record = raw.pop()
             aggregate = parse_aggregate(record.data)
             if isinstance(aggregate, SubRecords):
-                owned = deaggregator.owned(aggregate)
+                owned = deaggregator.find_owned(aggregate)
                 if owned is not None:
-                    owned = deaggregator.kept(owned, await self._decide(not owned[0]), record)
+                    owned = deaggregator.choose_kept(owned, await self._decide(not owned[0]), record)
                 if done is not None and record.sequence_number == done.sequence:
                     first = done.sub_sequence + 1
                     owned = [False] * first + (owned or [True] * len(aggregate.data))[first:]
@@ -270,7 +270,7 @@ class ResponseBatches:
         """Open a long aggregate behind the sub-records that are done. Return None if the record is a plain one."""
         if not await aggregate.is_valid():
             return None
-        is_misplaced = self._deaggregator.owned(aggregate.read(0, 1)) is not None
+        is_misplaced = self._deaggregator.find_owned(aggregate.read(0, 1)) is not None
         done = self._done
         first = done.sub_sequence + 1 if done is not None and done.sequence == record.sequence_number else 0
         return OpenAggregate(record, aggregate, is_misplaced, min(first, aggregate.length))
@@ -279,9 +279,9 @@ class ResponseBatches:
         """Take the next step of sub-records of a long aggregate, and let the event loop run other tasks."""
         bytes_before = opened.done_bytes
         first, parts = opened.read_step()
-        owned = self._deaggregator.owned(parts)
+        owned = self._deaggregator.find_owned(parts)
         if owned is not None:
-            owned = self._deaggregator.kept(owned, await self._decide(opened.is_misplaced), opened.record)
+            owned = self._deaggregator.choose_kept(owned, await self._decide(opened.is_misplaced), opened.record)
         await asyncio.sleep(0)
         expanded.add(parts.columns(opened.record, first, owned), opened.done_bytes - bytes_before)
         if opened.is_done:
@@ -362,7 +362,7 @@ class ExpandedRecords:
 
     def __init__(self) -> None:
         self._columns: list[list[Any]] = [[] for _ in COLUMNS]
-        self._plain: list[UserRecord] = []  # the plain records after the last aggregate
+        self._plain: list[UserRecord] = []  # These are the plain records after the last aggregate.
         self.held_bytes = 0
         """Memory of the records in bytes (P6): data before de-aggregation plus a measured overhead for each record."""
         self.raw_count = 0
@@ -534,7 +534,7 @@ class RecordDistributionChecks:
         self._clock = clock
         self._checks: dict[str, RecordDistributionCheck] = {}
 
-    def of(self, port: DistributionPort, stream: str) -> RecordDistributionCheck:
+    def check_of(self, port: DistributionPort, stream: str) -> RecordDistributionCheck:
         """Return the check of a stream (name or ARN). All its shards share it."""
         if stream not in self._checks:
             self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)

@@ -240,7 +240,7 @@ def is_http_url(text: str) -> bool:
         parts = urlsplit(text)
         # The URL may have no credentials, because they would be shown with the endpoint.
         return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in text and parts.port != 0
-    except ValueError:  # the port is not a number, or a bracket is not closed
+    except ValueError:  # The port is not a number, or a bracket is not closed.
         return False
 
 
@@ -298,7 +298,7 @@ def plain_profile(properties: Properties) -> dict[str, str] | None:
     config = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
     try:
         given = _section(shared, name), _section(config, f"profile {name}", *["default"][: name == "default"])
-    except (ValueError, OSError):  # the file cannot be read, or is not a file of settings
+    except (ValueError, OSError):  # The file cannot be read, or is not a file of settings.
         return None
     credentials, rest = ({} if settings is None else settings for settings in given)
     is_missing = given == (None, None) and chosen is not None
@@ -344,7 +344,7 @@ def has_proxies() -> bool:
     """Return whether a proxy is set for any host."""
     if not _HAS_SYSTEM_SETTINGS and not any(name.lower().endswith("_proxy") for name in os.environ):
         return False
-    from urllib.request import getproxies  # imported here because it takes 5 ms of CPU
+    from urllib.request import getproxies  # Imported here because it takes 5 ms of CPU.
 
     return not getproxies().keys().isdisjoint({"http", "https", "all"})
 
@@ -371,7 +371,7 @@ def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> 
     # Since Python 3.13, Python's default context rejects certificates that boto3 accepts.
     if not _is_tls(url):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return _trusting(ca_bundle or _sdk_list(), protocol)
+    return _context_with(ca_bundle or _sdk_list(), protocol)
 
 
 def ca_bundle_path(session: Any) -> str | None:
@@ -380,7 +380,7 @@ def ca_bundle_path(session: Any) -> str | None:
     Raises: ConfigurationError if the file cannot be used.
     """
     # The SDK reads the file at the first call. Its error neither names the file nor says that a retry cannot help.
-    return _checked(session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE"))
+    return _check_ca_bundle(session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE"))
 
 
 def environment_ca_bundle(url: str) -> str | None:
@@ -390,13 +390,13 @@ def environment_ca_bundle(url: str) -> str | None:
 
     Raises: ConfigurationError if the file cannot be used.
     """
-    return _checked(os.environ.get(CA_BUNDLE) or os.environ.get("REQUESTS_CA_BUNDLE"), is_read=_is_tls(url))
+    return _check_ca_bundle(os.environ.get(CA_BUNDLE) or os.environ.get("REQUESTS_CA_BUNDLE"), is_read=_is_tls(url))
 
 
-def _checked(path: str | None, *, is_read: bool = True) -> str | None:
+def _check_ca_bundle(path: str | None, *, is_read: bool = True) -> str | None:
     if path:
         try:
-            _trusting(path, None) if is_read else os.stat(path)
+            _context_with(path, None) if is_read else os.stat(path)
         except OSError as error:  # TLS errors are also OSErrors
             valid = "a file of certificates in PEM form, or not set for the SDK's own list"
             reason = f"here, in REQUESTS_CA_BUNDLE or in the SDK's profile (ca_bundle): {error}"
@@ -409,7 +409,7 @@ def _is_tls(url: str) -> bool:
 
 
 @functools.cache
-def _trusting(path: str, protocol: str | None) -> ssl.SSLContext:
+def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
     """Return the context that trusts the CAs of a file. It is made once for each process: a system's list takes 20 ms of CPU."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_TICKET
@@ -425,6 +425,6 @@ def _sdk_list() -> str:
     beside = Path(specs[0].origin or "").with_name("cacert.pem")
     if beside.is_file():
         return str(beside)
-    from certifi import where  # a Linux distribution's certifi, which names the list of the operating system
+    from certifi import where  # This is a Linux distribution's certifi, which names the list of the operating system.
 
     return where()

@@ -192,7 +192,7 @@ class KinesisClient:
 
     async def list_streams(self) -> list[str]:
         """Return the names of all streams of the account in this region."""
-        return await list_all_streams(self._transports.of(None))
+        return await list_all_streams(self._transports.for_stream(None))
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Return every shard that is still listed, or the shards after the shard id `after`.
@@ -226,7 +226,7 @@ class KinesisClient:
         if arn is None and "ConsumerARN" in parameters:
             consumer = ConsumerArn.parse(parameters["ConsumerARN"])
             arn = None if consumer is None else consumer.stream_arn
-        return self._transports.of(arn)
+        return self._transports.for_stream(arn)
 
     async def _describe_stream(self, stream: str) -> dict[str, Any]:
         response = await self._describe_stream_response(stream)
@@ -253,7 +253,9 @@ class KinesisClient:
         except KinesisError:
             pass  # The stream does not exist, or the identity may not describe it.
         try:
-            return StreamNotFoundError(stream, await list_all_streams(self._transports.of(parameter.get("StreamARN"))))
+            return StreamNotFoundError(
+                stream, await list_all_streams(self._transports.for_stream(parameter.get("StreamARN")))
+            )
         except KinesisError:
             return StreamNotFoundError(stream)
 
@@ -443,9 +445,9 @@ class StreamTransports:
         self._destinations: dict[str | None, Destination] = {}
         self._transports: dict[Destination, Transport] = {}
         for stream in streams or [""]:
-            self.of(arn_of(stream))
+            self.for_stream(arn_of(stream))
 
-    def of(self, arn: str | None) -> Transport:
+    def for_stream(self, arn: str | None) -> Transport:
         """Return the transport for the stream with an ARN, or for streams given by name if `arn` is None.
 
         Raises: ConfigurationError if the ARN is invalid, or a property of its region is.
@@ -503,7 +505,7 @@ class OneTransport:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def of(self, arn: str | None) -> Transport:
+    def for_stream(self, arn: str | None) -> Transport:
         """Return the transport, for any ARN."""
         return self._transport
 

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..errors import UNDECODABLE
 from ..records import RecordColumns, UserRecord
 from ..shards import HashRange, Shard, is_valid_name
-from ..undecodable import UNDECODABLE
 from .ports import PutEntry, PutRecordsResponse, ReadResponse
 
 try:
@@ -114,7 +114,7 @@ def check_sequence_numbers(*given: str) -> None:
 MIN_PIECE_BYTES = 32 * 1024
 """The least bytes that are worth a call of the decoder."""
 _RECORDS_START = re.compile(rb'"Records": ?\[')
-_MAX_PREFIX_BYTES = 64 * 1024  # the iterator and the child shards may come before the records
+_MAX_PREFIX_BYTES = 64 * 1024  # The iterator and the child shards may come before the records.
 _SPLIT = re.compile(rb'\}, ?\{"[A-Za-z]')
 _BRACE = b"{"
 _SEARCH_WINDOW_BYTES = 16 * 1024

@@ -168,7 +168,7 @@ class FastPathCalls:
         if credentials is None:
             return None
         # 2. Sign and send. A write is never sent twice, because a second one would write its records again.
-        request = route.build(body or _encoded(parameters), credentials, time.time())
+        request = route.build(body or _encode(parameters), credentials, time.time())
         head, reader = await pool.exchange(request, self._reader, self._api != "PutRecords")
         # 3. Decode the response. The records of a read were decoded while they arrived.
         if isinstance(reader, IncrementalReadDecoder):
@@ -183,7 +183,7 @@ class FastPathCalls:
         return IncrementalReadDecoder() if self._api == "GetRecords" and head.status < 300 else BufferedBody()
 
 
-def _encoded(parameters: dict[str, Any]) -> bytes:
+def _encode(parameters: dict[str, Any]) -> bytes:
     """Return the parameters as JSON. A time is epoch seconds, as the SDK sends it."""
     at = parameters.get("Timestamp")
     if isinstance(at, datetime):
@@ -230,7 +230,7 @@ class SignedPost:
         self._region = region
         self._key = ("", ""), b""
         self._host = host_header(parts)
-        self._fixed = f"POST\n{quote(_normalized(parts.path), safe='/~')}\n\n"
+        self._fixed = f"POST\n{quote(_normalize(parts.path), safe='/~')}\n\n"
         sent = {"Host": self._host, **headers, "Accept-Encoding": "identity"}
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
 
@@ -284,7 +284,7 @@ def json_headers(api: str) -> dict[str, str]:
     return {"User-Agent": "recordpublisher", "X-Amz-Target": f"{API_VERSION}.{api}", "Content-Type": JSON}
 
 
-def _normalized(path: str) -> str:
+def _normalize(path: str) -> str:
     """Return a path as it is signed, without empty segments and without the segments `.` and `..`."""
     normal = posixpath.normpath(f"/{path}").lstrip("/")
     return f"/{normal}/" if normal and path.endswith("/") else f"/{normal}"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import (
     NOT_TLS,
+    UNDECODABLE,
     ConfigurationError,
     ExpiredIteratorError,
     FatalKinesisError,
@@ -26,7 +27,6 @@ from ..errors import (
     TransientError,
 )
 from ..properties.groups.reading import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
-from ..undecodable import UNDECODABLE
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceInUseException": ResourceInUseError,
     "ResourceNotFoundException": ResourceNotFoundError,
 }
-_LONGEST_MESSAGE = 500  # proxies and servers may respond with whole HTML pages
+_LONGEST_MESSAGE = 500  # Proxies and servers may respond with whole HTML pages.
 
 
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:

@@ -113,11 +113,13 @@ class EventSubscription:
 
 # --- frames -------------------------------------------------------------------------------------------------------------------------
 
-_PRELUDE = struct.Struct("!III")  # length of the frame, length of its headers, checksum of these two
+_PRELUDE = struct.Struct(
+    "!III"
+)  # These are the length of the frame, the length of its headers, and the checksum of both.
 _CHECKSUM = struct.Struct("!I")
 _FRAME_OVERHEAD = _PRELUDE.size + _CHECKSUM.size
-_MAX_PAYLOAD_BYTES = 24 * 2**20  # the SDK has the same limit
-_MAX_HEADERS_BYTES = 128 * 2**10  # the SDK has the same limit
+_MAX_PAYLOAD_BYTES = 24 * 2**20  # The SDK has the same limit.
+_MAX_HEADERS_BYTES = 128 * 2**10  # The SDK has the same limit.
 _VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """The length of a header's value by its type: true, false, the integers, timestamp, UUID."""
 _SIZED_TYPES = (6, 7)

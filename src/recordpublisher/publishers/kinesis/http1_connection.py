@@ -15,7 +15,7 @@ from .read_buffers import share_read_buffer
 
 _MAX_HEAD_BYTES = 64 * 1024
 _HEAD_END = b"\r\n\r\n"
-_WRITE_BYTES = 256 * 1024  # the loop runs between two pieces of a large request (F1)
+_WRITE_BYTES = 256 * 1024  # The loop runs between two pieces of a large request (F1).
 
 
 class Http1Connection(asyncio.BufferedProtocol):

@@ -183,7 +183,7 @@ class Http1ConnectionPool:
         try:
             async with asyncio.timeout(self._connect_seconds):
                 found = await aiohappyeyeballs.start_connection(
-                    _rotated(await self._addresses(), next(self._rotation)),
+                    _rotate(await self._addresses(), next(self._rotation)),
                     happy_eyeballs_delay=_SECOND_ADDRESS_SECONDS,
                 )
                 _, connection = await asyncio.get_running_loop().create_connection(
@@ -207,11 +207,11 @@ class Http1ConnectionPool:
     async def _addresses(self) -> list[Any]:
         now = asyncio.get_running_loop().time()
         is_old = now - self._resolved_at > _ADDRESSES_SECONDS
-        if self._resolving is None or (self._resolving.done() and (is_old or _failed(self._resolving))):
+        if self._resolving is None or (self._resolving.done() and (is_old or _has_failed(self._resolving))):
             self._resolved_at = now
             self._resolving = asyncio.create_task(self._resolve())
             self._resolving.add_done_callback(
-                _failed
+                _has_failed
             )  # All waiters may be gone. This marks the exception as retrieved.
         resolving = self._resolving
         self._awaiting_addresses += 1
@@ -234,7 +234,7 @@ class Http1ConnectionPool:
         return await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
 
 
-def _rotated(addresses: list[Any], rotation: int) -> list[Any]:
+def _rotate(addresses: list[Any], rotation: int) -> list[Any]:
     """Rotate the addresses, so that connections are spread over the servers. Address families keep the resolver's order."""
     families: dict[int, list[Any]] = {}
     for address in addresses:
@@ -242,7 +242,7 @@ def _rotated(addresses: list[Any], rotation: int) -> list[Any]:
     return [same[(n + rotation) % len(same)] for same in families.values() for n in range(len(same))]
 
 
-def _failed(task: asyncio.Task[list[Any]]) -> bool:
+def _has_failed(task: asyncio.Task[list[Any]]) -> bool:
     return task.cancelled() or task.exception() is not None
 
 

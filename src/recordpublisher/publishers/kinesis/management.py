@@ -33,7 +33,7 @@ class ManagementClient(KinesisClient):
         with reject_malformed("ListStreams"):
             return [
                 ListedStream.parse(each)
-                async for page in list_stream_pages(self._transports.of(None))
+                async for page in list_stream_pages(self._transports.for_stream(None))
                 for each in page["StreamSummaries"]
             ]
 

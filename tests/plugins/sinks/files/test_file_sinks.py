@@ -203,7 +203,7 @@ async def test_files_that_a_user_moves_away_break_no_job_and_no_start(tmp_path, 
     await job.commits.publish()
 
 
-async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_go_on(tmp_path, kind):
+async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_continue(tmp_path, kind):
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext())
     await sink.write(batch(b"a"))

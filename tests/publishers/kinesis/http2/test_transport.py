@@ -179,7 +179,7 @@ async def test_a_cancelled_subscribe_releases_its_stream():
         (peer,) = server.connections
         peer.silent = True
         opening = asyncio.create_task(subscribe(client, 1))
-        connection = next(iter(client._transports.of(None)._http2._pools.values()))._connections[0]
+        connection = next(iter(client._transports.for_stream(None)._http2._pools.values()))._connections[0]
         await until(lambda: len(connection._streams) == 2)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -99,7 +99,7 @@ class AwsService:
 
     async def endpoint_url(self) -> str:
         """Return the URL that calls go to: as set, else by the environment and the rules of the SDK."""
-        return str((await self._opened()).meta.endpoint_url)
+        return str((await self._get_client()).meta.endpoint_url)
 
     async def close(self) -> None:
         """Close the client. The next call opens a new one."""
@@ -109,7 +109,7 @@ class AwsService:
 
     async def _send(self, api: str, parameters: dict[str, Any]) -> Response:
         try:
-            response: Response = await getattr(await self._opened(), xform_name(api))(**parameters)
+            response: Response = await getattr(await self._get_client(), xform_name(api))(**parameters)
         except ClientError as error:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if error.response.get("Error", {}).get("Code", "") not in ("", str(status)):
@@ -119,7 +119,7 @@ class AwsService:
             raise TransientError(api, "MalformedResponse", words) from error
         return response
 
-    async def _opened(self) -> Any:
+    async def _get_client(self) -> Any:
         async with self._opening:
             if self._client is None:
                 self._client = await self._exit_stack.enter_async_context(self._open_client())
@@ -131,7 +131,7 @@ def _sdk_client(session: Any, service: str, properties: Properties, endpoint: st
         read_timeout=properties.value(REQUEST_TIMEOUT) / 1000,
         max_pool_connections=CONCURRENCY,
         retries={"total_max_attempts": attempts, "mode": "standard"},
-        warm_up_loader_caches=True,  # reads the service model outside the event loop
+        warm_up_loader_caches=True,  # This reads the service model outside the event loop.
     )
     return partial(
         session.create_client, service, region_name=region_of(properties), endpoint_url=endpoint, config=config

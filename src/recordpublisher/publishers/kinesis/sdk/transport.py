@@ -176,7 +176,9 @@ class SdkTransport:
         tls_for = partial(tls_context_for, http_session_of(client))
         self._http1 = http = Http1Pools(tls_for, min(CONNECT_SECONDS, self._seconds))
         for api in FAST_APIS:
-            self._fast_path[api] = FastPathCalls(api, http, self._frozen_credentials, RememberedRoutes(client, api).of)
+            self._fast_path[api] = FastPathCalls(
+                api, http, self._frozen_credentials, RememberedRoutes(client, api).route_of
+            )
 
     async def _frozen_credentials(self) -> Any | None:
         """Read the credentials from the SDK at each call, so that they are renewed as usual."""
@@ -234,7 +236,7 @@ class RememberedRoutes:
         self._routes: dict[str, SignedPost] = {}
         client.meta.events.register_last(f"before-send.kinesis.{api}", self.remember)
 
-    def of(self, parameters: dict[str, Any]) -> SignedPost | None:
+    def route_of(self, parameters: dict[str, Any]) -> SignedPost | None:
         """Return the route of a call with these parameters, or None before the first call for its stream."""
         return self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
 

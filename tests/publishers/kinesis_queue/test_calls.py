@@ -8,7 +8,7 @@ import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import ResourceNotFoundError
 from recordpublisher.publishers.kinesis.access import queue_url
-from recordpublisher.publishers.queue.client import QueueClient
+from recordpublisher.publishers.kinesis_queue import QueueClient
 
 ARN = "arn:aws:kinesis:eu-west-1:000000000000:queue/0a1b2c"
 

@@ -9,8 +9,7 @@ import pytest
 from recordpublisher.publishers.aggregation.kpl_format import encode_aggregate
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.codec import decode_read
-from recordpublisher.publishers.queue.client import ReceivedRecord
-from recordpublisher.publishers.queue.kinesis_queue import KinesisQueue
+from recordpublisher.publishers.kinesis_queue import KinesisQueue, ReceivedRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -1,4 +1,7 @@
-"""KinesisQueue finds or creates a queue of Kinesis, receives from it and settles the records; and has the checks of `doctor`."""
+"""KinesisQueue receives from a queue of Kinesis and settles the records: it finds or creates the queue, and has the checks of `doctor`.
+
+Below it is `QueueClient`, which makes the calls.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..aggregation.deaggregation import Deaggregator
-from ..base import Checks, check_clock
-from ..clock import Clock, SystemClock
-from ..errors import (
+import msgspec
+
+from .aggregation.deaggregation import Deaggregator
+from .base import Checks, QueueSource, check_clock
+from .clock import Clock, SystemClock
+from .errors import (
     ConfigurationError,
+    FatalKinesisError,
     KinesisError,
     RecordPublisherError,
     ResourceInUseError,
@@ -21,11 +27,13 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
-from ..initial_position import initial_position
-from ..kinesis import endpoint_of, region_of, run_sync
-from ..kinesis.ports import ReadResponse
-from ..positions import StartingPosition
-from ..properties.groups.reading import (
+from .initial_position import initial_position
+from .kinesis import endpoint_of, region_of, run_sync
+from .kinesis.client import KinesisClient, server_time_ms_or_none
+from .kinesis.error_mapping import reject_malformed
+from .kinesis.ports import ReadResponse
+from .positions import StartingPosition
+from .properties.groups.reading import (
     DESCRIBE_STREAM_RETRIES,
     ENDPOINT,
     GETRECORDS_RETRIES,
@@ -36,14 +44,12 @@ from ..properties.groups.reading import (
     REQUEST_TIMEOUT,
     VISIBILITY_TIMEOUT,
 )
-from ..properties.properties import Properties
-from ..records import UserRecord
-from ..retry import call_with_retries
-from ..shard_metrics import ShardMetrics
-from ..shards import HashRange, Shard
-from ..stream_arns import arn_of, region_of_arn
-from .client import MOST_ENTRIES, QueueClient, QueueDescription, ReceivedRecord
-from .queue_source import QueueSource
+from .properties.properties import Properties
+from .records import ArrivalSeconds, UserRecord
+from .retry import call_with_retries
+from .shard_metrics import ShardMetrics
+from .shards import HashRange, Shard
+from .stream_arns import arn_of, region_of_arn
 
 ACTIVE_TIMEOUT_SECONDS = 300.0
 WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}
@@ -51,15 +57,11 @@ WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}
 MOST_TRIES = 5
 MOST_CALLS = 16
 """How many calls settle records at a time: one commit may finish thousands of records."""
+MOST_ENTRIES = 10
+"""Most records of a receive, and most entries of an acknowledgement (API reference)."""
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _ARN = re.compile(r"arn:aws[^:]*:kinesis:[^:]+:\d{12}:queue/\S+")
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -, or the queue's ARN"
-
-
-class QueuedRecord(UserRecord):
-    """A record, or a part of one, with the handle of its receipt."""
-
-    handle: str = ""
 
 
 class KinesisQueue(QueueSource):
@@ -134,7 +136,7 @@ class KinesisQueue(QueueSource):
         try:
             parts = await self._expand(received)
             await self._acknowledge_empty(handles, {part.sequence_number for part in parts})
-        except BaseException:  # no caller got the records, so no caller would release them
+        except BaseException:  # No caller got the records, so no caller would release them.
             await self._make_visible(handles.values())
             raise
         return [
@@ -204,7 +206,8 @@ class KinesisQueue(QueueSource):
     # --- receive and settle ---
 
     async def _receive_once(self) -> list[ReceivedRecord]:
-        """Make one call, without cutting it off: records that it brings would be hidden from all receivers until their time is over."""
+        """Make one call. A cancellation waits for its response, and makes its records visible again."""
+        # If the call were cut off, the records that it brings would be hidden from all receivers until their time is over.
         call = self.client().receive(await self.queue_arn(), self._wait_seconds, self._visibility)
         receiving = asyncio.ensure_future(call)
         try:
@@ -223,9 +226,10 @@ class KinesisQueue(QueueSource):
         return [record async for part in parts for record in part.records]
 
     async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
-        """Acknowledge aggregates without parts. No caller gets anything of them, so they would be delivered again and again."""
+        """Acknowledge aggregates without parts."""
+        # No caller gets anything of them, so they would be delivered again and again.
         if empty := [handle for number, handle in handles.items() if number not in passed_on]:
-            with suppress(TransientError):  # they are delivered again, and acknowledged then
+            with suppress(TransientError):  # They are delivered again, and acknowledged then.
                 await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
 
     async def _make_visible(self, handles: Iterable[str]) -> None:
@@ -243,11 +247,11 @@ class KinesisQueue(QueueSource):
         handles, limit = list(numbers), asyncio.Semaphore(MOST_CALLS)
         tens = [handles[start : start + MOST_ENTRIES] for start in range(0, len(handles), MOST_ENTRIES)]
 
-        async def settled(ten: list[str]) -> set[str]:
+        async def settle(ten: list[str]) -> set[str]:
             async with limit:
                 return await self._settle_ten(api, ten, visibility)
 
-        found = await asyncio.gather(*map(settled, tens), return_exceptions=True)
+        found = await asyncio.gather(*map(settle, tens), return_exceptions=True)
         errors = [each for each in found if isinstance(each, BaseException)]
         # If only some calls have used up their retries, only the records of these calls have failed.
         fatal = [each for each in errors if not isinstance(each, RetriesExhaustedError)]
@@ -260,8 +264,8 @@ class KinesisQueue(QueueSource):
         """Return the receipts that failed in one call. Raises: RetriesExhaustedError or KinesisError if the call fails."""
         arn, failed = await self.queue_arn(), set[str]()
         for attempt in range(MOST_TRIES):
-            settle = partial(self.client().settle, api, arn, left, visibility)
-            codes = await call_with_retries(settle, self._retries, on_retry=self._count_retry)
+            call = partial(self.client().settle, api, arn, left, visibility)
+            codes = await call_with_retries(call, self._retries, on_retry=self._count_retry)
             failed = (failed - set(left)) | codes.keys()
             left = [handle for handle in left if codes.get(handle) in WORTH_A_RETRY]
             if not left:
@@ -286,7 +290,7 @@ class KinesisQueue(QueueSource):
         try:
             return await self._find_or_create()
         finally:
-            await self.close()  # the client is bound to this event loop
+            await self.close()  # The client is bound to this event loop.
 
     async def _find(self, stream: str) -> QueueDescription | None:
         name, client = self._name(), self.client()
@@ -296,6 +300,7 @@ class KinesisQueue(QueueSource):
         return next((queue for queue in queues if queue.name == name), None)
 
     async def _find_or_create(self) -> str:
+        """Return the ARN of the queue, once it is ACTIVE."""
         policy = DESCRIBE_STREAM_RETRIES.policy(self._properties)
         queue = await call_with_retries(lambda: self._find(self._stream()), policy)
         if queue is None:
@@ -321,9 +326,9 @@ class KinesisQueue(QueueSource):
         )
         try:
             return await client.create_queue(self._name(), stream_arn, start, properties.value(VISIBILITY_TIMEOUT))
-        except ResourceInUseError:  # another process has just created it
+        except ResourceInUseError:  # Another process has just created it.
             queue = await self._find(self._stream())
-            if queue is None:  # the name belongs to a queue of another stream
+            if queue is None:  # The name belongs to a queue of another stream.
                 raise
             return queue
 
@@ -335,3 +340,144 @@ def _start_of(properties: Properties, now_ms: int) -> dict[str, Any]:
         at = StartingPosition.at_timestamp(now_ms - at.ago_ms)
     kind = at.type.value
     return {"Type": kind} if at.timestamp_ms is None else {"Type": kind, "Timestamp": at.timestamp_ms / 1000}
+
+
+class QueuedRecord(UserRecord):
+    """A record, or a part of one, with the handle of its receipt."""
+
+    handle: str = ""
+
+
+# --- the calls ----------------------------------------------------------------------------------------------------------------------
+
+
+class QueueClient(KinesisClient):
+    """Makes the calls about the queues of one stream. A queue is named by its ARN.
+
+    If the stream is given by its ARN, the calls use the ARN's region and role. No call is retried here.
+    """
+
+    def __init__(self, properties: Properties, streams: Sequence[str] = ()) -> None:
+        super().__init__(properties, streams)
+        self._stream_arn = next(filter(None, map(arn_of, streams)), None)
+        self._last_response: dict[str, Any] | None = None
+
+    @property
+    def last_response_ms(self) -> int | None:
+        """The service's clock at its last response, in whole seconds (epoch ms)."""
+        return None if self._last_response is None else server_time_ms_or_none(self._last_response)
+
+    async def create_queue(
+        self, name: str, stream_arn: str, start: dict[str, Any], visibility_seconds: int
+    ) -> QueueDescription:
+        """Create a queue with the StartingPosition `start`. The queue is CREATING for some seconds."""
+        return await self._call_for_description(
+            "CreateQueue",
+            QueueName=name,
+            StreamConfigurationList=[{"StreamARN": stream_arn, "StartingPosition": start}],
+            QueueAttributes={"VisibilityTimeoutSeconds": visibility_seconds},
+        )
+
+    async def describe_queue(self, arn: str) -> QueueDescription:
+        """Return a queue. Raises: ResourceNotFoundError if it does not exist."""
+        return await self._call_for_description("DescribeQueue", QueueARN=arn)
+
+    async def queues_of(self, stream_arn: str) -> list[QueueDescription]:
+        """Return every queue of a stream."""
+        asked: dict[str, Any] = {"StreamFilter": [{"StreamARN": stream_arn}]}
+        queues: list[QueueDescription] = []
+        while True:
+            response = await self._call_queue("ListQueues", **asked)
+            with reject_malformed("ListQueues"):
+                queues += msgspec.convert(response["QueueSummaries"], list[QueueDescription])
+            following = response.get("NextToken")
+            if following is None:
+                return queues
+            if following == asked.get("NextToken"):
+                raise TransientError("ListQueues", "MalformedResponse", "the same page comes again and again")
+            asked["NextToken"] = following
+
+    async def receive(
+        self, arn: str, wait_seconds: int, visibility_seconds: int, *, are_dead: bool = False
+    ) -> list[ReceivedRecord]:
+        """Receive at most ten records, or dead letters if `are_dead`, and hide them from others.
+
+        Return [] if none became visible in time.
+        """
+        api = "ReceiveDeadLetterQueueRecords" if are_dead else "ReceiveQueueRecords"
+        response = await self._call_queue(
+            api,
+            QueueARN=arn,
+            Limit=MOST_ENTRIES,
+            WaitTimeSeconds=wait_seconds,
+            VisibilityTimeoutSeconds=visibility_seconds,
+        )
+        with reject_malformed(api):
+            return msgspec.convert(response["QueueRecords"], list[ReceivedRecord])
+
+    async def settle(
+        self, api: str, arn: str, handles: Sequence[str], visibility_seconds: int | None = None
+    ) -> dict[str, str]:
+        """Acknowledge or restore records, or change their visibility. Return the error code of each handle that failed.
+
+        The records are sent ten a call; the calls run at the same time.
+
+        Raises: KinesisError if a call fails.
+        """
+        more = {} if visibility_seconds is None else {"VisibilityTimeoutSeconds": visibility_seconds}
+        entries = [{"ReceiptHandle": handle, **more} for handle in handles]
+        parts = [entries[start : start + MOST_ENTRIES] for start in range(0, len(entries), MOST_ENTRIES)]
+        calls = [self._call_queue(api, QueueARN=arn, Entries=part) for part in parts]
+        failed: dict[str, str] = {}
+        # Mostly there is one call, which needs no task.
+        for response in [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls):
+            with reject_malformed(api):
+                failed |= {str(entry["ReceiptHandle"]): str(entry["ErrorCode"]) for entry in response["Failed"]}
+        return failed
+
+    async def _call_for_description(self, api: str, **parameters: Any) -> QueueDescription:
+        response = await self._call_queue(api, **parameters)
+        with reject_malformed(api):
+            return msgspec.convert(response["QueueDescription"], QueueDescription)
+
+    async def _call_queue(self, api: str, **parameters: Any) -> dict[str, Any]:
+        try:
+            response = await self._transports.for_stream(self._stream_arn).call(api, **parameters)
+        except FatalKinesisError as error:
+            if error.code in ("UnknownOperationException", "InvalidAction"):
+                error.add_note("this endpoint or region has no queues")
+            raise
+        self._last_response = {"ResponseMetadata": response.get("ResponseMetadata")}
+        return response
+
+
+class QueueDescription(
+    msgspec.Struct, frozen=True, rename={"name": "QueueName", "arn": "QueueARN", "status": "QueueStatus"}
+):
+    """A queue as the service lists it."""
+
+    name: str
+    arn: str
+    status: str
+
+
+class ReceivedRecord(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "handle": "ReceiptHandle",
+        "record_id": "RecordId",
+        "data": "Data",
+        "arrival": "ApproximateArrivalTimestamp",
+        "receives": "ReceiveCount",
+        "partition_key": "PartitionKey",
+    },
+):
+    """A received record, with the handle of this receipt. `arrival` is epoch seconds, `receives` counts from 1."""
+
+    handle: str
+    record_id: str
+    data: bytes
+    arrival: ArrivalSeconds
+    receives: int
+    partition_key: str | None = None

@@ -4,7 +4,7 @@ import recordpublisher as rp
 from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
-from recordpublisher.publishers.queue.kinesis_queue import KinesisQueue
+from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
