@@ -75,5 +75,5 @@ def how_to_go_on(stream: str, shard_id: str, sequence_number: str) -> str:
     """Return advice for a message about a bad record that ends the job, because it would end the job again at each start."""
     return (
         f"look at it with `recordpublisher tail {stream} --shard {shard_id} --from {sequence_number} -n 1`, with --properties and the "
-        f"job's file if it has one; flink.deserializer.error = SKIP or DEAD_LETTER goes on without it (in Python deserializer_error=)"
+        f"job's file if it has one; flink.deserializer.error = SKIP or DEAD_LETTER continues without it (in Python deserializer_error=)"
     )

@@ -152,7 +152,7 @@ def _causes(error: object) -> Iterator[BaseException]:
 
 
 class NoCredentialsError(ConfigurationError):
-    """No AWS credentials were found."""
+    """Raised if no AWS credentials were found."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__("AWS credentials", None, TO_HAVE_CREDENTIALS)

@@ -96,8 +96,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (ELASTIC:
     the last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
     dynamodb_tip_empty_reads: int
-    """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip; the service does not
-    tell."""
+    """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip, because the service does
+    not report it."""
     queue: str
     """`flink.queue.name`: The queue of the stream, as a name or an ARN; the publisher QUEUE needs it."""
     queue_name: str
@@ -341,8 +341,8 @@ class ReadSettings(TypedDict, total=False):
     dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. These are folders, or the partition columns of
     a table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
-    """`flink.sink.parquet.compression`: Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of
-    SNAPPY."""
+    """`flink.sink.parquet.compression`: Compression of Parquet files, including those of delta and iceberg. ZSTD takes half the space
+    and twice the CPU of SNAPPY."""
     sink_parquet_row_group_bytes: int | str
     """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group; less when those of all open files have
     flink.sink.file.buffer.bytes. In bytes."""
@@ -541,9 +541,10 @@ class Settings(JobSettings, total=False):
     streams: str
     """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""
     streams_file: str
-    """`flink.streams.file`: In place of flink.streams: a file with a name or an ARN on each line, looked at again and again."""
+    """`flink.streams.file`: A file with a name or an ARN of a stream on each line, instead of flink.streams. It is read again and again."""
     streams_function: str
-    """`flink.streams.function`: In place of flink.streams: module:function, which returns names or ARNs; called again and again."""
+    """`flink.streams.function`: A function (module:function) that returns names or ARNs of streams, instead of flink.streams. It is
+    called again and again."""
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
     deserializer: str

@@ -21,11 +21,11 @@ JOB_WORKERS = JOB.choice(
 STREAMS = JOB.text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.")
 STREAMS_FILE = JOB.text(
     "flink.streams.file",
-    "In place of flink.streams: a file with a name or an ARN on each line, looked at again and again.",
+    "A file with a name or an ARN of a stream on each line, instead of flink.streams. It is read again and again.",
 )
 STREAMS_FUNCTION = JOB.text(
     "flink.streams.function",
-    "In place of flink.streams: module:function, which returns names or ARNs; called again and again.",
+    "A function (module:function) that returns names or ARNs of streams, instead of flink.streams. It is called again and again.",
 )
 STREAMS_INTERVAL = JOB.integer(
     "flink.streams.interval",
@@ -270,7 +270,7 @@ PROTOBUF_MODULE = FORMATS.text(
 
 
 class OnBadRecord(Enum):
-    """What happens to a bad record (S7).
+    """The policy for a bad record (S7).
 
     | what is wrong | property | found in |
     |---|---|---|

@@ -122,7 +122,7 @@ ADAPTIVE_READS = POLLING.boolean(
 DYNAMODB_STREAMS = PropertyGroup("DynamoDB Streams")
 DYNAMODB_EMPTY_READS = DYNAMODB_STREAMS.integer(
     "flink.dynamodb.tip.empty.reads",
-    "Empty responses in a row after which a shard counts as read to its tip; the service does not tell.",
+    "Empty responses in a row after which a shard counts as read to its tip, because the service does not report it.",
     10,
     minimum=1,
     unit="reads",
