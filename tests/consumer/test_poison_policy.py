@@ -114,7 +114,7 @@ def test_a_deserializer_that_nobody_would_await_is_refused():
     async def later(record):
         return 1
 
-    with pytest.raises(ConfigurationError, match="nobody would await it"):
+    with pytest.raises(ConfigurationError, match="its result would not be awaited"):
         CallableDeserializer(later)
     with pytest.raises(TypeError, match="returned a coroutine"):
         CallableDeserializer(lambda record: later(record)).values(batch(b"1"))  # noqa: PLW0108 - a plain function

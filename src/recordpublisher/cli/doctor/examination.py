@@ -256,7 +256,7 @@ def _plugins(registry: Registry, properties: Properties) -> str:
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)
     check_reading(registry, properties)
-    # A job that does not use a clashing name runs, with a warning. Whoever examines an installation wants to know.
+    # A job that does not use a clashing name runs, with a warning. An examination must report the clash all the same.
     if clashes := [clash for table in registry.tables().values() for clash in table.clashes()]:
         raise PluginError("; ".join(clashes))
     return ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])

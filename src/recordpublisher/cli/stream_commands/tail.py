@@ -195,7 +195,7 @@ class _PrintingSink(Sink):
 
 
 class _EnoughError(Exception):
-    """No more batches are wanted."""
+    """Raised by the sink when no more batches are wanted."""
 
 
 class _Printer:

@@ -437,7 +437,7 @@ def _is_misspelt(key: str) -> bool:
         # `initpos` is meant for flink.stream.initpos; `version` is not for aws.http.protocol.version.
         return nearest.count(".") - spelled.count(".") <= _MOST_MISSING
     if _nearest_of_plugin(spelled):
-        return True  # Nobody else has keys below the name of a plugin or part, such as flink.sink.sql.
+        return True  # No other program has keys below the name of a plugin or part, such as flink.sink.sql.
     forms = (spelled, *(f"{prefix}.{spelled}" for prefix in _PREFIXES))
     return any(difflib.SequenceMatcher(None, form, nearest).ratio() >= _MISSPELT for form in forms)
 

@@ -186,7 +186,7 @@ async def test_a_staged_file_that_is_gone_before_it_was_ever_published_is_named(
     await job.commits.commit(state(1))
     (hidden,) = staged(tmp_path)
     hidden.unlink()
-    with pytest.raises(rp.StateError, match=r"staged/job\.0\.\w+\.1\.\w+/\d+-0 .*shardId-0.* are in no file"):
+    with pytest.raises(rp.StateError, match=r"staged/job\.0\.\w+\.1\.\w+/\d+-0 .*shardId-0.* records are lost"):
         await job.commits.publish()
 
 

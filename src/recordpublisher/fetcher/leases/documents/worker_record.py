@@ -1,4 +1,4 @@
-"""What a worker reports about itself with each heartbeat (E2, E3)."""
+"""The record in which a worker reports about itself with each heartbeat (E2, E3)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ from .rows import (
 
 log = logging.getLogger("recordpublisher.database")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
-"""The errors of an insert for a value that does not fit its column. Every error of the database is a StatementError, too."""
+"""The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
 """Most rejected rows of one insert for which the wrong column is searched, with one statement for each column."""
 _MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}

@@ -315,8 +315,8 @@ class ReadSettings(TypedDict, total=False):
     dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. These are folders, or the partition columns of
     a table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
-    """`flink.sink.parquet.compression`: Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of
-    SNAPPY."""
+    """`flink.sink.parquet.compression`: Compression of Parquet files, including those of delta and iceberg. ZSTD takes half the space
+    and twice the CPU of SNAPPY."""
     sink_parquet_row_group_bytes: int | str
     """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group; less when those of all open files have
     flink.sink.buffer.bytes. In bytes."""

@@ -104,7 +104,7 @@ PARTITIONS = FILES_AND_TABLES.text(
 )
 PARQUET_COMPRESSION = FILES_AND_TABLES.choice(
     "flink.sink.parquet.compression",
-    "Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of SNAPPY.",
+    "Compression of Parquet files, including those of delta and iceberg. ZSTD takes half the space and twice the CPU of SNAPPY.",
     "SNAPPY",
     ("NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"),
 )
