@@ -10,45 +10,9 @@ import recordpublisher as rp
 from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
-from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing import PublisherCase, PublisherContract
 
-from fakes.commits.committing_sink import started
-
-ARRIVAL = 1_790_000_000.0
-PAYLOADS = [b"%d" % number for number in range(24)]
-SHARD = Shard("orders", "shardId-0")
-
-
-def records(start, stop):
-    """Each third record is an aggregate of two."""
-    found = []
-    for index in range(start, stop):
-        number, part = (index // 2 * 2, index % 2) if index % 6 < 2 else (index, -1)
-        found.append(UserRecord(PAYLOADS[index], str(100 + number), ARRIVAL + 1800 * index, "key", None, part))
-    return found
-
-
-async def write_archive(folder, kind, cuts, *, is_ended=True, **more):
-    """Write files that end at these indexes of the payloads."""
-    name = kind.__name__.removesuffix("Sink").lower()
-    sink = kind(rp.Properties({f"flink.sink.{name}.path": str(folder), "flink.sink.archive": "true", **more}))
-    job = await started(sink)
-    sink.shard_listed(SHARD, 1_700_000_000_000)
-    sink.shard_started(SHARD, StartingPosition.trim_horizon(), follows_parents=True)
-    for start, stop in zip((0, *cuts), (*cuts, len(PAYLOADS)), strict=True):
-        rows = records(start, stop)
-        last = rows[-1]
-        is_inside = last.sub_sequence_number == 0
-        position = SequenceNumber(last.sequence_number, 0 if is_inside else -1)
-        await sink.write(RecordBatch(SHARD, rows, read_position=position, raw_count=len(rows), raw_bytes=len(rows)))
-        await job.checkpoint({"version": 2, "generation": 1, "shards": {}})
-    if is_ended:
-        sink.shard_ended(SHARD, [])
-        await job.checkpoint({"version": 2, "generation": 1, "shards": {}})
-    await sink.close()
+from fakes.archives import PAYLOADS, SHARD, write_archive
 
 
 class ArchivedContract(PublisherContract):

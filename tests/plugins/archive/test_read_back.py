@@ -63,7 +63,7 @@ def reading(served, folder, live, **more):
     }
 
 
-async def archived(properties, until, script=None):
+async def archived(properties, until):
     """Run the archiving job until the condition holds."""
     async with rp.DataFetcher("orders", properties) as fetcher:
         running = asyncio.create_task(fetcher.run())
@@ -74,7 +74,7 @@ async def archived(properties, until, script=None):
         await running
 
 
-async def read_until(properties, sink, count, script=None):
+async def read_until(properties, sink, count):
     async with rp.DataFetcher("orders", properties, sink=sink) as fetcher:
         running = asyncio.create_task(fetcher.run())
         async with asyncio.timeout(60):
@@ -123,3 +123,40 @@ async def test_the_past_then_live_each_record_once_over_a_split(tmp_path, kind, 
         numbers = [int(row[1]) for row in sink.rows if row[0] == shard]
         assert numbers == sorted(numbers)
     assert {row[0] for row in sink.rows[:10]} == {FIRST}
+
+
+@pytest.mark.parametrize("writes", ["STATIC", "ELASTIC"])
+@pytest.mark.parametrize("reads", ["STATIC", "ELASTIC"])
+async def test_groups_write_and_read_archives(tmp_path, writes, reads):
+    """A restart of the reader continues where it stopped, with another publisher too."""
+    folder = tmp_path / "out"
+
+    def state(name, assignment):
+        return {
+            "flink.state.uri": str(tmp_path / name),
+            "flink.shard.assignment": assignment,
+            "flink.lease.duration": 2000,
+            "flink.state.checkpoint.interval": 100,
+        }
+
+    with serve_in_thread(streams={"orders": 1}) as served:
+        stream = served.stream("orders")
+        stream.put(*({"n": number} for number in range(10)))
+        await archived(archiving(served, folder, "jsonl", **state("a", writes)), has_rows(folder, 10))
+        stream.split(FIRST)
+        stream.put(*({"n": 10 + number} for number in range(10)))
+        await archived(archiving(served, folder, "jsonl", **state("a", writes)), has_rows(folder, 20))
+        stream.put(*({"n": 20 + number} for number in range(10)))
+        sink, more = Values(), state("b", reads)
+        await read_until(reading(served, folder, "POLLING", **more), sink, 30)
+        assert sorted(sink.numbers) == list(range(30))
+        stream.put(*({"n": 30 + number} for number in range(10)))
+        rest = Values()
+        await read_until(
+            {**reading(served, folder, "POLLING", **more), "flink.stream.recordpublisher": "POLLING"}, rest, 10
+        )
+        assert sorted(rest.numbers) == list(range(30, 40))
+        stream.put(*({"n": 40 + number} for number in range(10)))
+        last = Values()
+        await read_until(reading(served, folder, "POLLING", **more), last, 10)
+        assert sorted(last.numbers) == list(range(40, 50))
