@@ -256,3 +256,32 @@ async def test_a_quiet_shard_has_lost_nothing_if_the_archiving_job_saw_its_tip(t
     await write_archive(tmp_path / "other", JsonlSink, (14,), is_ended=False, tip_ms=NOW_MS - 25 * 3_600_000, stop=20)
     with pytest.raises(DataLossError, match="what came between is lost"):
         await read(factory_of(tmp_path / "other", LiveStream(oldest=20)))
+
+
+async def archive_check(folder, **more):
+    factory = factory_of(folder, **more)
+    try:
+        return await factory.checks("orders")["archive"]()
+    finally:
+        await factory.close()
+
+
+async def test_doctor_says_from_when_an_archive_can_be_read_back(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    assert (
+        await archive_check(tmp_path)
+        == "1 shard, 4 ranges, from 2026-09-21T14:13:20.000Z; nothing is missing between them"
+    )
+    gone = file_of(tmp_path, "112.-1")
+    content = gone.read_bytes()
+    gone.unlink()
+    with pytest.raises(StateError, match=r"records of orders/shardId-0 up to its end, 123\.-1, are in no file of"):
+        await archive_check(tmp_path)
+    gone.write_bytes(content)
+    file_of(tmp_path, "104.-1").unlink()
+    with pytest.raises(StateError, match=r"records of orders/shardId-0 up to 106\.-1 are in no file of"):
+        await archive_check(tmp_path)
+    factory = factory_of(tmp_path)
+    with pytest.raises(StateError, match="has no shard of other"):
+        await factory.checks("other")["archive"]()
+    await factory.close()

@@ -88,6 +88,13 @@ class Archive:
         """Return the document of a shard as it is now, or None if it has none."""
         return await self.catalogue.document(shard)
 
+    async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
+        """Return the documents of the stream's shards, by shard id.
+
+        Raises: ConfigurationError if files have none, unless that is wanted.
+        """
+        return await self._load(stream, DOCUMENT_SECONDS)
+
     async def shards(self, stream: str) -> dict[str, Shard]:
         """Return every shard that is archived or listed, by id. A shard that only the archive has is closed and unlisted."""
         documents, listed = await self._load(stream, DOCUMENT_SECONDS), self._listed.get(stream, {})

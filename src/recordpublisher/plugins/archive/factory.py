@@ -27,6 +27,7 @@ from ..runtime.stream_lister import StreamLister
 from ..runtime.stream_names import stream_names
 from .archive import Archive, LiveLister
 from .catalogue import Catalogue, FileCatalogue
+from .examination import examine
 from .publisher import ArchivePublisher
 
 if TYPE_CHECKING:
@@ -156,8 +157,7 @@ class ArchiveFactory(RecordPublisherFactory):
         """Return the checks of the live factory, and one of the archive."""
 
         async def archive() -> str:
-            shards = await self._archive.catalogue.documents(stream)
-            return f"{len(shards)} archived shards in {self._archive.catalogue.place}"
+            return await examine(self._archive, stream)
 
         return {"archive": archive, **({} if self._live is None else self._live.checks(stream))}
 
