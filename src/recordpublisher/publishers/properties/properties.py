@@ -26,7 +26,7 @@ from .groups.job import (
     TRACING,
     VALUES_AND_TIME,
 )
-from .groups.reading import ACCESS, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
+from .groups.reading import ACCESS, ARCHIVE_READING, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
 from .groups.sinks import FILES_AND_TABLES, KINESIS_SINK, SINKS
 from .retry_properties import JOB, MAX_OUTAGE
 from .times import which_name, why_no_time
@@ -49,6 +49,7 @@ GROUPS = (
     POLLING,
     FAN_OUT,
     QUEUE,
+    ARCHIVE_READING,
     DISCOVERY_AND_STATE,
     VALUES_AND_TIME,
     FORMATS,
