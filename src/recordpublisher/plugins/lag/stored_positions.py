@@ -64,7 +64,9 @@ class SinkPositions:
     async def load(self) -> Sequence[State]:
         """Return the snapshots of all subtasks."""
         if (entries := entries_of(self._sink)) is not None:
-            return await SnapshotStore(entries).load()
+            group = GroupStore(entries)
+            found = await group_snapshots(group, partial(read_positions, group, None))
+            return await SnapshotStore(entries).load() if found is None else found
         return await self._sink.stored_positions() or []
 
     async def close(self) -> None:

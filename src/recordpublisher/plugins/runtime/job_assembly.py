@@ -144,10 +144,7 @@ def build_job(
     is_in_commits = isinstance(sink, CommittingSink) and entries_of(sink) is None  # The commits have the positions.
     identified = partial(JobIdentity, given.value(JOB_NAME), subtask, parallelism)
     checkpoints, commits = None, None
-    if group is None and given.is_set(JOB_WORKERS):
-        if parallelism > 1:
-            reason = "one process that runs alone reads every shard"
-            raise ConfigurationError("parallelism", parallelism, f"1 with {JOB_WORKERS.key}=ALONE", reason=reason)
+    if group is None and parallelism == 1:
         alone = _alone_worker(given, sink, store, streams, clock)
     elif group is None:
         if store is not None and not is_in_commits:
