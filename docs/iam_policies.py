@@ -197,12 +197,12 @@ FEATURES = {
     ),
     "elastic-dynamodb": Feature(
         "Shards shared by leases in DynamoDB",
-        "`flink.shard.assignment = ELASTIC` with `flink.state.uri = dynamodb://states/orders`.",
+        "`flink.job.workers = GROUP` with `flink.state.uri = dynamodb://states/orders`.",
         (*ITEMS, replace(DELETE_ITEM, rare=LEFT)),
     ),
     "elastic-s3": Feature(
         "Shards shared by leases in S3",
-        "`flink.shard.assignment = ELASTIC` with `flink.state.uri = s3://bucket/jobs/orders`.",
+        "`flink.job.workers = GROUP` with `flink.state.uri = s3://bucket/jobs/orders`.",
         (*S3_OBJECTS, replace(DELETE_OBJECT, rare=LEFT)),
     ),
     "spark-s3": Feature(

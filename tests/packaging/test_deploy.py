@@ -289,7 +289,7 @@ def test_a_statefulset_has_a_pod_for_each_subtask_and_a_deployment_one_pod():
 
 
 def test_a_pod_of_a_group_leaves_only_when_another_one_is_ready():
-    assert "--elastic" in kubernetes("elastic")
+    assert "--group" in kubernetes("elastic")
     assert MANIFESTS["elastic"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 

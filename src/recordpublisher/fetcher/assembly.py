@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
-    """Build the fetcher of one subtask (STATIC), or of a process that shares its shards with a group (ELASTIC).
+    """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
     The parts are built from the bottom up. A part calls a part that is built later through one of the three functions below. The modules
-    that only a group needs are imported only if there is a group, because most jobs are STATIC.
+    that only a group needs are imported only if there is a group, because most jobs run alone.
     """
 
     def on_resume(gap_seconds: float) -> None:
@@ -134,7 +134,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
         checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
 
-    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases, ownership.monitored)
+    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)
     retention = RetentionPeriods(job.retention_ms, job.streams, job.subtask)
     return SubtaskFetcher(
         FetcherParts(

@@ -1,4 +1,4 @@
-"""Takes checkpoints: the interface for every assignment, and the implementation for a fixed number of subtasks."""
+"""Takes checkpoints: the interface, and the implementation for a job that runs alone."""
 
 import asyncio
 import logging
@@ -15,7 +15,6 @@ from .checkpoints.alone_job import AloneJob
 from .checkpoints.checkpoint_age import CheckpointAge
 from .checkpoints.commit_counts import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
-from .checkpoints.subtask_commits import SubtaskCommits
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letter_handler import DeadLetterHandler
 from .pipeline.emitter import Emitter
@@ -98,7 +97,7 @@ class Checkpointer(ABC):
 
 
 class SnapshotCheckpointer(Checkpointer):
-    """Stores snapshots of the subtask in the store, and in the sink if it keeps positions. It takes one checkpoint at a time."""
+    """Stores snapshots in the store, and in the sink if it keeps positions. It takes one checkpoint at a time."""
 
     def __init__(
         self, job: FetcherDependencies, snapshotter: Snapshotter, emitter: Emitter, dead_letters: DeadLetterHandler
@@ -174,7 +173,7 @@ class SnapshotCheckpointer(Checkpointer):
             await self._job.stores.store(state)
         return state
 
-    async def _commit(self, commits: SubtaskCommits | AloneJob) -> dict[str, Any]:
+    async def _commit(self, commits: AloneJob) -> dict[str, Any]:
         """Commit the snapshot with what the sink has staged.
 
         No write may run between taking the snapshot and staging. Writes may run while the commit is published.

@@ -79,22 +79,16 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     order_of = job.factory.order_of
     # 1. List before positions are taken over: a start whose streams do not exist, or that cannot reach the service, must not end the
     # process that reads them now. The listing itself may be old when sink and store have answered, so it is not used.
-    if job.stores is not None or job.committing is not None:
+    if job.alone is not None:
         await job.discovery.list_all()
     # 2. Take over the stored positions. From here on a former start is fenced.
     with naming_sink(job.sink, "open"):
         sink_state = await job.sink.open(context)
     generation, stored = 0, list[State]()
-    if job.checkpoints is not None:
-        generation, stored = await wait_for_store(job.checkpoints.open, job.settings.store_outages)
     if job.alone is not None:
         generation, stored = await wait_for_store(job.alone.open, job.settings.store_outages)
-        restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
-    else:
-        restored = merge_snapshots([*job.restore, *stored], order_of)
+    restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
     in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
-    if job.commits is not None:
-        in_sink = await wait_for_store(job.commits.open, job.settings.store_outages)
     if in_sink:
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
     # 3. List the shards that are read.
@@ -110,11 +104,8 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     kept = of_others | {key for key in unlisted if not missing.is_expired(key)}
     for_others = states_for_other_subtasks([*stored, *in_sink], job.subtask, kept)
     log.info(
-        "subtask %d of %d reads %d of %d shards of %s; it %s",
-        job.subtask,
-        job.parallelism,
-        len(listed) - len(of_others),
-        len(listed),
+        "the job reads %s of %s; it %s",
+        counted(len(listed), "shard"),
         ", ".join(job.streams),
         _where_it_begins(
             sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
@@ -174,8 +165,7 @@ async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable
 
     Raises: the first error of a close, after all of them were closed.
     """
-    kept = (dependencies.checkpoints, dependencies.commits, dependencies.alone)
-    stores = [each.close() for each in kept if each is not None]
+    stores = [] if dependencies.alone is None else [dependencies.alone.close()]
     closing = [
         dependencies.factory.close(),
         dependencies.tracker.close(),

@@ -91,13 +91,12 @@ class SubtaskFetcher:
         The state is stored in the store (P3) and in the sink (S6).
 
         Raises: StateError if stored state cannot be read or written; DataLossError if records were lost; StreamNotFoundError if a stream
-        does not exist; KinesisError if a call fails; with ELASTIC, ConfigurationError if the sink cannot keep the positions of a group.
+        does not exist; KinesisError if a call fails; ConfigurationError if the sink cannot keep the positions of a group.
         """
         parts = self._parts
         opened = await self._ownership.open(await parts.dead_letters.open(parts.context))
         parts.gaps.pin(opened.pinned_ms)
         parts.snapshotter.resume_from(opened)
-        self._view.alarm_monitor.start_at(opened.starts)
         self._dependencies.tracker.on_advance(self._emitter.wake)
         await wait_for_store(self._checkpointer.take_first, self._dependencies.settings.store_outages)
 

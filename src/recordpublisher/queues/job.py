@@ -97,8 +97,6 @@ class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: Sink | None = None
     on_alarm: AlarmListener | None = None
     traced: Traced = untraced
-    subtask: int = 0
-    parallelism: int = 1
     value_type: Any = None
 
 
@@ -363,10 +361,9 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
-    """Return the receivers of this process. The processes of a job share all receivers."""
-    numbers = range(parts.subtask, max(parts.source.most_receivers, parts.subtask + 1), parts.parallelism)
+    """Return the receivers of this process. Other processes that receive from the queue have their own."""
     receivers = []
-    for index, number in enumerate(numbers):
+    for number in range(max(parts.source.most_receivers, 1)):
         shard, metrics = Shard(parts.stream, f"receiver-{number:03}"), ShardMetrics()
-        receivers.append(Receiver(index, shard, parts.decorator_for(shard, metrics), metrics))
+        receivers.append(Receiver(number, shard, parts.decorator_for(shard, metrics), metrics))
     return receivers

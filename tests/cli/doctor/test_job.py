@@ -275,7 +275,7 @@ async def test_a_job_without_checkpoints_in_between_is_not_known_to_run(tmp_path
 @pytest.mark.parametrize("sink", ["memory", "jsonl"])
 async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path):
     group = {
-        "flink.shard.assignment": "ELASTIC",
+        "flink.job.workers": "GROUP",
         "flink.state.uri": str(tmp_path / "state"),
         "flink.lease.duration": 3_000,
         "flink.sink": sink,
@@ -285,7 +285,7 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
         async with job(endpoint, **group) as properties:
             store, running = await checked(properties)
         _, later = await checked(properties)
-        static, _ = await checked({**properties, "flink.shard.assignment": "STATIC"})
+        static, _ = await checked({**properties, "flink.job.workers": "ALONE"})
 
     assert (store.verdict, store.words) == ("ok", "a group with 2 shards and 1 worker")
     assert running.verdict == "ok"
@@ -293,29 +293,29 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
     assert running.words.endswith("(2 shards); a start here joins, and takes its share")
     assert later.words == "no: no worker of the group sends heartbeats"
     assert static.verdict == "PROBLEM"
-    assert "flink.shard.assignment=ELASTIC, and STATIC does not go on from these" in static.words
+    assert "flink.job.workers=GROUP, and ALONE does not go on from these" in static.words
 
 
 async def test_a_group_cannot_begin_where_subtasks_keep_their_positions(tmp_path):
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         async with job(endpoint, **places(tmp_path)["folder"]) as properties:
             pass
-        store, running = await checked({**properties, "flink.shard.assignment": "ELASTIC"})
+        store, running = await checked({**properties, "flink.job.workers": "GROUP"})
 
     assert store.verdict == "PROBLEM"
-    assert "flink.shard.assignment=STATIC, and ELASTIC does not go on from these" in store.words
+    assert "flink.job.workers=ALONE, and GROUP does not go on from these" in store.words
     assert running.verdict == "not checked"
 
 
 async def test_a_folder_that_a_group_cannot_write_is_a_problem():
-    store, _ = await checked({"flink.shard.assignment": "ELASTIC", "flink.state.uri": __file__, "flink.sink": "memory"})
+    store, _ = await checked({"flink.job.workers": "GROUP", "flink.state.uri": __file__, "flink.sink": "memory"})
 
     assert store.verdict == "PROBLEM"
     assert "Valid: a folder that this user can write" in store.words
 
 
 async def test_an_error_of_a_sink_does_not_hide_the_store_of_a_group(tmp_path):
-    given = {"flink.shard.assignment": "ELASTIC", "flink.state.uri": str(tmp_path / "state")}
+    given = {"flink.job.workers": "GROUP", "flink.state.uri": str(tmp_path / "state")}
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         checked = await found(endpoint, **given, **{"flink.sink": "map", "flink.sink.map.function": "no_shop:handle"})
 

@@ -102,7 +102,7 @@ def test_a_run_whose_handler_fails_before_the_bound_exits_1(orders, job, tmp_pat
             "option '--stop-at-tip' is given: subtasks do not know how far the others have read. Valid: with --parallelism 1",
         ),
         (
-            ["--max-records", "5", "--elastic"],
+            ["--max-records", "5", "--group"],
             "option '--max-records' is 5: the workers of a group share the shards, and none knows",
         ),
         (["--until", "yesterday"], "option '--until' is 'yesterday'"),

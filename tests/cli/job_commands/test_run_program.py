@@ -67,7 +67,7 @@ def test_a_program_has_no_subtasks(tmp_path):
     done = command("run", "shop:job", "--parallelism", "2", folder=tmp_path)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--elastic shares its shards between processes" in done.stderr
+    assert "--group shares its shards between processes" in done.stderr
 
 
 def test_a_module_that_is_not_there_is_named(tmp_path):

@@ -18,7 +18,7 @@ def places(tmp_path):
         "group": {
             "flink.state.uri": str(tmp_path / "state"),
             "flink.sink": "memory",
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.lease.duration": "2000",
         },
     }

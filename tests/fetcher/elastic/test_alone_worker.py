@@ -277,7 +277,7 @@ def test_positions_of_subtasks_are_refused():
     async def story():
         group = ElasticProcesses(shards=1)
         await (await StaticProcess(group).start()).stop()
-        with pytest.raises(StateError, match=r"has the positions of a job with flink.shard.assignment=STATIC"):
+        with pytest.raises(StateError, match=r"has the positions of a job with flink.job.workers=ALONE"):
             await AloneProcess(group).start()
 
     run_virtual(story())

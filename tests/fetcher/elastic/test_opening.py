@@ -66,7 +66,7 @@ def test_positions_of_a_fixed_number_of_subtasks_are_refused():
     async def story():
         group = ElasticProcesses(shards=1)
         await group.store.put_if_absent("subtask-0", b"{}")
-        with pytest.raises(StateError, match="STATIC"):
+        with pytest.raises(StateError, match="ALONE"):
             await group.join()
 
     run_virtual(story())

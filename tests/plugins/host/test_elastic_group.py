@@ -1,4 +1,4 @@
-"""`flink.shard.assignment=ELASTIC` is refused with what it cannot be combined with, before anything runs (C2)."""
+"""`flink.job.workers=GROUP` is refused with what it cannot be combined with, before anything runs (C2)."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from fakes.memory_store import MemoryStore
 
 def elastic(tmp_path, **properties):
     return {
-        "flink.shard.assignment": "ELASTIC",
+        "flink.job.workers": "GROUP",
         "flink.state.uri": str(tmp_path),
         "flink.stream.initpos": "TRIM_HORIZON",
         "aws.region": "us-east-1",
@@ -29,13 +29,13 @@ def refused(properties, **arguments):
 @pytest.mark.parametrize(
     ("key", "value", "named"),
     [
-        ("flink.state.uri", None, "'flink.state.uri' is required: ELASTIC keeps leases and positions there"),
+        ("flink.state.uri", None, "'flink.state.uri' is required: GROUP keeps leases and positions there"),
         ("flink.state.uri", "sqlite:///group.db", "'flink.job.name' is required"),
         ("flink.state.uri", "hdfs://folder", "there is no client of HDFS here"),
         (
             "flink.watermark.tracker",
             "tcp",
-            "is 'tcp': with ELASTIC assignment the global watermark is in the store",
+            "is 'tcp': in a group the global watermark is in the store",
         ),
         ("flink.watermark.lookahead.millis", 2_999, "Valid: at least 3000"),
         ("flink.watermark.tracker.timeout", 39_999, "Valid: at least 40000, twice flink.lease.duration"),

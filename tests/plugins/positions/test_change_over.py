@@ -46,7 +46,7 @@ def job(tmp_path, served):
     return properties
 
 
-ELASTIC = {"flink.shard.assignment": "ELASTIC"}
+GROUP = {"flink.job.workers": "GROUP"}
 
 
 def rows(folder):
@@ -71,7 +71,7 @@ async def take_along(before, after, file):
 
 @pytest.mark.slow
 async def test_positions_go_over_to_a_group_and_back_through_a_file(tmp_path, served, job):
-    static, elastic, back = job("static"), job("elastic", **ELASTIC), job("back")
+    static, elastic, back = job("static"), job("elastic", **GROUP), job("back")
     await run(static, served)
     await take_along(static, elastic, tmp_path / "to-group.jsonl")
     await run(elastic, served)
@@ -83,7 +83,7 @@ async def test_positions_go_over_to_a_group_and_back_through_a_file(tmp_path, se
     assert (len(written), set(written.values())) == (40, {1})
 
 
-@pytest.mark.parametrize(("first", "second"), [({}, ELASTIC), (ELASTIC, {})], ids=["to a group", "from a group"])
+@pytest.mark.parametrize(("first", "second"), [({}, GROUP), (GROUP, {})], ids=["to a group", "from a group"])
 async def test_both_kinds_of_one_job_are_refused(tmp_path, served, job, first, second):
     await run(job("job", **first, **{"flink.state.uri": f"{tmp_path}/first"}), served)
     with pytest.raises(rp.StateError, match=r"table recordpublisher_commits of .* has the positions of a job with"):
@@ -91,7 +91,7 @@ async def test_both_kinds_of_one_job_are_refused(tmp_path, served, job, first, s
 
 
 async def test_the_positions_of_a_group_are_read_from_the_sink(served, job):
-    properties = job("job", **ELASTIC)
+    properties = job("job", **GROUP)
     await run(properties, served)
     store = conditional_store_of(properties["flink.state.uri"], "flink.state.uri", properties)
     positions = StoreOrGroupPositions(store, rp.SqlSink(properties))

@@ -77,7 +77,7 @@ def test_a_job_without_any_place_is_refused():
 
 
 def test_the_positions_of_a_group_are_stored_and_loaded(tmp_path):
-    given = {"flink.shard.assignment": "ELASTIC", "flink.state.uri": str(tmp_path / "state"), "flink.job.name": "a"}
+    given = {"flink.job.workers": "GROUP", "flink.state.uri": str(tmp_path / "state"), "flink.job.name": "a"}
     use(given, lambda job: job.store({SHARD: state("17")}))
 
     assert use(given, JobPositions.load).merged.shards == {SHARD: state("17")}

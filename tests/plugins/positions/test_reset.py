@@ -137,11 +137,11 @@ async def test_a_job_without_positions_has_none_to_reset(job):
         await reset(job, "LATEST")
 
 
-ELASTIC = {"flink.shard.assignment": "ELASTIC", "flink.lease.duration": "2000"}
+GROUP = {"flink.job.workers": "GROUP", "flink.lease.duration": "2000"}
 
 
 async def test_a_group_in_which_nobody_is_is_reset_in_place(job, put):
-    elastic = rp.Properties({**job, **ELASTIC})
+    elastic = rp.Properties({**job, **GROUP})
     put(b"1")
     put(b"2", SECOND)
     assert await read(elastic) == [b"1", b"2"]
@@ -154,7 +154,7 @@ async def test_a_group_in_which_nobody_is_is_reset_in_place(job, put):
 
 
 async def test_a_group_is_found_by_its_positions_when_the_properties_do_not_name_it(job, put):
-    elastic = rp.Properties({**job, **ELASTIC})
+    elastic = rp.Properties({**job, **GROUP})
     put(b"1")
     assert await read(elastic) == [b"1"]
 
@@ -164,7 +164,7 @@ async def test_a_group_is_found_by_its_positions_when_the_properties_do_not_name
 
 
 async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
-    elastic = rp.Properties({**job, **ELASTIC})
+    elastic = rp.Properties({**job, **GROUP})
     put(b"1")
     sink = rp.MemorySink()
     async with rp.DataFetcher(elastic["flink.streams"], elastic, sink=sink) as fetcher:
@@ -182,7 +182,7 @@ async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
 async def test_the_positions_of_a_group_in_its_sink_are_not_reset_in_place(job, tmp_path):
     of_sink = {"flink.sink": "jsonl", "flink.sink.jsonl.path": f"{tmp_path}/rows"}
     with pytest.raises(rp.StateError, match="keeps the group's positions with its rows"):
-        await reset(rp.Properties({**job, **ELASTIC, **of_sink}), "LATEST")
+        await reset(rp.Properties({**job, **GROUP, **of_sink}), "LATEST")
 
 
 async def test_positions_with_the_rows_of_a_sink_are_reset_there(job, put, tmp_path):

@@ -67,7 +67,7 @@ def test_the_snapshots_of_a_fixed_job(registry, monkeypatch):
 
 
 def test_the_leases_and_positions_of_a_group(registry, monkeypatch):
-    elastic = {"flink.shard.assignment": "ELASTIC"}
+    elastic = {"flink.job.workers": "GROUP"}
     assert read_numbers(registry, monkeypatch, 10, **elastic) == [*range(10)]
     table = asyncio.run(GroupStore(VaultStore(LOCATION, "", None)).read_table())
     assert list(table.document.leases) == ["orders/a"]

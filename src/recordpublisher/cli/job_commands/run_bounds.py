@@ -8,7 +8,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.host.source_kind import reads_a_queue
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
-from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
 from recordpublisher.publishers.properties.properties import Properties
 
 _ENDS = "then store everything and exit 0"
@@ -43,18 +43,20 @@ class RunBounds:
             max_records=max_records, until_event_time=end, stop_at_tip=stop_at_tip or until is not None
         )
         if parallelism > 1:
-            self._refuse("with --parallelism 1", "subtasks do not know how far the others have read")
+            self._refuse(
+                "with --parallelism 1", "the processes share the shards, and none knows how far the others have read"
+            )
 
     def applied(self, properties: Properties) -> Properties:
         """Return the properties for a run with these bounds.
 
         A job that ends at the tip and has no start begins at the oldest record.
 
-        Raises: ConfigurationError if a bound is given for ELASTIC assignment, or an end time for a queue.
+        Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
         """
-        if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+        if properties.value(JOB_WORKERS) == "GROUP":
             reason = "the workers of a group share the shards, and none knows how far the others have read"
-            self._refuse(f"with {SHARD_ASSIGNMENT.key}=STATIC", reason)
+            self._refuse(f"with {JOB_WORKERS.key}=ALONE", reason)
         if self.bounds.until_event_time is not None and reads_a_queue(properties):
             self._refuse("--stop-at-tip or --max-records", "a queue keeps no order in time", only="--until")
         return from_the_oldest(properties) if self.bounds.stop_at_tip else properties

@@ -1,1 +1,1 @@
-"""The global watermark of a group of subtasks: tracker port, group rules, coordinator, heartbeats. Start at `watermark_tracker.py`."""
+"""The global watermark of the shards of a process: the tracker port, and its rules. Start at `watermark_tracker.py`."""

@@ -13,16 +13,10 @@ __all__ = ["SubtaskReport", "SubtaskStatus", "WatermarkTracker"]
 
 STARTED_PREFIX = "started: "
 """Marks the announcement of a started shard among those of finished shards. The name of a stream contains no blank."""
-WITHDRAWN_PREFIX = "withdrawn: "
-"""Marks an announcement that a subtask withdraws."""
 
 
 class WatermarkTracker(AsyncPort, ABC):
-    """Shares the global watermark among subtasks. Built as `Tracker(properties)`.
-
-    `report` never blocks or raises. If the tracker is unreachable, it returns the last known global watermark (W10), which never falls
-    within a generation (W6).
-    """
+    """Tells the global watermark, which never falls (W6). `report` never blocks or raises."""
 
     async def open(self, subtask: int, parallelism: int) -> None:
         """Join the group as subtask `subtask` of `parallelism`."""
@@ -36,21 +30,8 @@ class WatermarkTracker(AsyncPort, ABC):
         """Return the last known global watermark (epoch ms), or None before one is known."""
 
     @property
-    def is_reachable(self) -> bool:
-        """Whether the tracker responds. Default: True."""
-        return True
-
-    @property
-    def response_age_ms(self) -> int | None:
-        """Time since the tracker's last response (ms, A1). Default: 0, for a tracker in the same process.
-
-        It is None if the tracker has never responded. Only then may a subtask use its own minimum (W10).
-        """
-        return 0
-
-    @property
     def worker(self) -> str | None:
-        """Name of this process in its group of workers (ELASTIC). Default: None, without a group."""
+        """Name of this process in its group of workers. Default: None, without a group."""
         return None
 
     def after_suspension(self) -> None:
@@ -66,12 +47,6 @@ class WatermarkTracker(AsyncPort, ABC):
         """Call `callback` when another subtask makes the global watermark rise (W9a).
 
         Default: never call it, so that only the sync interval notices a rise.
-        """
-
-    def notify_at(self, watermark: int) -> None:
-        """Request the `on_advance` callbacks when the global watermark reaches `watermark`, because a record is held back until then (W9a).
-
-        Default: do nothing, for trackers that call them at every rise.
         """
 
     def announce_finished(self, shards: Mapping[str, int | None]) -> None:
@@ -108,14 +83,6 @@ class WatermarkTracker(AsyncPort, ABC):
         Default: None, if only the subtask's own shards are known.
         """
         return None
-
-    def missing_subtasks(self) -> list[int]:
-        """Return expected subtasks that can no longer join; they are an error at the start-up timeout (W6). Default: none."""
-        return []
-
-    def timed_out_subtasks(self) -> tuple[int, ...]:
-        """Return subtasks that were silent for the timeout and do not count (W6). Default: none."""
-        return ()
 
     def lowest_subtask(self) -> int | None:
         """Return the subtask with the lowest watermark, if the tracker knows it (W10), or None."""

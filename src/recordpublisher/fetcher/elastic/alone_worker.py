@@ -7,11 +7,11 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StateError
+from recordpublisher.publishers.errors import FencedError, RecordPublisherError, RetriesExhaustedError, StateError
 
 from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
 from ..checkpoints.commit_counts import CommitCounts
@@ -159,7 +159,10 @@ class AloneWorker:
             raise FencedError(f"worker {self.name} was sealed: {_SUCCESSOR.format(place=self.place)}")
 
     async def close(self) -> None:
-        """Close the stores."""
+        """Seal the own record, so that others know that nobody runs the job, and close the stores."""
+        if self._has_taken:
+            with suppress(StateError, RetriesExhaustedError):  # the next start seals it
+                await self._write_record(is_sealed=True)
         await self._group.store.close()
         if (entries := entries_of(self._sink)) is not None and entries is not self._group.store:
             await entries.close()
@@ -170,9 +173,7 @@ class AloneWorker:
         """Check that this process may take the shards. Silent workers of a group are waited for, for their lease."""
         entries = entries_of(self._sink)
         if found is None:
-            await self._documents.refuse_subtasks()
             if entries is not None and entries is not self._group.store:
-                await GroupStore(entries).refuse_subtasks()
                 await self._refuse_entries(GroupStore(entries))
             if isinstance(self._sink, CommittingSink):
                 await tell_of_others(self._sink, self.place)
@@ -283,13 +284,14 @@ class AloneWorker:
     def _keyed(self, states: Mapping[str, ShardState]) -> Positions:
         return {PositionKey(shard, self._owner.epoch): StoredPosition(state) for shard, state in states.items()}
 
-    async def _write_record(self) -> None:
+    async def _write_record(self, *, is_sealed: bool = False) -> None:
         self._beat += 1
         record = WorkerRecord(
             self.name,
             self._beat,
             parts=self._positions.parts,
             table_version=self._owner.epoch,
+            is_sealed=is_sealed,
             is_alone=True,
             host=HOST,
             pid=os.getpid(),

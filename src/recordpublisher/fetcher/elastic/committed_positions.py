@@ -98,8 +98,6 @@ class CommittedPositions(PositionStore):
             await self._lives.begin(self._worker)
             await self.settle()
             await self.commit({})
-            if self._entries is not None:
-                await self._entries.refuse_subtasks()  # a subtask that starts from now on sees the part (E10)
             self._has_joined = True
 
     async def settle(self) -> None:

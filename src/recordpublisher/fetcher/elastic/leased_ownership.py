@@ -1,4 +1,4 @@
-"""Adds and removes the shards of a fetcher as its process acquires and loses leases (ELASTIC)."""
+"""Adds and removes the shards of a fetcher as its process acquires and loses leases (GROUP)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..checkpoints.commits import tell_of_others
@@ -73,7 +73,7 @@ class LeasedOwnership(ShardOwnership):
             opened = await job.sink.open(context)
         if opened is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
-            raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
+            raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)
         await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
         starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
@@ -162,10 +162,7 @@ class LeasedOwnership(ShardOwnership):
             await entries.close()
 
     async def _begin_job(self) -> None:
-        store, entries = self._group.store, entries_of(self._job.sink)
-        await GroupStore(store).refuse_subtasks()  # the first call may take long: it connects
-        if entries is not None:
-            await GroupStore(entries).refuse_subtasks()
+        store = self._group.store
         if isinstance(self._job.sink, CommittingSink) and await GroupStore(store).read_table() is None:
             await tell_of_others(self._job.sink, store.place)
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)

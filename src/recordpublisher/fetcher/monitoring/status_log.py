@@ -3,9 +3,8 @@
 import logging
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.job import MAX_LAG, STARTUP_TIMEOUT, TRACKER
+from recordpublisher.publishers.properties.groups.job import MAX_LAG
 
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardTable
@@ -40,8 +39,6 @@ class StatusLogger:
         self._tracker = tracker
         self._clock = clock
         self._global_watermark: int | None = None
-        self._timed_out: tuple[int, ...] = ()
-        self._was_without_tracker = False
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
         self._others: tuple[str | None, int] = (None, 0)
@@ -49,10 +46,7 @@ class StatusLogger:
         """When shards that cannot be read were last logged; None if every shard is read."""
 
     def check(self) -> None:
-        """Log what is due. Raises: ConfigurationError if expected subtasks have not joined by the start-up timeout (W6)."""
-        self._fail_on_missing_subtasks()
-        self._log_timed_out_subtasks()
-        self._log_tracker_reachability()
+        """Log what is due."""
         now = self._clock.monotonic()
         self._log_unread(now)
         held = sum(entry.status.is_held for entry in self._table)
@@ -103,33 +97,6 @@ class StatusLogger:
         if others != self._others or not held:
             self._others, self._slow_since = others, now
 
-    def _fail_on_missing_subtasks(self) -> None:
-        """Fail if subtasks can never join, because they run in other processes than the tracker.
-
-        Raises: ConfigurationError if they have not joined by the start-up timeout.
-        """
-        missing = self._tracker.missing_subtasks()
-        if missing and self._alignment.is_startup_timeout_over:
-            reason = f"subtasks {missing} have not joined within {STARTUP_TIMEOUT.key}"
-            raise ConfigurationError(TRACKER.key, "IN_PROCESS", "a tracker that all subtasks reach", reason=reason)
-
-    def _log_timed_out_subtasks(self) -> None:
-        """Log subtasks for which the global watermark no longer waits. Their records may be late when they return (W6)."""
-        before, self._timed_out = self._timed_out, self._tracker.timed_out_subtasks()
-        if set(self._timed_out) - set(before):
-            named = ", ".join(map(str, self._timed_out))
-            log.warning("subtasks %s timed out: the global watermark no longer waits for them", named)
-
-    def _log_tracker_reachability(self) -> None:
-        """Log when the subtask starts and stops using its own watermark because it has no tracker (W10)."""
-        if self._alignment.is_without_tracker != self._was_without_tracker:
-            self._was_without_tracker = not self._was_without_tracker
-            if self._was_without_tracker:
-                line = "subtask %d is not aligned: %s, the subtask uses its own watermark"
-                log.warning(line, self._subtask, last_response(self._tracker))
-            else:
-                log.warning("subtask %d is aligned again: it waits for the tracker", self._subtask)
-
     def _log_status(self, held: int) -> None:
         entries = [entry for entry in self._table if entry.is_open]
         idle = sum(not entry.is_active for entry in entries)
@@ -170,19 +137,9 @@ class StatusLogger:
         return blocked_by(self._tracker, self._alignment.blocking_shard, self._subtask)
 
 
-def last_response(tracker: WatermarkTracker) -> str:
-    """Return, in words, when a tracker that does not respond was last reached."""
-    age_ms = tracker.response_age_ms
-    return (
-        "the tracker was never reached" if age_ms is None else f"the tracker last responded {age_ms / 1000:.0f} s ago"
-    )
-
-
 def blocked_by(tracker: WatermarkTracker, blocking_shard: str | None, subtask: int) -> str:
-    """Return what the global watermark waits for: subtasks that have not joined, else another subtask, else this subtask's lowest shard."""
-    lowest, missing = tracker.lowest_subtask(), tracker.missing_subtasks()
-    if missing:
-        return f"subtasks that have not joined: {missing}"
+    """Return what the global watermark waits for: another subtask, or this subtask's lowest shard."""
+    lowest = tracker.lowest_subtask()
     if lowest is not None and lowest != subtask:
         return f"subtask {lowest}"
     return f"shard {blocking_shard}"

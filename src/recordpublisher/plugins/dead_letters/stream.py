@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.host.build_from_properties import build_store
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.plugins.runtime.streaming import stream
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
@@ -60,6 +60,6 @@ class StreamLetters(StoredLetters):
         if store is None:
             return None
         try:
-            return await SnapshotStore(store).load() or None
+            return [*await JobStateReader(store).load()] or None
         finally:
             await store.close()

@@ -14,7 +14,6 @@ import msgspec
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
@@ -201,12 +200,10 @@ class Registry:
 
     publishers: NameTable[RecordSource] = field(default_factory=lambda: NameTable("publisher", RecordSource))
     sinks: NameTable[Sink] = field(default_factory=lambda: NameTable("sink", Sink))
-    trackers: NameTable[WatermarkTracker] = field(default_factory=lambda: NameTable("tracker", WatermarkTracker))
     stores: NameTable[ConditionalStore] = field(default_factory=lambda: NameTable("store", ConditionalStore))
     watermark_strategies: NameTable[WatermarkStrategy] = field(
         default_factory=lambda: NameTable("watermark strategy", WatermarkStrategy)
     )
-    shard_assigners: NameTable[Any] = field(default_factory=lambda: NameTable("shard assigner"))
     deserializers: NameTable[Deserializer] = field(default_factory=lambda: NameTable("deserializer"))
     metrics_exporters: NameTable[MetricsExporter] = field(
         default_factory=lambda: NameTable("metrics exporter", MetricsExporter)

@@ -25,10 +25,6 @@ from ..host.manager import load_registry
 class MeasuredFetcher(Protocol):
     """The part of a `DataFetcher` that is exported."""
 
-    @property
-    def subtask(self) -> int:
-        """Number of the subtask."""
-
     def metrics(self) -> dict[str, Any]:
         """Return the current metrics."""
 
@@ -83,10 +79,9 @@ def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
 
 
 class _ProducerAsFetcher:
-    """A producer with the number of a subtask."""
+    """A producer, in the form of a fetcher."""
 
-    def __init__(self, subtask: int, producer: MeasuredProducer) -> None:
-        self.subtask = subtask
+    def __init__(self, producer: MeasuredProducer) -> None:
         self.sink_metrics = producer.exported_metrics
         self.reasons_not_ready = producer.reasons_not_ready
 
@@ -103,8 +98,7 @@ def _as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
         raise TypeError(
             f"{names} has no metrics to export: give a DataFetcher, a Producer, or a KinesisSink without a job"
         )
-    first = max((fetcher.subtask for fetcher in fetchers), default=-1) + 1
-    return [*fetchers, *(_ProducerAsFetcher(number, each) for number, each in enumerate(producers, first))]
+    return [*fetchers, *map(_ProducerAsFetcher, producers)]
 
 
 @asynccontextmanager
@@ -118,7 +112,7 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
 
 
 class FetchersHere:
-    """The fetchers of this process, as a MetricsSource. If it can be asked, the event loop responds."""
+    """The fetchers of this process, numbered from 0, as a MetricsSource. If it can be asked, the event loop responds."""
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
         self._fetchers = fetchers
@@ -135,13 +129,13 @@ class FetchersHere:
         """Return the metrics of each fetcher."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
-            SubtaskMetrics(fetcher.subtask, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
-            for fetcher, metrics in read
+            SubtaskMetrics(number, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
+            for number, (fetcher, metrics) in enumerate(read)
         ]
 
     def check(self) -> list[SubtaskHealth]:
         """Return the health of each fetcher."""
-        return [SubtaskHealth(fetcher.subtask, True, fetcher.reasons_not_ready()) for fetcher in self._fetchers]
+        return [SubtaskHealth(number, True, each.reasons_not_ready()) for number, each in enumerate(self._fetchers)]
 
 
 log = logging.getLogger("recordpublisher.metrics")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
 from recordpublisher.fetcher.leases.alone_takeover import seal_worker
@@ -19,24 +18,21 @@ from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.position_store import seal_part, seal_parts
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.job import JOB_WORKERS, SHARD_ASSIGNMENT, SINK, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_sink, build_store, publisher_class
 from ..host.manager import load_registry
-from ..lag.stored_positions import SinkPositions, StoreOrGroupPositions
+from ..lag.job_state import JobStateReader
 from ..runtime.stream_names import streams_of
 from ..stores.by_location import missing_folder
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis import KinesisClient
-
-_WORKERS = {"STATIC": "ALONE", "ELASTIC": "GROUP"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,6 @@ class JobPositions:
         if not keeps and properties.value(STATE_URI) is None:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason="the sink keeps no positions")
         self._sink = build_sink(self._registry, properties) if keeps else None
-        self._in_sink = None if self._sink is None else SinkPositions(self._sink)
         self._store: ConditionalStore | None = None
 
     @property
@@ -102,22 +97,21 @@ class JobPositions:
 
     async def load(self) -> StoredPositions:
         """Return the positions that are stored now. Nothing is created. Raises: StateError if they cannot be read."""
-        in_sink = [] if self._in_sink is None or entries_of(self._sink) is not None else await self._in_sink.load()
-        with_rows = merge_snapshots(in_sink)
-        store = self._entries or self._existing_store()
-        in_store = [] if store is None else await _stored(store, self._sink)
-        stored = merge_snapshots(in_store)
-        return StoredPositions(with_rows, stored)
+        reader = JobStateReader(self._existing_store(), self._sink)
+        in_store = merge_snapshots(await reader.load_in_store())
+        if self._sink is None or entries_of(self._sink) is not None:
+            return StoredPositions(RestoredState(), in_store)
+        return StoredPositions(merge_snapshots(await self._sink.stored_positions() or []), in_store)
 
     async def heartbeats(self) -> Mapping[str, int]:
         """Return the number of the last heartbeat of each worker of the job's group that is not sealed.
 
         Raises: StateError if the group cannot be read.
         """
-        store = self._existing_store()
-        if store is None:
+        documents = JobStateReader(self._existing_store(), self._sink).documents
+        if documents is None:
             return {}
-        records = await GroupStore(store).read_records()
+        records = await documents.read_records()
         return {worker: each.document.beat for worker, each in records.items() if not each.document.is_sealed}
 
     @property
@@ -174,7 +168,7 @@ class JobPositions:
 
     async def is_of_a_group(self) -> bool:
         """Return whether workers share the shards, by the job's properties or its positions. Raises: StateError if they cannot be read."""
-        if "GROUP" in (self._properties.value(JOB_WORKERS), _WORKERS[self._properties.value(SHARD_ASSIGNMENT)]):
+        if self._properties.value(JOB_WORKERS) == "GROUP":
             return True
         store = self._entries or self._existing_store()
         found = None if store is None else await GroupStore(store, self.heartbeat_seconds).read_table()
@@ -182,10 +176,7 @@ class JobPositions:
 
     async def close(self) -> None:
         """Close what was opened."""
-        if self._in_sink is not None:
-            await self._in_sink.close()
-        if self._store is not None:
-            await self._store.close()
+        await JobStateReader(self._store, self._sink).close()
 
     @property
     def _entries(self) -> ConditionalStore | None:
@@ -226,12 +217,6 @@ async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
         raise StateError(
             f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
         ) from error
-
-
-async def _stored(store: ConditionalStore, sink: Sink | None) -> Sequence[State]:
-    """Return the positions of a group of workers, or the snapshots of subtasks."""
-    group = await StoreOrGroupPositions(store, sink).load_group()
-    return await SnapshotStore(store).load() if group is None else group
 
 
 def _streams(restored: RestoredState) -> str:

@@ -124,14 +124,6 @@ def described_job(
     return given
 
 
-def check_subtask(subtask: Any, parallelism: Any) -> None:
-    """Check that `subtask` is a number below `parallelism`. Raises: ConfigurationError if it is not."""
-    if not _is_whole(parallelism) or parallelism < 1:
-        raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
-    if not _is_whole(subtask) or not 0 <= subtask < parallelism:
-        raise ConfigurationError("subtask", _shown(subtask), f"a whole number from 0 to {parallelism - 1}")
-
-
 def check_sink(sink: object) -> None:
     """Check that `sink` is an instance of `Sink`. Raises: ConfigurationError if it is not."""
     if not isinstance(sink, Sink):
@@ -167,10 +159,6 @@ def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, .
     if not isinstance(given, Sequence) or not all(isinstance(each, Mapping) for each in given):
         raise ConfigurationError("restore", _shown(restore), "a snapshot (see DataFetcher.snapshot) or a list of them")
     return tuple(given)
-
-
-def _is_whole(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool)
 
 
 def _shown(given: object) -> object:

@@ -7,7 +7,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
-from recordpublisher.plugins.runtime.job_identity import as_look
+from recordpublisher.plugins.runtime.looks import as_look
 
 from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, install
@@ -48,7 +48,7 @@ def test_a_look_joins_no_group_and_no_tracker_and_writes_no_dead_letters():
     job = rp.Properties(
         {
             "flink.state.uri": "s3://b/p",
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.watermark.tracker": "TCP",
             "flink.watermark.group": "g",
             "flink.deserializer.error": "DEAD_LETTER",
@@ -106,4 +106,4 @@ async def test_a_start_that_is_replaced_ends_soon_and_logs_what_to_do(orders, ca
 
     (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert "no longer reads orders: FencedError: generation 2 of subtask 0 owns the state in memory" in line
-    assert "flink.shard.assignment=ELASTIC" in line
+    assert "flink.job.workers=GROUP" in line

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from recordpublisher.fetcher.checkpoints.state_entries import NamesStaged, staged_to_json
 from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
 from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
 from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, check_document, read_document
@@ -102,12 +101,25 @@ def _by_key(positions: Sequence[_Position]) -> Positions:
     }
 
 
-class _StoredPart(NamesStaged, kw_only=True):
+class _StoredStaged(msgspec.Struct):
+    writer: Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
+    n: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    content: dict[str, Any]
+    before: Any = None
+
+    @property
+    def staged(self) -> Staged:
+        return Staged(CommitNumber(self.writer, self.n), self.content, before=self.before)
+
+
+class _StoredPart(msgspec.Struct, kw_only=True):
     worker: WorkerName
     write: Count
     sealed: bool = False
     pinned: Millis | None = None
     taken: Millis | None = None
+    staged: list[_StoredStaged] = []
+    target: str = ""
     positions: list[_Position]
 
 
@@ -147,7 +159,7 @@ class PositionPart:
         """Return the part as JSON."""
         positions = positions_to_json(self.positions)
         sealed = {"sealed": True} if self.is_sealed else {}
-        named = staged_to_json(self.staged, self.target)
+        named = _staged_to_json(self.staged, self.target)
         times = {"pinned": self.pinned_ms, "taken": self.taken_ms}
         known = {name: value for name, value in times.items() if value is not None}
         content = {"worker": self.worker, "write": self.write, **sealed, **named, **known, "positions": positions}
@@ -160,3 +172,13 @@ class PositionPart:
         staged = tuple(each.staged for each in stored.staged)
         positions, times = _by_key(stored.positions), (stored.pinned, stored.taken)
         return cls(stored.worker, stored.write, stored.sealed, positions, staged, stored.target, *times)
+
+
+def _staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
+    """Return the staged items and the target as a plain dict, without empty values."""
+    names = [
+        {"writer": each.number.writer, "n": each.number.n, "content": each.content}
+        | ({} if each.before is None else {"before": each.before})
+        for each in staged
+    ]
+    return {**({"staged": names} if names else {}), **({"target": target} if target else {})}

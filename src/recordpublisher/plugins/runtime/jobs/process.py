@@ -1,4 +1,4 @@
-"""Runs one subtask of a job in this process, from its properties, until it ends or a signal drains it."""
+"""Runs a job in this process, from its properties, until it ends or a signal drains it."""
 
 import asyncio
 import gc
@@ -15,10 +15,10 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.source_kind import calls_a_service
-from recordpublisher.plugins.lag.stored_positions import without_positions
+from recordpublisher.plugins.lag.job_state import without_positions
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.publishers.errors import FencedError
-from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT, SINK
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS, SINK
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
@@ -32,30 +32,30 @@ _REPORT_SECONDS = 1.0
 UNBOUNDED = Bounds()
 
 
-async def run_subtask(
+async def run_process(
     properties: Properties,
-    subtask: int,
-    parallelism: int,
     report: Callable[[SubtaskProgress], None],
     supervisor: int | None = None,
     metrics_folder: Path | None = None,
+    number: int = 0,
     more_exporters: Sequence[MetricsExporter] = (),
     bounds: Bounds = UNBOUNDED,
 ) -> None:
     """Read, write and checkpoint until a signal, an error, a bound, or the end of the streams. After a signal, drain and take a checkpoint.
 
     - `report`: called with the progress once a second.
-    - `supervisor`: descriptor of a pipe. Its end of file means that the subtask must drain.
+    - `supervisor`: descriptor of a pipe. Its end of file means that the process must drain.
     - `metrics_folder`: folder from which the supervisor reads the metrics. Without it they are exported as the properties say.
+    - `number`: number of this worker of a supervisor.
     - `more_exporters`: export the metrics too.
     - `bounds`: end the run by itself.
 
     Raises: RecordPublisherError if reading or storing fails, and errors of the sink.
     """
-    fetcher = DataFetcher(streams_argument(properties), properties, subtask=subtask, parallelism=parallelism)
+    fetcher = DataFetcher(streams_argument(properties), properties)
     if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
         log.warning("%s", words)
-    exporters = [*_metrics_exporters(properties, subtask, metrics_folder), *more_exporters]
+    exporters = [*_metrics_exporters(properties, number, metrics_folder), *more_exporters]
     await run_fetcher(fetcher, report, exporters, supervisor, bounds)
 
 
@@ -67,15 +67,15 @@ async def run_fetcher(
     bounds: Bounds = UNBOUNDED,
 ) -> None:
     """Do the same with a fetcher that was made and not opened."""
-    properties, subtask = fetcher.properties, fetcher.subtask
+    properties = fetcher.properties
     draining = asyncio.Event()
     opening: asyncio.Task[DataFetcher] | None = None
     telling: list[asyncio.Task[None]] = []
 
     def drain() -> None:
         draining.set()
-        log.info("subtask %d is draining", subtask)
-        telling.append(asyncio.create_task(tell_what_drains(subtask, properties.value(SINK), fetcher.sink_unfinished)))
+        log.info("the job is draining")
+        telling.append(asyncio.create_task(tell_what_drains(properties.value(SINK), fetcher.sink_unfinished)))
         fetcher.stop()
         if opening is not None:
             opening.cancel()  # Nothing was read yet, and the service may not answer for minutes.
@@ -84,7 +84,7 @@ async def run_fetcher(
     if supervisor is not None:
         os.set_blocking(supervisor, False)
         call_on_eof(supervisor, drain)
-    # Detect now that the supervisor is already gone: a subtask that starts late would fence off the subtask of the next supervisor.
+    # Detect now that the supervisor is already gone: a process that starts late would replace the one of the next supervisor.
     await asyncio.sleep(0.01)
     if draining.is_set():
         return
@@ -94,10 +94,10 @@ async def run_fetcher(
         stack.callback(opening.cancel)
         await asyncio.wait([opening])
         if opening.cancelled() and draining.is_set():
-            log.info("subtask %d ended before it read anything", subtask)
+            log.info("the job ended before it read anything")
             return
         await opening
-        if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+        if properties.value(JOB_WORKERS) == "GROUP":
             log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
         max_outage = duration_words(properties.value(MAX_OUTAGE) / 1000)
         if calls_a_service(properties):
@@ -111,22 +111,20 @@ async def run_fetcher(
                 stop_at_tip=bounds.stop_at_tip,
             )
         except FencedError as error:
-            error.add_note(
-                f"if that was another job, give it {ANOTHER_PLACE}; --elastic lets processes share the shards"
-            )
+            error.add_note(f"if that was another job, give it {ANOTHER_PLACE}; --group lets processes share the shards")
             raise
         finally:
             reporting.cancel()
         report(fetcher.progress())
-    log.info("subtask %d ended: %s", subtask, result)
+    log.info("the job ended: %s", result)
 
 
-def _metrics_exporters(properties: Properties, subtask: int, metrics_folder: Path | None) -> list[MetricsExporter]:
+def _metrics_exporters(properties: Properties, number: int, metrics_folder: Path | None) -> list[MetricsExporter]:
     if metrics_folder is None:
         return build_metrics_exporters(load_registry(), properties)
-    from recordpublisher.plugins.metrics.subtask_processes import SubtaskSocket
+    from recordpublisher.plugins.metrics.worker_processes import WorkerSocket
 
-    return [SubtaskSocket(metrics_folder, subtask)]
+    return [WorkerSocket(metrics_folder, number)]
 
 
 def _freeze_heap() -> None:

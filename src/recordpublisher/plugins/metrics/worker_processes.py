@@ -1,4 +1,4 @@
-"""Collects the metrics of subtasks that run as processes: each serves its metrics on a Unix socket, where the supervisor reads them."""
+"""Collects the metrics of workers that a supervisor runs: each serves its metrics on a Unix socket, where the supervisor reads them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -25,17 +25,17 @@ from .http_pages import HttpPages, Page
 
 T = TypeVar("T")
 RESPONSE_SECONDS = 5.0
-"""A subtask that takes longer counts as not responding. Prometheus itself waits 10 s by default."""
+"""A worker that takes longer counts as not responding. Prometheus itself waits 10 s by default."""
 METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
 
 
 @asynccontextmanager
 async def exported_from_processes(
-    properties: Properties, parallelism: int, more: Sequence[MetricsExporter] = ()
+    properties: Properties, count: int, more: Sequence[MetricsExporter] = ()
 ) -> AsyncIterator[Path | None]:
-    """Export the metrics of all subtasks while the block runs, to where the properties say and through `more`. Runs in the supervisor.
+    """Export the metrics of all workers while the block runs, to where the properties say and through `more`. Runs in the supervisor.
 
-    Yield the folder for the subtasks' sockets, which only this user can read; None without any exporter. Raises: ConfigurationError if an
+    Yield the folder for the workers' sockets, which only this user can read; None without any exporter. Raises: ConfigurationError if an
     exporter's properties are invalid.
     """
     exporters = [*build_metrics_exporters(load_registry(), properties), *more]
@@ -43,15 +43,15 @@ async def exported_from_processes(
         yield None
         return
     with TemporaryDirectory(prefix="recordpublisher-") as folder:
-        async with exporters_opened(exporters, SubtaskProcesses(Path(folder), parallelism)):
+        async with exporters_opened(exporters, WorkerProcesses(Path(folder), count)):
             yield Path(folder)
 
 
-class SubtaskSocket(MetricsExporter):
-    """Serves the metrics and health of a subtask to the supervisor. Runs in the subtask."""
+class WorkerSocket(MetricsExporter):
+    """Serves the metrics and health of a worker to the supervisor. Runs in the worker."""
 
-    def __init__(self, folder: Path, subtask: int) -> None:
-        self._path = _socket_path(folder, subtask)
+    def __init__(self, folder: Path, number: int) -> None:
+        self._path = _socket_path(folder, number)
         self._pages = HttpPages({METRICS_PATH: self._metrics, HEALTH_PATH: self._health})
 
     async def open(self, source: MetricsSource) -> None:
@@ -70,37 +70,44 @@ class SubtaskSocket(MetricsExporter):
         return Page(msgspec.json.encode(await self._source.health()))
 
 
-class SubtaskProcesses:
-    """The subtasks of a supervisor, as a MetricsSource."""
+class WorkerProcesses:
+    """The workers of a supervisor, numbered from 0, as a MetricsSource."""
 
-    def __init__(self, folder: Path, parallelism: int) -> None:
-        self._paths = {subtask: _socket_path(folder, subtask) for subtask in range(parallelism)}
+    def __init__(self, folder: Path, count: int) -> None:
+        self._paths = [_socket_path(folder, number) for number in range(count)]
 
     async def metrics(self) -> list[SubtaskMetrics]:
-        """Return the metrics of every subtask that responds."""
-        found = await asyncio.gather(*(_read(path, METRICS_PATH, SubtaskMetrics) for path in self._paths.values()))
-        return [metrics for of_subtask in found if of_subtask for metrics in of_subtask]
+        """Return the metrics of every worker that responds."""
+        found = await asyncio.gather(*(_read(path, METRICS_PATH, SubtaskMetrics) for path in self._paths))
+        return [
+            msgspec.structs.replace(metrics, subtask=number)
+            for number, answer in enumerate(found)
+            for metrics in answer or ()
+        ]
 
     async def health(self) -> list[SubtaskHealth]:
-        """Return the health of every subtask, including subtasks that do not respond."""
-        found = await asyncio.gather(*(_read(path, HEALTH_PATH, SubtaskHealth) for path in self._paths.values()))
-        silent = [SubtaskHealth(subtask, False, []) for subtask in self._paths]
-        return [health for no_answer, answer in zip(silent, found, strict=True) for health in answer or [no_answer]]
+        """Return the health of every worker, including workers that do not respond."""
+        found = await asyncio.gather(*(_read(path, HEALTH_PATH, SubtaskHealth) for path in self._paths))
+        return [
+            msgspec.structs.replace(health, subtask=number)
+            for number, answer in enumerate(found)
+            for health in answer or [SubtaskHealth(number, False, [])]
+        ]
 
 
 async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
-    """Return a subtask's page, or None if the subtask does not respond in time."""
+    """Return a worker's page, or None if the worker does not respond in time."""
     connector = aiohttp.UnixConnector(str(path))
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.get(f"http://subtask{page}") as response,
+            session.get(f"http://worker{page}") as response,
         ):
             return msgspec.json.decode(await response.read(), type=list[kind])  # type: ignore[valid-type]
     except (aiohttp.ClientError, TimeoutError, OSError):
         return None
 
 
-def _socket_path(folder: Path, subtask: int) -> Path:
-    return folder / f"{subtask}.sock"
+def _socket_path(folder: Path, number: int) -> Path:
+    return folder / f"{number}.sock"

@@ -1,15 +1,13 @@
-"""Reads the positions that a job has stored, in a state store, a sink or a group of workers, and the state of each shard in them."""
+"""Reads what a job has stored: the state of each shard, and the worker that stored it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from recordpublisher.fetcher.checkpoints.initial_states import initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
@@ -36,44 +34,61 @@ ATTEMPTS = 5
 """How often positions are read again because shards have moved between workers while they were read."""
 
 
-class PositionsReader(Protocol):
-    """Reads a job's stored positions."""
+class JobStateReader:
+    """Reads the positions that a job has stored, while the job may run. It writes nothing, and never opens the sink.
 
-    @property
-    def place(self) -> str:
-        """Where the positions are, for messages."""
+    The lease table is in the state store or, without one, in the entries that the sink stores with its rows. The positions are in the
+    same store, or in those entries. A sink of another package may store its own positions; they take precedence.
 
-    async def load(self) -> Sequence[State]:
-        """Return the snapshots of all subtasks."""
+    - `store`: the state store, or None.
+    - `sink`: the job's sink if it keeps positions, else None.
+    """
 
-    async def close(self) -> None:
-        """Close what was opened to read."""
-
-
-class SinkPositions:
-    """Reads the positions that a sink stores with its output. It never opens the sink, because that would fence off the running job."""
-
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, store: ConditionalStore | None, sink: Sink | None = None) -> None:
+        self._store = store
         self._sink = sink
+        self._entries = entries_of(sink)
 
     @property
     def place(self) -> str:
-        """The place of the sink's entries, or of its rows."""
-        return self._sink.destination() if (entries := entries_of(self._sink)) is None else entries.place
+        """Where positions are stored: in the sink if it keeps them, else in the state store."""
+        if self._entries is not None:
+            return self._entries.place
+        if self._sink is not None:
+            return self._sink.destination()
+        return "" if self._store is None else self._store.place
+
+    @property
+    def documents(self) -> GroupStore | None:
+        """The documents of the job: the lease table, and the records of its workers. None if only the sink has positions."""
+        place = self._store or self._entries
+        return None if place is None else GroupStore(place)
 
     async def load(self) -> Sequence[State]:
-        """Return the snapshots of all subtasks."""
-        if (entries := entries_of(self._sink)) is not None:
-            group = GroupStore(entries)
-            found = await group_snapshots(group, partial(read_positions, group, None))
-            return await SnapshotStore(entries).load() if found is None else found
-        return await self._sink.stored_positions() or []
+        """Return a snapshot for each worker that has shards, and what a sink of another package stores.
+
+        Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
+        """
+        own = [] if self._sink is None or self._entries is not None else await self._sink.stored_positions() or []
+        return own or await self.load_in_store()
+
+    async def load_in_store(self) -> Sequence[State]:
+        """Return a snapshot for each worker that has shards. Raises: the errors of `load`."""
+        if (documents := self.documents) is None:
+            return []
+        entries = None if self._entries is None else GroupStore(self._entries)
+        return await snapshots_of_workers(documents, partial(read_positions, documents, entries), entries) or []
 
     async def close(self) -> None:
-        """Close the sink's connections."""
-        await self._sink.close()
-        if (entries := entries_of(self._sink)) is not None:
-            await entries.close()
+        """Close the store and the sink."""
+        try:
+            if self._store is not None:
+                await self._store.close()
+        finally:
+            if self._sink is not None:
+                await self._sink.close()
+            if self._entries is not None:
+                await self._entries.close()
 
 
 def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
@@ -92,22 +107,21 @@ def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPositions:
+class JobState:
     """The state of each listed shard by `Shard.key`, and who stored it when. Without a store there are no states.
 
-    - `subtasks`, `workers`: the subtask, or with ELASTIC assignment the worker, that stored the state.
+    - `workers`: the worker that stored the state.
     - `taken_ms`: when the state was stored (epoch ms).
     - `lost`: shards that were not read to their end and that the stream no longer lists (S5).
     """
 
-    states: Mapping[str, ShardState]
-    subtasks: Mapping[str, int]
-    lost: Mapping[str, ShardState]
+    states: Mapping[str, ShardState] = field(default_factory=dict)
+    lost: Mapping[str, ShardState] = field(default_factory=dict)
     workers: Mapping[str, str] = field(default_factory=dict)
     taken_ms: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobPositions:
+    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
         """Read snapshots. A shard without a stored state begins where the job would begin it.
 
         Raises: StateError if a snapshot cannot be read.
@@ -115,15 +129,13 @@ class JobPositions:
         snapshots = list(snapshots)
         restored = merge_snapshots(snapshots)
         starts = Starts(start).pinned_at(restored.pinned_ms)
-        newest = sorted(snapshots, key=lambda snapshot: int(snapshot["generation"]))
-        stored_by = {key: snapshot for snapshot in newest for key in snapshot["shards"]}
-        subtasks = {key: int(each.get("subtask", 0)) for key, each in stored_by.items() if "worker" not in each}
+        stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
         workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
         taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
         shards = list(listed)
         lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
         lost_states = {key: restored.shards[key] for key in lost}
-        return cls(initial_states(shards, restored, starts), subtasks, lost_states, workers, taken)
+        return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
 
     def lowest_shard(self) -> str | None:
         """Return the shard with the lowest watermark that was not read to its end. A stalled alignment waits for it."""
@@ -132,54 +144,10 @@ class JobPositions:
         return None if lowest is None else lowest[1]
 
 
-NOTHING_STORED = JobPositions({}, {}, {})
-
-
-class StoreOrGroupPositions:
-    """Reads the positions of a job that may be running, and writes nothing. If the sink keeps positions, it reads them there."""
-
-    def __init__(self, store: ConditionalStore, sink: Sink | None = None) -> None:
-        self._store = store
-        self._in_sink = None if sink is None else SinkPositions(sink)
-        self._entries = entries_of(sink)
-
-    @property
-    def place(self) -> str:
-        """Where positions are stored: in the sink if it keeps them, else in the state store."""
-        return self._store.place if self._in_sink is None else self._in_sink.place
-
-    async def load(self) -> Sequence[State]:
-        """Return the snapshots of all subtasks, or of a group of workers.
-
-        Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
-        """
-        group = await self.load_group()
-        if group is not None:
-            return group
-        return await (SnapshotStore(self._store) if self._in_sink is None else self._in_sink).load()
-
-    async def load_group(self) -> Sequence[State] | None:
-        """Return the snapshots of a group of workers, or None if there is no group.
-
-        Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
-        """
-        group = GroupStore(self._store)
-        entries = None if self._entries is None else GroupStore(self._entries)
-        return await group_snapshots(group, partial(read_positions, group, entries), entries)
-
-    async def close(self) -> None:
-        """Close the store and the sink."""
-        try:
-            await self._store.close()
-        finally:
-            if self._in_sink is not None:
-                await self._in_sink.close()
-
-
-async def group_snapshots(
+async def snapshots_of_workers(
     group: GroupStore, read: PositionsLoader, entries: GroupStore | None = None
 ) -> list[State] | None:
-    """Return a snapshot for each worker that has shards, and one for the shards without an owner. None without a group.
+    """Return a snapshot for each worker that has shards, and one for the shards without an owner. None without a lease table.
 
     Each snapshot has the name of its worker, or None, as `worker`. Raises: StateError if the position of an owned shard is not stored where
     it must be.
