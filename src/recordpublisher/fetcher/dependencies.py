@@ -15,14 +15,13 @@ from recordpublisher.publishers.shards import Shard
 from .alarms import AlarmListener
 from .checkpoints.alone_job import AloneJob
 from .checkpoints.starts import Starts
-from .coordination.watermark_tracker import WatermarkTracker
 from .settings import FetcherSettings
-from .shards.assignment import ShardAssigner, uniform
 from .shards.discovery import ShardDiscovery
 from .shards.missing_shards import ShardExists
 from .shards.retention_check import RetentionCheck
 from .shards.stream_list import StreamList
 from .sink import Sink, State, Traced, untraced
+from .watermarks.watermark_tracker import WatermarkTracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,7 @@ class FetcherDependencies:
     - `on_alarm`: called with each alarm (A2).
     - `alone`: the worker of a job that runs alone; it stores the positions, and commits the rows of a `CommittingSink`.
     - `check_owner`: raises FencedError if a later start owns the positions.
+    - `is_ours`: returns whether this fetcher reads a shard of the listing.
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `job_name`: `flink.job.name`, if it is set.
     - `value_type`: the type of the values, if they have one (`SinkContext`).
@@ -57,7 +57,6 @@ class FetcherDependencies:
     clock: Clock
     starts: Starts
     pin_latest: Callable[[str], Awaitable[int]]
-    assigner: ShardAssigner = uniform
     use_continuations: bool = False
     retention: RetentionCheck | None = None
     tip: Callable[[Shard, StartingPosition], Awaitable[TipDistance | None]] | None = None
@@ -70,8 +69,7 @@ class FetcherDependencies:
     dead_letters: Sink | None = None
     traced: Traced = untraced
     restore: tuple[State, ...] = ()
-    subtask: int = 0
-    parallelism: int = 1
+    is_ours: Callable[[Shard], bool] = lambda shard: True
     job_name: str | None = None
     value_type: Any = None
 
@@ -89,7 +87,3 @@ class FetcherDependencies:
     def streams(self) -> StreamList:
         """The streams that are read now."""
         return self.discovery.streams
-
-    def is_ours(self, shard: Shard) -> bool:
-        """Return whether this subtask reads the shard (S9)."""
-        return self.assigner(shard, self.parallelism) == self.subtask

@@ -97,9 +97,9 @@ class ShardLifecycle(ShardListener):
     def start_readers(self) -> None:
         """Start every reader that may start now; complete the run if nothing is left to read."""
         if self._completion.is_running:
-            started = self._readers.start_ready(self._table)
+            self._readers.start_ready(self._table)
             self._ended_parents.update()
-            self._after_start(started)
+            self._after_start()
 
     def _start_children_of(self, ended: str) -> None:
         """Do what `start_readers` does, but only for the children of this shard (`Shard.key`).
@@ -107,12 +107,11 @@ class ShardLifecycle(ShardListener):
         When thousands of shards end together, each child is looked at once only.
         """
         if self._completion.is_running:
-            started = self._readers.start_ready(self._table.own_children_of(ended))
+            self._readers.start_ready(self._table.own_children_of(ended))
             self._ended_parents.update_parents_of_children(ended)
-            self._after_start(started)
+            self._after_start()
 
-    def _after_start(self, started: Sequence[ShardEntry]) -> None:
-        self._ended_parents.on_readers_started(started)
+    def _after_start(self) -> None:
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._table.is_exhausted:
             self._completion.complete(EndReason.ALL_ENDED)
@@ -165,7 +164,7 @@ class ShardLifecycle(ShardListener):
     def on_ended(self, entry: ShardEntry) -> None:
         """Start the children of a shard whose last record was emitted.
 
-        Children in another subtask start after a checkpoint has stored the end of this shard (S2), so a checkpoint is requested.
+        A checkpoint is requested, because others may wait until the end of this shard is stored (S2).
         """
         if entry.shard.stream in self._job.discovery.deleted:
             self._table.remove(entry.key)

@@ -49,7 +49,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """What a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
+    """What a sink receives when it is opened: the job's streams, and calls to the job.
 
     - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
@@ -65,8 +65,6 @@ class SinkContext:
       acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
     """
 
-    subtask: int = 0
-    parallelism: int = 1
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
@@ -95,7 +93,7 @@ class Checkpoint:
     A transactional sink stores `state` together with its rows (S6).
 
     `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. A checkpoint that the user
-    takes is never partial. With a fixed number of subtasks, the job's last checkpoint is not partial either.
+    takes is never partial. The last checkpoint of a job that runs alone is not partial either.
 
     `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
     follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.

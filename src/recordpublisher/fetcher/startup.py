@@ -23,15 +23,15 @@ from .checkpoints.initial_states import (
     unlisted_states,
 )
 from .checkpoints.restored_listing import list_restored
-from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
+from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay
 from .checkpoints.starts import Starts
 from .conditional_store import wait_for_store
-from .coordination.active_minimum import lowest_active
 from .dependencies import FetcherDependencies
 from .pipeline.sink_errors import close_sink, naming_sink
 from .shards.missing_shards import MissingShards
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
+from .watermarks.active_minimum import lowest_active
 
 log = logging.getLogger("recordpublisher.start")
 
@@ -44,8 +44,6 @@ class OpenedJob(msgspec.Struct, frozen=True):
     - `starts`: where new shards start.
     - `pinned_ms`: the time that replaced LATEST, if the start was pinned (P3).
     - `generation`: higher than the generation of every snapshot found.
-    - `states_for_others`: states that this subtask stored for shards which other subtasks own now and have not stored yet, or which the
-      listing lacks (S5).
     - `unlisted_states`: what is known of shards that the listing lacks.
     """
 
@@ -54,7 +52,6 @@ class OpenedJob(msgspec.Struct, frozen=True):
     starts: Starts
     pinned_ms: int | None
     generation: int
-    states_for_others: Sequence[State] = ()
     unlisted_states: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
 
     @property
@@ -99,26 +96,24 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     pinned_ms = restored.pinned_ms if job.starts.is_pinned else await _pinned_ms(restored, job)
     starts = job.starts.pinned_at(pinned_ms)
     states = initial_states(listed, restored, starts)
-    of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
+    ours = [shard for shard in listed if job.is_ours(shard)]
     unlisted = unlisted_states(listed, restored)
-    kept = of_others | {key for key in unlisted if not missing.is_expired(key)}
-    for_others = states_for_other_subtasks([*stored, *in_sink], job.subtask, kept)
     log.info(
         "the job reads %s of %s; it %s",
-        counted(len(listed), "shard"),
+        counted(len(ours), "shard"),
         ", ".join(job.streams),
         _where_it_begins(
-            sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
+            sum(shard.key in restored.shards for shard in ours),
             restored.taken_ms,
             starts.default,
             job.job_name,
         ),
     )
-    return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
+    return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), unlisted)
 
 
 def _where_it_begins(count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None) -> str:
-    """Return where the subtask begins, in words for the log. `count`: number of its shards with a stored position."""
+    """Return where the job begins, in words for the log. `count`: number of its shards with a stored position."""
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"
     if not count:
         return f"begins at {start.type.value}{at}: no positions are stored"
@@ -136,7 +131,7 @@ async def check_for_data_loss(
 ) -> None:
     """Fail if records were lost. With `flink.state.dataloss=CONTINUE`, log the loss; readers count each gap that they find.
 
-    Each subtask checks its own shards only, and only positions that are almost a day old.
+    Only positions that are almost a day old are checked.
 
     Raises: DataLossError if records were lost and the job does not accept that.
     """
@@ -161,14 +156,13 @@ async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies)
 
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
-    """Close publishers, tracker, sink and state store, and await `more`.
+    """Close publishers, sink and state store, and await `more`.
 
     Raises: the first error of a close, after all of them were closed.
     """
     stores = [] if dependencies.alone is None else [dependencies.alone.close()]
     closing = [
         dependencies.factory.close(),
-        dependencies.tracker.close(),
         close_sink(dependencies.sink),
         *stores,
         *more,

@@ -146,7 +146,6 @@ class QueueJob:
             self._receivers, self._sink, self._clock, self._settings.alarm_interval_ms, parts.on_alarm
         )
         self._view = QueueView(
-            parts.subtask,
             self._receivers,
             self._in_flight,
             self._sink,
@@ -166,8 +165,6 @@ class QueueJob:
         parts = self._parts
         await parts.source.open()
         context = SinkContext(
-            parts.subtask,
-            parts.parallelism,
             (parts.stream,),
             self._flushes.request,
             resume_writing=self._receivers.wake,
@@ -181,9 +178,7 @@ class QueueJob:
         await wait_for_store(self.checkpoint, self._settings.store_outages)
         most = len(list(self._receivers))
         log.info(
-            "subtask %d of %d reads a queue of %s, with %d receivers at most",
-            parts.subtask,
-            parts.parallelism,
+            "the job reads a queue of %s, with %d receivers at most",
             parts.stream,
             most,
         )

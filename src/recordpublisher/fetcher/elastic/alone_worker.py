@@ -240,7 +240,7 @@ class AloneWorker:
                 await self._clean(table)
             except RecordPublisherError as error:
                 log.warning("what former workers have left in %s is deleted by the next start: %s", self.place, error)
-        snapshot = snapshot_to_json(self._states, self._pinned_ms, table.version, 0, 1, taken_ms=self._taken_ms)
+        snapshot = snapshot_to_json(self._states, self._pinned_ms, table.version, taken_ms=self._taken_ms)
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
@@ -275,8 +275,7 @@ class AloneWorker:
 
     async def _store(self, state: State, *, is_checkpoint: bool) -> None:
         snapshot = checked_snapshot(state)
-        parts = (*snapshot.states_for_others, snapshot)
-        states = {key: stored.state for part in parts for key, stored in part.shards.items()}
+        states = {key: stored.state for key, stored in snapshot.shards.items()}
         self._positions.set_times(snapshot.pinned_start_ms, snapshot.taken_ms)
         with self._naming_successor():
             await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)

@@ -99,4 +99,4 @@ class AlarmMonitor:
         return [Alarm(AlarmKind.HANGING, "sink", lasting_ms, unfinished.reason)] if is_long else []
 
     def _blocked_by(self) -> str:
-        return blocked_by(self._dependencies.tracker, self._alignment.blocking_shard, self._dependencies.subtask)
+        return blocked_by(self._alignment)

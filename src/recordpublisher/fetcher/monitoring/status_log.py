@@ -1,4 +1,4 @@
-"""Logs the status of a subtask once a minute, and warns when alignment stalls, naming what it waits for (A1, W10, W12)."""
+"""Logs the status of a fetcher once a minute, and warns when alignment stalls, naming what it waits for (A1, W12)."""
 
 import logging
 
@@ -6,7 +6,6 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.job import MAX_LAG
 
-from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
@@ -25,18 +24,14 @@ class StatusLogger:
 
     def __init__(
         self,
-        subtask: int,
         table: ShardTable,
         alignment: Alignment,
         local: LocalWatermark,
-        tracker: WatermarkTracker,
         clock: Clock,
     ) -> None:
-        self._subtask = subtask
         self._table = table
         self._alignment = alignment
         self._local = local
-        self._tracker = tracker
         self._clock = clock
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
@@ -77,14 +72,13 @@ class StatusLogger:
         longest_ms, entry = max(failing, key=lambda each: each[0], default=(0, None))
         if entry is None:
             if self._unread_logged_at is not None:
-                log.warning("subtask %d reads all of its shards again", self._subtask)
+                log.warning("all shards are read again")
             self._unread_logged_at = None
         elif longest_ms >= UNREAD_MS and now - (self._unread_logged_at or float("-inf")) >= MINUTE:
             self._unread_logged_at = now
             log.warning(
-                "%s of subtask %d cannot be read, %s not for %.0f s, and will be tried again: %s",
+                "%s cannot be read, %s not for %.0f s, and will be tried again: %s",
                 counted(len(failing), "shard"),
-                self._subtask,
                 entry.key,
                 longest_ms / 1000,
                 entry.metrics.last_failure,
@@ -101,8 +95,7 @@ class StatusLogger:
         entries = [entry for entry in self._table if entry.is_open]
         idle = sum(not entry.is_active for entry in entries)
         log.info(
-            "subtask %d: local watermark %s, global watermark %s, %d open shards, %d idle, %d held back",
-            self._subtask,
+            "local watermark %s, global watermark %s, %d open shards, %d idle, %d held back",
             self._local.value,
             self._alignment.global_watermark,
             len(entries),
@@ -112,20 +105,18 @@ class StatusLogger:
 
     def _warn_stalled(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is stalled: the global watermark has been %s for %.0f s, %d shards of subtask %d are held back, waiting for %s",
+            "alignment is stalled: the global watermark has been %s for %.0f s, %d shards are held back, waiting for %s",
             self._global_watermark,
             seconds,
             held,
-            self._subtask,
             self._blocked_by(),
         )
 
     def _warn_slow(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is slow: the global watermark is %s, subtask %d has written no record of %d held shards for %.0f s, they are up to "
+            "alignment is slow: the global watermark is %s, no record of %d held shards was written for %.0f s, they are up to "
             "%s ms ahead, waiting for %s; set %s to exclude lagging shards",
             self._global_watermark,
-            self._subtask,
             held,
             seconds,
             self._alignment.lag_ms,
@@ -134,12 +125,9 @@ class StatusLogger:
         )
 
     def _blocked_by(self) -> str:
-        return blocked_by(self._tracker, self._alignment.blocking_shard, self._subtask)
+        return blocked_by(self._alignment)
 
 
-def blocked_by(tracker: WatermarkTracker, blocking_shard: str | None, subtask: int) -> str:
-    """Return what the global watermark waits for: another subtask, or this subtask's lowest shard."""
-    lowest = tracker.lowest_subtask()
-    if lowest is not None and lowest != subtask:
-        return f"subtask {lowest}"
-    return f"shard {blocking_shard}"
+def blocked_by(alignment: Alignment) -> str:
+    """Return what the global watermark waits for: the lowest shard of this process."""
+    return f"shard {alignment.blocking_shard}"

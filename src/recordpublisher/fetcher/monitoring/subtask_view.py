@@ -8,7 +8,6 @@ from recordpublisher.publishers.clock import Clock
 
 from ..checkpoints.checkpoint_age import CheckpointAge
 from ..checkpoints.commit_counts import CommitCounts
-from ..coordination.watermark_tracker import WatermarkTracker
 from ..leases.lease_counts import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
 from ..pipeline.emitter import Emitter
@@ -18,6 +17,7 @@ from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
 from ..sink import Unfinished
 from ..watermarks.alignment import Alignment
+from ..watermarks.watermark_tracker import WatermarkTracker
 from .alarm_monitor import AlarmMonitor
 from .retention_periods import RetentionPeriods
 from .shard_view import SHARD_METRICS, ShardView, lag_ms
@@ -85,11 +85,6 @@ class SubtaskView(msgspec.Struct, frozen=True):
     def blocking_shard(self) -> str | None:
         """The shard with this subtask's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
         return self.alignment.blocking_shard
-
-    @metric(GAUGE, "subtask")
-    def blocking_subtask(self) -> int | None:
-        """The subtask for which the other subtasks wait, if the tracker knows it."""
-        return self.tracker.lowest_subtask()
 
     @metric(TEXT)
     def worker(self) -> str | None:

@@ -50,11 +50,10 @@ class FixedOwnership(ShardOwnership):
         """Why each stream could not be begun. Each reason is logged once."""
 
     async def open(self, context: SinkContext) -> OpenedJob:
-        """Open the sink, restore, and list the shards; then join the other subtasks."""
+        """Open the sink, restore, and list the shards."""
         opened = await open_job(self._job, context, self._missing)
         self._owned.add_initial(opened.listed, opened.states, opened.unlisted_states)
         self._starts = opened.starts
-        await self._job.tracker.open(self._job.subtask, self._job.parallelism)
         self._job.tracker.start_at(opened.lowest_watermark)
         return opened
 
@@ -64,7 +63,7 @@ class FixedOwnership(ShardOwnership):
         self._shards.complete_without_streams()
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Add the children that this subtask owns."""
+        """Add the children that this process reads."""
         self._owned.add_new(children)
 
     async def on_look(self) -> None:

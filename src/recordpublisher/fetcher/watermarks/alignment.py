@@ -10,11 +10,11 @@ from typing import Protocol
 from recordpublisher.publishers.clock import Clock
 
 from .. import watermark_functions
-from ..coordination.active_minimum import ActiveMinimum
-from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..min_heap import IndexedMinHeap
 from ..settings import AlignmentTimes
 from ..shards.shard_entry import ShardEntry
+from .active_minimum import ActiveMinimum
+from .watermark_tracker import WatermarkTracker
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -41,13 +41,11 @@ class Alignment:
     def __init__(
         self,
         tracker: WatermarkTracker,
-        subtask: int,
         settings: AlignmentTimes,
         clock: Clock,
         running_time: RunningTime,
     ) -> None:
         self._tracker = tracker
-        self._subtask = subtask
         self._lookahead = settings.lookahead_ms
         self._clock = clock
         self._running_time = running_time
@@ -122,7 +120,7 @@ class Alignment:
         """Report this subtask's status and watermark to the tracker, even while idle (W7), and return the global watermark."""
         self._running_time.check()  # a suspension must not count as time in which the tracker did not respond (W10)
         status, watermark = self._active.status()
-        return self._tracker.report(SubtaskReport(self._subtask, status, watermark, self.max_watermark))
+        return self._tracker.report(status, watermark)
 
     def select_next(self) -> tuple[ShardEntry, int] | None:
         """Return the shard that emits next, and how many records of its first batch, or None if all shards are held back or empty.

@@ -163,7 +163,7 @@ async def snapshots_of_workers(
                 continue  # a later start has replaced it in the meantime
             states = alone_states(part.positions, alone)
             pinned, taken = part.pinned_ms, part.taken_ms
-            return [{**snapshot_to_json(states, pinned, alone.epoch, 0, 1, taken_ms=taken), "worker": alone.worker}]
+            return [{**snapshot_to_json(states, pinned, alone.epoch, taken_ms=taken), "worker": alone.worker}]
         records = {worker: record.document for worker, record in (await group.read_records()).items()}
         states, missing = states_of(table.document, await _positions(read, table.document, records))
         if not missing:
@@ -187,6 +187,6 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
     pinned_ms = table.start.timestamp_ms
     taken = {name: record.checkpoint_ms for name, record in records.items()}
     return [
-        {**snapshot_to_json(shards, pinned_ms, table.version, 0, 1, taken_ms=taken.get(owner or "")), "worker": owner}
+        {**snapshot_to_json(shards, pinned_ms, table.version, taken_ms=taken.get(owner or "")), "worker": owner}
         for owner, shards in by_owner.items()
     ]

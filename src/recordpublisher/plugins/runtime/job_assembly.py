@@ -16,7 +16,6 @@ from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
@@ -24,6 +23,7 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -138,7 +138,7 @@ def build_job(
         factory=factory,
         discovery=ShardDiscovery(lister, streams, settings.discovery_interval_ms),
         sink=sink,
-        tracker=InProcessTracker(clock=clock),
+        tracker=OwnWatermark(),
         decorator_for=batch_decorator_factory(registry, given, values, timestamp_assigner, watermark_assigner),
         settings=settings,
         clock=clock,

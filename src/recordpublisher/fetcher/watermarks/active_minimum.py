@@ -1,14 +1,21 @@
-"""Finds the lowest watermark of the shards or subtasks that count, and their common status."""
+"""Finds the lowest watermark of the shards or workers that count, and their common status."""
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Generic
 
 from ..min_heap import IndexedMinHeap, K
-from .watermark_tracker import SubtaskStatus
+
+
+class ShardsStatus(Enum):
+    """How the shards of a process, or a worker, count in the global minimum."""
+
+    ACTIVE = "they count with the lowest watermark; without one the global watermark cannot rise"
+    IDLE = "none of them counts"
 
 
 class ActiveMinimum(Generic[K]):
-    """Watermarks by key, for a subtask's shards or a group's subtasks. An active key without a watermark counts as the lowest (W2)."""
+    """Watermarks by key, of shards or workers. An active key without a watermark counts as the lowest (W2)."""
 
     def __init__(self) -> None:
         self._known: IndexedMinHeap[K] = IndexedMinHeap()
@@ -26,12 +33,12 @@ class ActiveMinimum(Generic[K]):
         """Remove a key."""
         self.set(key, False, None)
 
-    def status(self) -> tuple[SubtaskStatus, int | None]:
+    def status(self) -> tuple[ShardsStatus, int | None]:
         """Return ACTIVE with the lowest watermark, or IDLE if no key counts. The watermark is None while an active key has none."""
         if self._unknown:
-            return SubtaskStatus.ACTIVE, None
+            return ShardsStatus.ACTIVE, None
         lowest = self._known.lowest()
-        return (SubtaskStatus.IDLE, None) if lowest is None else (SubtaskStatus.ACTIVE, int(lowest[0]))
+        return (ShardsStatus.IDLE, None) if lowest is None else (ShardsStatus.ACTIVE, int(lowest[0]))
 
     def lowest_key(self) -> K | None:
         """Return the key that determines the minimum, or None if no key counts.
@@ -48,8 +55,8 @@ class ActiveMinimum(Generic[K]):
         return [key for value, key in self._known.lowest_few(count) if value < bound]
 
 
-def lowest_active(watermarks: Iterable[int | None]) -> tuple[SubtaskStatus, int | None]:
-    """Return the status and the minimum of the watermarks of active shards or subtasks."""
+def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
+    """Return the status and the minimum of the watermarks of active shards or workers."""
     minimum: ActiveMinimum[int] = ActiveMinimum()
     for number, watermark in enumerate(watermarks):
         minimum.set(number, True, watermark)
