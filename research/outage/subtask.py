@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.hookspecs import hookimpl
 from recordpublisher.plugins.host.manager import load_registry

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock
@@ -44,7 +44,7 @@ class RunningJob:
         self._job_run = job_run
         self._job_settings = job_settings
         self._ref_counts = ConsumerRefCounts()
-        self._tracker = InProcessTracker()
+        self._tracker = OwnWatermark()
         self.limit_checkers: list[LimitChecker] = []
         self._fetchers = [self._fetcher(subtask, restore) for subtask in range(job_run.parallelism)]
         self._tasks: list[asyncio.Task[Any]] = []

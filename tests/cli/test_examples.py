@@ -79,7 +79,7 @@ async def _store_a_state(folder):
     """Of a job that has stored its first checkpoint, and has read nothing yet."""
     store = SnapshotStore(FolderStore(folder))
     states = {f"orders/shardId-00000000000{number}": ShardState(StartingPosition.trim_horizon()) for number in (0, 1)}
-    await store.store(0, await store.open_generation(0), snapshot_to_json(states, None, 1, 0, 1))
+    await store.store(0, await store.open_generation(0), snapshot_to_json(states, None, 1))
 
 
 async def _store_a_group(folder):

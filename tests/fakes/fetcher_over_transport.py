@@ -7,7 +7,7 @@ from typing import Any
 
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
@@ -44,7 +44,7 @@ def fetcher_over(
     *,
     stream: str = STREAM,
     ref_counts: ConsumerRefCounts | None = None,
-    tracker: InProcessTracker | None = None,
+    tracker: OwnWatermark | None = None,
     **more: Any,
 ) -> SubtaskFetcher:
     """A fetcher built as in plugins/runtime/job_assembly.py, with the real client over any transport."""
@@ -63,7 +63,7 @@ def fetcher_over(
             factory=factory,
             discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),
             sink=sink,
-            tracker=tracker or InProcessTracker(),
+            tracker=tracker or OwnWatermark(),
             decorator_for=batch_decorator_factory(registry(), given),
             settings=settings,
             clock=clock,

@@ -8,7 +8,7 @@ from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.stream_list import StreamList
@@ -263,7 +263,7 @@ def test_a_subtask_that_never_joins_is_an_error():  # W6
     source.add("a", 1)
 
     async def job():
-        fetcher = await opened(source, RecordingSink(), tracker=InProcessTracker(parallelism=2), parallelism=2)
+        fetcher = await opened(source, RecordingSink(), tracker=OwnWatermark(parallelism=2), parallelism=2)
         await fetcher.run_bounded(Bounds(max_time=100))
 
     with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker"):

@@ -34,7 +34,7 @@ async def _store_position(folder, shard, done):
     store = SnapshotStore(FolderStore(folder))
     state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(done))
     generation = await store.open_generation(0)
-    await store.store(0, generation, snapshot_to_json({f"orders/{shard}": state}, None, generation, 0, 1))
+    await store.store(0, generation, snapshot_to_json({f"orders/{shard}": state}, None, generation))
 
 
 def store_at(uri):
@@ -63,7 +63,7 @@ def process_that_stores(scene):
         generation = await opened.open_generation(0)
         for taken in itertools.count():
             state = ShardState(StartingPosition.trim_horizon())
-            snapshot = snapshot_to_json({"orders/shardId-000000000000": state}, None, generation, 0, 1, (), taken)
+            snapshot = snapshot_to_json({"orders/shardId-000000000000": state}, None, generation, (), taken)
             await opened.store(0, generation, snapshot)
             if taken == 0:
                 begun.set()

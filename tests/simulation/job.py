@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
 from .checkpoint_history import CheckpointHistory
-from .network import InProcessTrackerClient, Network, TrackerClient, TrackerServer
+from .network import OwnWatermarkClient, Network, TrackerClient, TrackerServer
 from .rule_checker import RuleChecker
 from .schedule import Fault, JobRun, Schedule, random_schedule
 from .simulated_stream import SimulatedStream
@@ -40,7 +40,7 @@ class Job:
         self._checkpoints = CheckpointHistory(self._simulator)
         self._network = Network(self._simulator, schedule.seed)
         self._server = TrackerServer(self._simulator, self._network)
-        self._shared: InProcessTracker | None = None
+        self._shared: OwnWatermark | None = None
         self._running: dict[int, Subtask] = {}
         self._leaving: list[Subtask] = []
         self._seed = schedule.seed
@@ -68,7 +68,7 @@ class Job:
         self._run_number += 1
         if not job_run.keeps_tracker or self._shared is None:
             clock = Clock(self._simulator)
-            self._shared = InProcessTracker(parallelism=job_run.parallelism, clock=clock, timeout_ms=10_000)
+            self._shared = OwnWatermark(parallelism=job_run.parallelism, clock=clock, timeout_ms=10_000)
         if not job_run.keeps_tracker:
             self._server = TrackerServer(self._simulator, self._network)
         self._checker.start_run(job_run, self._checkpoints.counts(self._stream), self._is_disturbed)
@@ -161,7 +161,7 @@ class Job:
         if self._is_remote:
             return TrackerClient(properties, self._simulator, process, self._network, self._server)
         assert self._shared is not None
-        return InProcessTrackerClient(self._shared, process)
+        return OwnWatermarkClient(self._shared, process)
 
     # --- faults -------------------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
 from .simulator import Clock, Process, Simulator
@@ -148,10 +148,10 @@ class TrackerClient(RemoteTracker):
         super().handle_response(response)
 
 
-class InProcessTrackerClient(WatermarkTracker):
+class OwnWatermarkClient(WatermarkTracker):
     """One subtask's view of a tracker that all processes share; a dead process reports nothing."""
 
-    def __init__(self, shared: InProcessTracker, process: Process) -> None:
+    def __init__(self, shared: OwnWatermark, process: Process) -> None:
         self._shared = shared
         self._process = process
 

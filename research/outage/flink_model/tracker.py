@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import SubtaskReport, WatermarkTracker
 from recordpublisher.publishers.properties.groups.job import (
     EMIT_INTERVAL,
     IDLE_INTERVAL,

@@ -175,7 +175,7 @@ async def test_the_time_until_unread_records_are_lost(tmp_path, age_hours, verdi
     async with LocalKinesis(streams={"orders": 1}, clock=clock) as endpoint:
         done, _ = (endpoint.stream("orders").put(data, "k") for data in (b"read", b"unread"))
         state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(done))
-        snapshot = snapshot_to_json({"orders/shardId-000000000000": state}, None, 1, 0, 1)
+        snapshot = snapshot_to_json({"orders/shardId-000000000000": state}, None, 1)
         await store.store(0, await store.open_generation(0), snapshot)
         clock.advance(age_hours * 3_600_000)
         sink = {"flink.sink": "kinesis", "flink.sink.kinesis.stream": "orders"}

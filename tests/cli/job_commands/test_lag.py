@@ -66,7 +66,7 @@ def state(endpoint, tmp_path):
         )
         for number, (shard, sequence) in enumerate(zip(IDS, positions, strict=True))
     }
-    asyncio.run(stored(tmp_path, snapshot_to_json(states, None, 1, 0, 1)))
+    asyncio.run(stored(tmp_path, snapshot_to_json(states, None, 1)))
     return str(tmp_path)
 
 
@@ -225,7 +225,7 @@ def stopped(endpoint, tmp_path):
     one = {
         f"flights/{IDS[1]}": ShardState(StartingPosition.trim_horizon(), SequenceNumber(endpoint.sequences[IDS[1]][0]))
     }
-    asyncio.run(stored(tmp_path, snapshot_to_json(one, None, 1, 0, 1, taken_ms=now_ms() - 200_000)))
+    asyncio.run(stored(tmp_path, snapshot_to_json(one, None, 1, taken_ms=now_ms() - 200_000)))
 
     return str(tmp_path)
 

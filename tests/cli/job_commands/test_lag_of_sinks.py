@@ -11,7 +11,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.lag.stored_positions import SinkPositions
+from recordpublisher.plugins.lag.job_state import SinkPositions
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from fakes.commits.committing_sink import started
@@ -31,7 +31,7 @@ def job_of(name, folder):
 
 def snapshot(sequence):
     state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(sequence))
-    return snapshot_to_json({f"orders/{SHARD}": state}, None, 1, 0, 1)
+    return snapshot_to_json({f"orders/{SHARD}": state}, None, 1)
 
 
 @pytest.mark.parametrize("name", SINKS)

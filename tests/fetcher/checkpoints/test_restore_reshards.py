@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from recordpublisher.fetcher.assembly import build_fetcher
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
@@ -63,7 +63,7 @@ class Job:
         self._cost = cost
         self._is_restored = bool(after.snapshots)
         self._source = FamilySource(family, 7, continuations)
-        self._tracker = InProcessTracker()
+        self._tracker = OwnWatermark()
         self.fetchers = [self._fetcher(number, parallelism, after, given) for number in range(parallelism)]
 
     async def read(self) -> Job:

@@ -3,7 +3,7 @@
 import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import TransientError
 
@@ -159,7 +159,7 @@ def test_a_process_that_was_suspended_raises_no_alarm():  # as in W3: time witho
     assert alarms_of(source, during=is_suspended, seconds=60) == []
 
 
-class Unreachable(InProcessTracker):
+class Unreachable(OwnWatermark):
     """A tracker that is unreachable until the test changes that."""
 
     is_reachable = False

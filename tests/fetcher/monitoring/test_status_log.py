@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.monitoring.status_log import StatusLogger
 from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
@@ -22,7 +22,7 @@ class Scene:
     """Shard `late` is held back by the silent shard `quiet`."""
 
     def __init__(self, parallelism=1):
-        self.clock, self.tracker, self.table = StoppedClock(), InProcessTracker(parallelism=parallelism), ShardTable()
+        self.clock, self.tracker, self.table = StoppedClock(), OwnWatermark(parallelism=parallelism), ShardTable()
         self.alignment = Alignment(self.tracker, 0, AlignmentTimes(0, 30_000), self.clock, AlwaysRunning(self.clock))
         self.logger = StatusLogger(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
         for name in ("late", "quiet"):
@@ -87,7 +87,7 @@ def test_a_timed_out_subtask_is_named_once(caplog):  # W6
 
 
 def test_a_subtask_without_a_tracker_is_logged(scene, caplog):  # W10
-    class NeverReached(InProcessTracker):
+    class NeverReached(OwnWatermark):
         is_reachable = False
         response_age_ms = None
 

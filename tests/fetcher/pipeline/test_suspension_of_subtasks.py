@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks.watermark_tracker import SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -14,7 +14,7 @@ from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 IDLE = {"flink.shard.idle.interval": 10_000, "flink.watermark.lookahead.millis": 1_000}
 
 
-class RecordingTracker(InProcessTracker):
+class RecordingTracker(OwnWatermark):
     """Records calls with their time."""
 
     def __init__(self):

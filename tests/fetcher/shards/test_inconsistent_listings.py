@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -32,7 +32,7 @@ def at(seconds, action, *arguments):
 async def run_two(source, sinks, **more):
     """`parent` is read by subtask 0, `child` by subtask 1."""
     owners = {"parent": 0, "child": 1}
-    shared = {"tracker": InProcessTracker(), "parallelism": 2, "assigner": lambda shard, _: owners[shard.shard_id]}
+    shared = {"tracker": OwnWatermark(), "parallelism": 2, "assigner": lambda shard, _: owners[shard.shard_id]}
     fetchers = [make_fetcher(source, sink, subtask=number, **shared, **more) for number, sink in enumerate(sinks)]
     await asyncio.gather(*(fetcher.open() for fetcher in fetchers))
     return await asyncio.gather(*(fetcher.run_bounded(MINUTE) for fetcher in fetchers))

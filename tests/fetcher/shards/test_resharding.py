@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.testing.virtual_time import run_virtual
@@ -80,7 +80,7 @@ def test_two_subtasks_share_the_shards_and_the_ends_of_parents():  # S2, S9
     owners = {f"a{number}": number % 2 for number in range(6)} | {"child": 1}
     source.split("a0", "child")
     source.shards["s/child"].put(77)
-    tracker = InProcessTracker()
+    tracker = OwnWatermark()
 
     async def job():
         shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, n: owners[shard.shard_id]}
@@ -144,7 +144,7 @@ def test_a_parent_of_another_subtask_that_is_finished_by_the_restored_state_need
         first = make_fetcher(source, RecordingSink(), assigner=lambda shard, _: int(shard.shard_id == "child"))
         await first.open()
         await first.run_bounded(Bounds(max_time=2))
-        shared = {"parallelism": 2, "tracker": InProcessTracker(parallelism=2)}
+        shared = {"parallelism": 2, "tracker": OwnWatermark(parallelism=2)}
         assigner = {"parent": 0, "child": 1}
         second = make_fetcher(
             source,

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.pipeline.suspension import TICK_SECONDS, SuspensionDetector
 from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.watermarks.alignment import Alignment
@@ -15,7 +15,7 @@ from fakes.shard_entries import AlwaysRunning, StoppedClock, entry, marker, wate
 def alignment(lookahead=None, tracker=None, clock=None, running_time=None):
     clock = clock or StoppedClock()
     settings = AlignmentTimes(lookahead, 60_000)
-    return Alignment(tracker or InProcessTracker(), 0, settings, clock, running_time or AlwaysRunning(clock))
+    return Alignment(tracker or OwnWatermark(), 0, settings, clock, running_time or AlwaysRunning(clock))
 
 
 def queued(made, shard_id, *watermarks, **more):
@@ -90,7 +90,7 @@ def test_a_silent_shard_holds_at_its_last_watermark():
 
 
 def test_the_next_record_raises_the_reported_watermark():  # W1
-    tracker = InProcessTracker()
+    tracker = OwnWatermark()
     made = alignment(0, tracker)
     queued(made, "a", 90, watermark=3)
 
@@ -108,7 +108,7 @@ def test_batches_without_records_are_selected_first():  # F6
 
 
 def test_another_subtask_holds_the_emit_limit():  # W6
-    tracker = InProcessTracker(parallelism=2)
+    tracker = OwnWatermark(parallelism=2)
     made = alignment(10, tracker)
     queued(made, "a", 5, 16)
     assert made.select_next() is None
@@ -117,14 +117,14 @@ def test_another_subtask_holds_the_emit_limit():  # W6
     assert made.select_next()[1] == 1
 
 
-class UnreachableTracker(InProcessTracker):
+class UnreachableTracker(OwnWatermark):
     is_reachable = False
     response_age_ms = None
 
 
 def test_a_reachable_tracker_without_a_global_watermark_holds_every_shard():  # W2, W10
     clock = StoppedClock()
-    made = alignment(10, InProcessTracker(parallelism=2), clock)
+    made = alignment(10, OwnWatermark(parallelism=2), clock)
     queued(made, "a", 5, 16)
     clock.seconds = 1_000_000.0
 
@@ -157,7 +157,7 @@ def test_a_tracker_that_answered_and_is_silent_now_is_waited_for_however_long():
 
 def test_the_startup_timeout_begins_with_the_first_report():  # W10
     clock = StoppedClock()
-    made = alignment(0, InProcessTracker(parallelism=2), clock)
+    made = alignment(0, OwnWatermark(parallelism=2), clock)
     clock.seconds = 500.0
     made.report()
     assert not made.is_startup_timeout_over
@@ -218,7 +218,7 @@ def test_the_time_held_back_is_measured():  # A1
 
 
 def test_a_shard_that_waits_for_the_first_value_is_held():  # P6
-    made = alignment(0, InProcessTracker(parallelism=2))
+    made = alignment(0, OwnWatermark(parallelism=2))
 
     assert queued(made, "a", 1).status.held_since is not None
 
@@ -233,7 +233,7 @@ def test_a_removed_shard_holds_no_other():
 
 
 def test_an_excluded_shard_within_the_limit_is_selected_although_the_first_in_turn_is_held():  # W12
-    tracker = InProcessTracker(parallelism=2)
+    tracker = OwnWatermark(parallelism=2)
     tracker.report(SubtaskReport(0, SubtaskStatus.ACTIVE, 5_000))
     tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 1_000))
     made = alignment(100, tracker)
@@ -256,7 +256,7 @@ def test_an_excluded_shard_within_the_limit_is_selected_although_the_first_in_tu
 
 
 def test_the_lowest_held_record_is_waited_for_also_when_its_shard_is_excluded():  # W9a, W12
-    class Tracker(InProcessTracker):
+    class Tracker(OwnWatermark):
         def notify_at(self, watermark):
             awaited.append(watermark)
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -21,7 +21,7 @@ class Scene:
     """Shard `a` of this subtask has just ended."""
 
     def __init__(self, is_endless=False, **more):
-        self.tracker, self.clock, self.notices = InProcessTracker(), StoppedClock(), Notices()
+        self.tracker, self.clock, self.notices = OwnWatermark(), StoppedClock(), Notices()
         self.table = ShardTable(self.tracker.is_finished)
         self.table.tell(self.notices)
         self.ended_parents = EndedParentHold(
@@ -144,7 +144,7 @@ def test_a_removed_shard_does_not_hold():
 
 async def _split_across_subtasks(source, sinks, seconds):
     shared = {
-        "tracker": InProcessTracker(),
+        "tracker": OwnWatermark(),
         "parallelism": 2,
         "assigner": lambda shard, _: "ab".index(shard.shard_id[0]),
     }

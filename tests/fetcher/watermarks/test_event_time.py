@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -193,7 +193,7 @@ def test_subtasks_of_one_job_are_aligned_with_each_other():  # W6, W9a
     source, sinks, order = ScriptedSource(per_read=50), (RecordingSink(), RecordingSink()), []
     source.add("a", *range(0, 60_000, 20))
     source.add("b", *range(0, 60_000, 2_000))
-    tracker = InProcessTracker()
+    tracker = OwnWatermark()
 
     class Ordered(RecordingSink):
         async def write(self, batch):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -139,7 +139,7 @@ def test_a_single_subtask_continues_after_a_gap_above_the_lookahead():
 
 
 def test_a_subtask_continues_when_all_others_have_left():
-    source, tracker = ScriptedSource(), InProcessTracker(parallelism=2, clock=StoppedClock())
+    source, tracker = ScriptedSource(), OwnWatermark(parallelism=2, clock=StoppedClock())
     source.add("a", 0, 10**9)
 
     async def script():

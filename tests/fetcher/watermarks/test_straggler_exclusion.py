@@ -3,8 +3,8 @@
 import asyncio
 import logging
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_table import ShardTable
@@ -42,7 +42,7 @@ class Changed:
 class Scene:
     def __init__(self, max_lag_ms, **watermarks):
         self.changed = Changed()
-        self.table, self.tracker = ShardTable(), InProcessTracker()
+        self.table, self.tracker = ShardTable(), OwnWatermark()
         self.table.tell(self.changed)
         for name, watermark in watermarks.items():
             made = entry(name, watermark=watermark)
@@ -162,7 +162,7 @@ def test_an_excluded_shard_takes_turns_with_the_others():  # P7
 
 def test_stragglers_are_measured_against_other_subtasks():
     source, sinks = one_shard_behind(), (RecordingSink(), RecordingSink())
-    tracker = InProcessTracker(parallelism=2)
+    tracker = OwnWatermark(parallelism=2)
     names = ["behind", "now"]
 
     async def job():
@@ -187,7 +187,7 @@ def test_a_straggler_is_written_while_the_others_of_its_subtask_are_held():  # W
     names = {"late": 0, "held": 0, "other": 1}
 
     async def job():
-        tracker = InProcessTracker(parallelism=2)
+        tracker = OwnWatermark(parallelism=2)
         shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, _: names[shard.shard_id]}
         properties = {**ALIGNED, "flink.watermark.alignment.max.lag": HOUR, "flink.shard.idle.interval": -1}
         fetchers = [make_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]

@@ -8,7 +8,7 @@ import pytest
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
 from recordpublisher.fetcher.leases.position_store import read_parts
-from recordpublisher.plugins.lag.stored_positions import JobPositions, StoreOrGroupPositions, group_snapshots
+from recordpublisher.plugins.lag.job_state import JobPositions, StoreOrGroupPositions, group_snapshots
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 

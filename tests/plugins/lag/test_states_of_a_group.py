@@ -3,7 +3,7 @@
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.stored_positions import states_of
+from recordpublisher.plugins.lag.job_state import states_of
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 FIRST = StartingPosition.trim_horizon()

@@ -2,7 +2,7 @@
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.stored_positions import JobPositions
+from recordpublisher.plugins.lag.job_state import JobPositions
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from fakes.shard_entries import START, shard

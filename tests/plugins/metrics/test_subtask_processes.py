@@ -6,11 +6,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from recordpublisher.plugins.metrics import subtask_processes
+from recordpublisher.plugins.metrics import worker_processes
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
-from recordpublisher.plugins.metrics.subtask_processes import (
-    SubtaskProcesses,
-    SubtaskSocket,
+from recordpublisher.plugins.metrics.worker_processes import (
+    WorkerProcesses,
+    WorkerSocket,
     exported_from_processes,
 )
 from recordpublisher.publishers.properties.properties import Properties
@@ -26,7 +26,7 @@ def folder():
 
 def serving(folder, *subtasks):
     fetchers = [FetchersHere([fetcher]) for fetcher in subtasks]
-    sockets = [SubtaskSocket(folder, fetcher.subtask) for fetcher in subtasks]
+    sockets = [WorkerSocket(folder, fetcher.subtask) for fetcher in subtasks]
     return [exporters_opened([socket], fetcher) for socket, fetcher in zip(sockets, fetchers, strict=True)]
 
 
@@ -34,7 +34,7 @@ async def test_metrics_and_health_arrive_as_they_were_sent(folder):
     first, second = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no"])
     serving_first, serving_second = serving(folder, first, second)
     async with serving_first, serving_second:
-        processes = SubtaskProcesses(folder, 2)
+        processes = WorkerProcesses(folder, 2)
 
         assert await processes.metrics() == await FetchersHere([first, second]).metrics()
         assert await processes.health() == await FetchersHere([first, second]).health()
@@ -43,7 +43,7 @@ async def test_metrics_and_health_arrive_as_they_were_sent(folder):
 async def test_a_subtask_that_has_not_started_does_not_respond(folder):
     (serving_first,) = serving(folder, MeasuredFetcher(0))
     async with serving_first:
-        processes = SubtaskProcesses(folder, 2)
+        processes = WorkerProcesses(folder, 2)
 
         assert [each.subtask for each in await processes.metrics()] == [0]
         assert [(each.subtask, each.responds) for each in await processes.health()] == [(0, True), (1, False)]
@@ -59,7 +59,7 @@ async def test_a_subtask_that_hangs_does_not_respond(folder, monkeypatch):
         writer.close()
 
     async with await asyncio.start_unix_server(accept, folder / "0.sock"):
-        assert not (await SubtaskProcesses(folder, 1).health())[0].responds
+        assert not (await WorkerProcesses(folder, 1).health())[0].responds
         assert is_asked.is_set()
 
 

@@ -10,7 +10,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.cli.job_commands.positions import file_transfer, stored_states
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.lag.stored_positions import StoreOrGroupPositions
+from recordpublisher.plugins.lag.job_state import StoreOrGroupPositions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 
 SHARDS = 2

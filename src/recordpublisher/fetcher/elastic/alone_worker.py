@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -11,7 +12,13 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FencedError, RecordPublisherError, RetriesExhaustedError, StateError
+from recordpublisher.publishers.errors import (
+    FencedError,
+    RecordPublisherError,
+    RetriesExhaustedError,
+    StateError,
+    StoreUnavailableError,
+)
 
 from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
 from ..checkpoints.commit_counts import CommitCounts
@@ -35,6 +42,13 @@ from .worker_lives import ElasticGroup
 
 log = logging.getLogger("recordpublisher.start")
 HOST = socket.gethostname()[:255]
+CONFIRMED_SECONDS = 20.0
+"""After this time without an answer that this worker still owns the shards, it asks for one between two checkpoints (seconds).
+
+That happens if checkpoints are rare, or if one of them waits long for the sink.
+"""
+CLOSE_SECONDS = 5.0
+"""Longest time for the last write of a worker that stops (seconds)."""
 LEFT_MS = 86_400_000
 """What an alone start has left that never took the shards is deleted after this time (ms)."""
 
@@ -82,6 +96,7 @@ class AloneWorker:
         self._owner = AloneOwner(self.name, 0)
         self._beat = 0
         self._has_taken = False
+        self._confirmed = clock.monotonic()
         self._states: Mapping[str, ShardState] = {}
         self._pinned_ms: int | None = None
         self._taken_ms: int | None = None
@@ -150,19 +165,25 @@ class AloneWorker:
         await self._positions.publish()
 
     async def check_owner(self) -> None:
-        """Check that no later start has replaced this one, which a job at rest would not notice otherwise.
+        """Check that no later start has replaced this one, unless the last checkpoint has just shown it.
 
         Raises: FencedError if one has; StateError if the record cannot be read.
         """
+        if self._clock.monotonic() - self._confirmed >= CONFIRMED_SECONDS:
+            await self._confirm()
+
+    async def _confirm(self) -> None:
         record = await self._documents.read_record(self.name)
         if record is None or record.document.is_sealed:
             raise FencedError(f"worker {self.name} was sealed: {_SUCCESSOR.format(place=self.place)}")
+        self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
         """Seal the own record, so that others know that nobody runs the job, and close the stores."""
         if self._has_taken:
-            with suppress(StateError, RetriesExhaustedError):  # the next start seals it
-                await self._write_record(is_sealed=True)
+            with suppress(TimeoutError, StateError, RetriesExhaustedError):  # the next start seals it
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._write_record(is_sealed=True)
         await self._group.store.close()
         if (entries := entries_of(self._sink)) is not None and entries is not self._group.store:
             await entries.close()
@@ -278,7 +299,16 @@ class AloneWorker:
         states = {key: stored.state for key, stored in snapshot.shards.items()}
         self._positions.set_times(snapshot.pinned_start_ms, snapshot.taken_ms)
         with self._naming_successor():
-            await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)
+            is_written = await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)
+        if is_written:
+            self._confirmed = self._clock.monotonic()
+            return
+        # Each checkpoint makes one request: a job at rest would not notice otherwise that it was replaced.
+        try:
+            await self._confirm()
+        except StoreUnavailableError:
+            if self._positions.entries is None:  # Otherwise commits go on while only the store of the table is away.
+                raise
 
     def _keyed(self, states: Mapping[str, ShardState]) -> Positions:
         return {PositionKey(shard, self._owner.epoch): StoredPosition(state) for shard, state in states.items()}

@@ -208,7 +208,7 @@ class Worker:
 
     async def _watch_group(self) -> None:
         while True:
-            seconds = self._settings.interval * (0.5 + 0.5 * self._random.random())
+            seconds = self._settings.interval * (0.6 + 0.4 * self._random.random())
             try:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS

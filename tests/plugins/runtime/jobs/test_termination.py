@@ -74,4 +74,4 @@ def test_a_loop_that_is_closed_leaves_no_handler_behind():
 def test_a_subtask_that_a_real_time_signal_killed_is_named_by_its_number():
     number = signal.SIGRTMIN + 3
 
-    assert f"was killed by signal {int(number)};" in str(termination.SubtaskFailedError(1, -number))
+    assert f"was killed by signal {int(number)};" in str(termination.WorkerFailedError(1, -number))
