@@ -101,8 +101,7 @@ def test_the_example_of_a_snapshot_is_one():
     restored = merge_snapshots([snapshot])
 
     assert (
-        snapshot_to_json(restored.shards, restored.pinned_ms, restored.generation, (), snapshot["takenMs"])
-        == snapshot
+        snapshot_to_json(restored.shards, restored.pinned_ms, restored.generation, (), snapshot["takenMs"]) == snapshot
     )
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
@@ -44,7 +44,6 @@ def fetcher_over(
     *,
     stream: str = STREAM,
     ref_counts: ConsumerRefCounts | None = None,
-    tracker: OwnWatermark | None = None,
     **more: Any,
 ) -> SubtaskFetcher:
     """A fetcher built as in plugins/runtime/job_assembly.py, with the real client over any transport."""
@@ -63,11 +62,10 @@ def fetcher_over(
             factory=factory,
             discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),
             sink=sink,
-            tracker=tracker or OwnWatermark(),
+            tracker=OwnWatermark(),
             decorator_for=batch_decorator_factory(registry(), given),
             settings=settings,
             clock=clock,
-            assigner=registry().shard_assigners.get("UNIFORM", "")(given),
             starts=Starts(initial_position(given)),
             pin_latest=lister.server_time_ms,
             retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),

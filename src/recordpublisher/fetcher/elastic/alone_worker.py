@@ -292,6 +292,7 @@ class AloneWorker:
             job=self._group.job_name or "job",
             clock=self._clock,
             duration=float("inf"),
+            is_alone=True,
         )
 
     async def _store(self, state: State, *, is_checkpoint: bool) -> None:

@@ -64,6 +64,7 @@ class CommittedPositions(PositionStore):
         job: str,
         clock: Clock,
         duration: float,
+        is_alone: bool = False,
     ) -> None:
         entries = lives.sink.entries()
         self._lives = lives
@@ -73,6 +74,7 @@ class CommittedPositions(PositionStore):
         self._worker = worker
         self._clock = clock
         self._duration = duration
+        self._is_alone = is_alone
         self._place = (entries or store).place
         self._commits = Commits(
             self._sink, entries or store, part_name(worker, 0), f"{job}/{worker}", counts=lives.counts
@@ -136,6 +138,7 @@ class CommittedPositions(PositionStore):
                 target=self._sink.target(),
                 pinned_ms=self.pinned_ms,
                 taken_ms=self.taken_ms,
+                is_alone=self._is_alone,
             )
             return part.to_bytes()
 
