@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
 from recordpublisher.plugins.host.hookspecs import hookimpl
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registrar

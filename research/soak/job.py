@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
 from recordpublisher.publishers.kinesis.ports import Transport

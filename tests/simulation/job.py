@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
-from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark, WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
 from .checkpoint_history import CheckpointHistory
-from .network import OwnWatermarkClient, Network, TrackerClient, TrackerServer
+from .network import Network, OwnWatermarkClient, TrackerClient, TrackerServer
 from .rule_checker import RuleChecker
 from .schedule import Fault, JobRun, Schedule, random_schedule
 from .simulated_stream import SimulatedStream

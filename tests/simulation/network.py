@@ -9,9 +9,8 @@ from typing import Any
 
 from recordpublisher.fetcher.coordination.coordinator import Coordinator
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
-from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark, WatermarkTracker
 from recordpublisher.publishers.properties.properties import Properties
 
 from .simulator import Clock, Process, Simulator

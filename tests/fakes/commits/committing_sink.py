@@ -76,10 +76,13 @@ class Start:
         return self.alone.name
 
     async def open(self):
-        """Take the rows over, and return the stored positions by shard."""
+        """Take the rows over, and return what is stored: no snapshot, or one."""
         await self.sink.open(self.context)
         _, states = await self.alone.open()
-        return states and states[0]["shards"]
+        self.restored = [
+            snapshot_of(**{key: one["position"] for key, one in each["shards"].items()}) for each in states
+        ]
+        return self.restored
 
     async def checkpoint(self, state):
         await self.alone.settle()
@@ -87,11 +90,15 @@ class Start:
         await self.alone.publish()
 
 
-def snapshot_at(position, shard="orders/shardId-000000000000"):
+def snapshot_of(**positions):
+    """A snapshot with the position of each shard."""
+    first = StartingPosition.trim_horizon()
+    return snapshot_to_json({key: ShardState(first, SequenceNumber(str(at))) for key, at in positions.items()}, None, 1)
+
+
+def snapshot_at(position, shard="orders/shardId-0"):
     """A snapshot of one shard."""
-    return snapshot_to_json(
-        {shard: ShardState(StartingPosition.trim_horizon(), SequenceNumber(str(position)))}, None, 1
-    )
+    return snapshot_of(**{shard: position})
 
 
 async def started(sink, context=SinkContext(), **more):  # noqa: B008 - frozen

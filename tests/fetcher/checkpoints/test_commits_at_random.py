@@ -140,7 +140,7 @@ async def run_start(table, shared, kind, network):
     start = Start(kind(table, client, network), clock=VirtualClock())
     try:
         states = await retried(start.open)
-        position = max((int(state["position"]) for state in dict(states).values()), default=0)
+        position = max((int(one["position"]) for state in states for one in state["shards"].values()), default=0)
         while True:
             for _ in range(network.draw.randint(0, 4)):
                 if position < ROWS:

@@ -40,7 +40,7 @@ def test_what_is_stored_is_loaded(tmp_path):
 def test_what_is_stored_later_is_newer(tmp_path):
     properties = {"flink.state.uri": str(tmp_path / "state")}
     use(properties, lambda job: job.store({SHARD: state("17")}))
-    use(properties, lambda job: job.store({SHARD: state("3")}))
+    use(properties, lambda job: job.store_over({SHARD: state("3")}))
     assert use(properties, JobPositions.load).merged.shards == {SHARD: state("3")}
 
 

@@ -1,11 +1,10 @@
-"""A store that a plugin registers serves all there is: a fixed job's snapshots, a group's leases, Spark's claims."""
+"""A store that a plugin registers serves all there is: a job's positions, a group's leases, Spark's claims."""
 
 import asyncio
 
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.stores import by_location
@@ -14,6 +13,7 @@ from recordpublisher.plugins.stores.read_claim_store import BatchId
 
 from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, Streams, install
+from fakes.stored_job import states_in
 
 LOCATION = "vault://orders"
 
@@ -59,11 +59,10 @@ def read_numbers(registry, monkeypatch, count, **more):
     return asyncio.run(run())
 
 
-def test_the_snapshots_of_a_fixed_job(registry, monkeypatch):
+def test_the_positions_of_a_job_that_runs_alone(registry, monkeypatch):
     assert read_numbers(registry, monkeypatch, 10) == [*range(10)]
     assert read_numbers(registry, monkeypatch, 5) == [*range(10, 15)]
-    (snapshot,) = asyncio.run(SnapshotStore(VaultStore(LOCATION, "", None)).load())
-    assert list(snapshot["shards"]) == ["orders/a"]
+    assert list(asyncio.run(states_in(VaultStore(LOCATION, "", None)))) == ["orders/a"]
 
 
 def test_the_leases_and_positions_of_a_group(registry, monkeypatch):

@@ -13,12 +13,14 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
+    ConfigurationError,
     FencedError,
     RecordPublisherError,
     RetriesExhaustedError,
     StateError,
     StoreUnavailableError,
 )
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
 from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
 from ..checkpoints.commit_counts import CommitCounts
@@ -34,7 +36,7 @@ from ..leases.documents.position_part import PositionKey, Positions, StoredPosit
 from ..leases.documents.stored_states import states_of
 from ..leases.documents.worker_record import WorkerRecord
 from ..leases.group_observer import LiveWorkerError, seal_all_silent
-from ..leases.position_store import PartPositionStore, PositionStore
+from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
 from ..shards.shard_state import ShardState
 from ..sink import Sink, State
 from .committed_positions import CommittedPositions, SinkLives
@@ -201,6 +203,7 @@ class AloneWorker:
             return
         if found.document.job is not None:
             refuse_other_job(self.place, found.document.job.name, self._job.name)
+        await self._check_target(found.document)
         records = await self._documents.read_records(consistent=True)
         if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
             settings = self._group.settings
@@ -210,6 +213,18 @@ class AloneWorker:
                 raise StateError(
                     f"worker {error.worker} of the group in {self.place} sends heartbeats: stop it, or start with --group"
                 ) from error
+
+    async def _check_target(self, table: LeaseTable) -> None:
+        """Check that the positions belong to the rows of this sink. Nothing is sealed yet, so a running job is not replaced."""
+        if not isinstance(self._sink, CommittingSink):
+            return
+        target, entries = self._sink.target(), entries_of(self._sink)
+        for owner in sorted(table.owners if table.alone is None else {table.alone.worker}):
+            part = await read_alone_part(self._documents, None if entries is None else GroupStore(entries), owner)
+            if part is not None and part.target not in ("", target):
+                reason = f"the positions in {self.place} belong to rows in {part.target}: another one would begin in the middle"
+                again = f"to begin again another {JOB_NAME.key} (its positions are its own), or delete these rows and positions"
+                raise ConfigurationError("sink", target, f"{part.target}; {again}", reason=reason)
 
     async def _refuse_entries(self, entries: GroupStore) -> None:
         """Refuse positions next to the sink's rows whose lease table is in another place."""

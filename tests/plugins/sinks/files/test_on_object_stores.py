@@ -13,10 +13,10 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.testing import CommittingSinkContract, SinkCase
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start
+from fakes.commits.committing_sink import Start, snapshot_at
 from servers.moto_server import KEYS, serve_moto
 
-STATE = {"version": 2, "generation": 1, "shards": {}}
+STATE = snapshot_at(2)
 
 
 @pytest.fixture(scope="module")

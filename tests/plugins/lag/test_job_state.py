@@ -2,15 +2,15 @@
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.job_state import JobPositions
+from recordpublisher.plugins.lag.job_state import JobState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from fakes.shard_entries import START, shard
 
 
-def snapshot(subtask, generation=1, pinned=None, **states):
+def snapshot(worker, pinned=None, **states):
     given = {f"s/{name}": state for name, state in states.items()}
-    return snapshot_to_json(given, pinned, generation, subtask, 2)
+    return {**snapshot_to_json(given, pinned, 1), "worker": worker}
 
 
 def at(sequence, watermark=None, ended=False):
@@ -18,42 +18,42 @@ def at(sequence, watermark=None, ended=False):
 
 
 def job(*snapshots, shards=("a", "b"), start=START):
-    return JobPositions.of(snapshots, [shard(name) for name in shards], start)
+    return JobState.of(snapshots, [shard(name) for name in shards], start)
 
 
-def test_the_newest_generation_decides_which_subtask_has_a_shard():
-    stored = job(snapshot(1, 2, b=at("5")), snapshot(0, 1, a=at("7"), b=at("9")))
+def test_a_shard_has_the_worker_that_has_stored_it():
+    stored = job(snapshot("v", b=at("5")), snapshot("w", a=at("7")), snapshot(None, c=at("1")))
 
-    assert stored.subtasks == {"s/a": 0, "s/b": 1}
+    assert stored.workers == {"s/a": "w", "s/b": "v"}
     assert str(stored.states["s/b"].position) == "5"
 
 
 def test_a_shard_has_the_time_of_the_checkpoint_that_its_state_is_from():
-    old, new = snapshot(0, 1, a=at("7"), b=at("9")), snapshot(1, 2, b=at("5"))
+    old, new = snapshot("v", a=at("7")), snapshot("w", b=at("5"))
 
     assert job({**old, "takenMs": 50}, {**new, "takenMs": 90}).taken_ms == {"s/a": 50, "s/b": 90}
     assert job(old).taken_ms == {}
 
 
 def test_a_shard_without_stored_state_starts_where_the_job_would_start_it():  # S3
-    stored = job(snapshot(0, a=at("7")))
+    stored = job(snapshot("w", a=at("7")))
 
     assert stored.states["s/b"] == ShardState(StartingPosition.trim_horizon())
-    assert "s/b" not in stored.subtasks
+    assert "s/b" not in stored.workers
 
 
 def test_a_job_started_at_latest_is_compared_with_its_pinned_start():  # P3
-    stored = job(snapshot(0, pinned=99), start=StartingPosition.latest())
+    stored = job(snapshot("w", pinned=99), start=StartingPosition.latest())
 
     assert stored.states["s/a"].start == StartingPosition.at_timestamp(99)
 
 
 def test_the_lowest_shard_is_one_that_has_not_ended():
-    assert job(snapshot(0, a=at("7", 50), b=at("9", 40))).lowest_shard() == "s/b"
-    assert job(snapshot(0, a=at("7", 50), b=at("9", 40, ended=True))).lowest_shard() == "s/a"
-    assert job(snapshot(0)).lowest_shard() is None
+    assert job(snapshot("w", a=at("7", 50), b=at("9", 40))).lowest_shard() == "s/b"
+    assert job(snapshot("w", a=at("7", 50), b=at("9", 40, ended=True))).lowest_shard() == "s/a"
+    assert job(snapshot("w")).lowest_shard() is None
 
 
 def test_a_shard_that_is_no_longer_listed_is_lost_unless_it_was_read_to_its_end():
-    assert list(job(snapshot(0, a=at("7"), b=at("1")), shards=("a",)).lost) == ["s/b"]
-    assert not job(snapshot(0, a=at("7"), b=at("1", ended=True)), shards=("a",)).lost
+    assert list(job(snapshot("w", a=at("7"), b=at("1")), shards=("a",)).lost) == ["s/b"]
+    assert not job(snapshot("w", a=at("7"), b=at("1", ended=True)), shards=("a",)).lost

@@ -1,4 +1,4 @@
-"""The metrics of subtasks in processes of their own reach the supervisor's page."""
+"""The metrics of workers in processes of their own reach the supervisor's page."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ def folder():
 
 def serving(folder, *subtasks):
     fetchers = [FetchersHere([fetcher]) for fetcher in subtasks]
-    sockets = [WorkerSocket(folder, fetcher.subtask) for fetcher in subtasks]
+    sockets = [WorkerSocket(folder, number) for number in range(len(subtasks))]
     return [exporters_opened([socket], fetcher) for socket, fetcher in zip(sockets, fetchers, strict=True)]
 
 
@@ -50,7 +50,7 @@ async def test_a_subtask_that_has_not_started_does_not_respond(folder):
 
 
 async def test_a_subtask_that_hangs_does_not_respond(folder, monkeypatch):
-    monkeypatch.setattr(subtask_processes, "RESPONSE_SECONDS", 0.05)
+    monkeypatch.setattr(worker_processes, "RESPONSE_SECONDS", 0.05)
     is_asked = asyncio.Event()
 
     async def accept(reader, writer):

@@ -1,4 +1,4 @@
-"""`run_subtask`: what it adds to what its fetcher says."""
+"""`run_process`: what it adds to what its fetcher says."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime.jobs import subtask
+from recordpublisher.plugins.runtime.jobs import process
 
 
 class Replaced:
@@ -15,8 +15,8 @@ class Replaced:
 
     streams = ("orders",)
 
-    def __init__(self, streams, properties, subtask, parallelism):
-        self.properties, self.subtask = properties, subtask
+    def __init__(self, streams, properties):
+        self.properties = properties
 
     async def __aenter__(self):
         return self
@@ -25,16 +25,16 @@ class Replaced:
         pass
 
     async def run_bounded(self, **bounds):
-        raise rp.FencedError("generation 2 of subtask 0 owns the state; generation 1 must stop")
+        raise rp.FencedError("worker a was replaced")
 
 
 async def test_a_job_that_another_start_replaced_is_named_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(subtask, "DataFetcher", Replaced)
-    monkeypatch.setattr(subtask, "stop_on_signals", lambda drain: None)
+    monkeypatch.setattr(process, "DataFetcher", Replaced)
+    monkeypatch.setattr(process, "stop_on_signals", lambda drain: None)
     properties = rp.Properties({"flink.streams": "orders", "flink.sink": "memory"})
 
     with pytest.raises(rp.FencedError) as raised:
-        await subtask.run_subtask(properties, 0, 1, report=lambda progress: None)
+        await process.run_process(properties, report=lambda progress: None)
     (note,) = raised.value.__notes__
     assert note == (
         "if that was another job, give it another flink.state.uri (in a database: or another flink.job.name); "
@@ -54,11 +54,11 @@ async def test_what_a_job_has_imported_is_excluded_from_garbage_collection(monke
             return SimpleNamespace(reason=SimpleNamespace(name="STOPPED"), records=0)
 
     gc.unfreeze()
-    monkeypatch.setattr(subtask, "DataFetcher", Reading)
-    monkeypatch.setattr(subtask, "stop_on_signals", lambda drain: None)
-    monkeypatch.setattr(subtask, "_REPORT_SECONDS", 0)
+    monkeypatch.setattr(process, "DataFetcher", Reading)
+    monkeypatch.setattr(process, "stop_on_signals", lambda drain: None)
+    monkeypatch.setattr(process, "_REPORT_SECONDS", 0)
     properties = rp.Properties({"flink.streams": "orders", "flink.sink": "memory"})
-    await subtask.run_subtask(properties, 0, 1, report=lambda progress: reported.set())
+    await process.run_process(properties, report=lambda progress: reported.set())
 
     assert gc.get_freeze_count() > 10_000
     gc.unfreeze()
