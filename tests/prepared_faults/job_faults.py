@@ -77,12 +77,6 @@ def process_that_stores(scene):
     return {**COPY, "flink.state.uri": str(folder), "flink.state.checkpoint.interval": 100}
 
 
-def store_of_a_group(scene):
-    group = GroupStore(FolderStore(scene.folder / "state"), 60)
-    asyncio.run(group.write_table(LeaseTable(), None))
-    return {"flink.state.uri": str(scene.folder / "state")}
-
-
 def sink_in_a_file(scene):
     (scene.folder / "rows").write_text("")
     return {}

@@ -68,7 +68,7 @@ def test_one_page_has_the_shards_of_every_subtask(properties, tmp_path, monkeypa
         assert [each["responds"] for each in snapshot["subtasks"]] == [True] * len(subtasks)
         workers = {each["worker"] for each in snapshot["subtasks"]}
         assert {shard["worker"] for shard in snapshot["shards"]} == workers
-        assert (None not in workers) is ("--group" in options)
+        assert None not in workers
         assert end(job) == 0, log.read_text()
     finally:
         job.kill()

@@ -242,7 +242,6 @@ def test_every_kind_of_class_has_its_hook():
         "sinks": AnySink,
         "deserializers": dict,
         "watermark_strategies": BoundedOutOfOrderness,
-        "shard_assigners": dict,
     }
     for kind, cls in provided.items():
         setattr(Everything, f"recordpublisher_register_{kind}", _adder(cls))

@@ -58,7 +58,7 @@ def test_a_record_that_waited_for_the_interval_is_overdue(age, overdue):
 
 
 def test_a_shard_deleted_before_it_was_read_is_an_alarm_at_once():  # S5
-    lag = lost_shard("s/a", STATE, 2)
+    lag = lost_shard("s/a", STATE, "w")
 
     assert (lag.shard, lag.position, lag.worker) == ("a", "17", "w")
     assert "past retention and lost" in lag.alarm

@@ -26,7 +26,7 @@ from recordpublisher.plugins.lag.job_state import JobStateReader, without_positi
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.runtime.batch_decoration import chosen_deserializer, made_type
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
-from recordpublisher.publishers.errors import RecordPublisherError, StateError
+from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.job import (
@@ -127,9 +127,9 @@ class JobChecks:
         try:
             sink = self._keeping_sink()
             stored = None if sink is None else await self._stored(JobStateReader(None, sink))
-        except StateError:
-            raise
         except Exception as error:  # whatever a plugin raises
+            if isinstance(error, StateError) and not isinstance(error, StoreUnavailableError):
+                raise
             raise NotCheckedError(f"{STATE_URI.key} is not set, and the sink cannot be asked") from error
         if stored is None:
             raise NotCheckedError(f"{STATE_URI.key} is not set")

@@ -22,7 +22,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
-from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
+from ..checkpoints.assignment_kinds import refuse_other_job
 from ..checkpoints.commit_counts import CommitCounts
 from ..checkpoints.commits import tell_of_others
 from ..checkpoints.snapshot import checked_snapshot, snapshot_to_json
@@ -40,6 +40,7 @@ from ..leases.position_store import PartPositionStore, PositionStore, read_alone
 from ..shards.shard_state import ShardState
 from ..sink import Sink, State
 from .committed_positions import CommittedPositions, SinkLives
+from .group_entry import refuse_entries
 from .worker_lives import ElasticGroup
 
 log = logging.getLogger("recordpublisher.start")
@@ -183,7 +184,7 @@ class AloneWorker:
     async def close(self) -> None:
         """Seal the own record, so that others know that nobody runs the job, and close the stores."""
         if self._has_taken:
-            with suppress(TimeoutError, StateError, RetriesExhaustedError):  # the next start seals it
+            with suppress(TimeoutError, FencedError, StateError, RetriesExhaustedError):  # the next start seals it
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._write_record(is_sealed=True)
         await self._group.store.close()
@@ -197,7 +198,7 @@ class AloneWorker:
         entries = entries_of(self._sink)
         if found is None:
             if entries is not None and entries is not self._group.store:
-                await self._refuse_entries(GroupStore(entries))
+                await refuse_entries(GroupStore(entries), self.place)
             if isinstance(self._sink, CommittingSink):
                 await tell_of_others(self._sink, self.place)
             return
@@ -225,17 +226,6 @@ class AloneWorker:
                 reason = f"the positions in {self.place} belong to rows in {part.target}: another one would begin in the middle"
                 again = f"to begin again another {JOB_NAME.key} (its positions are its own), or delete these rows and positions"
                 raise ConfigurationError("sink", target, f"{part.target}; {again}", reason=reason)
-
-    async def _refuse_entries(self, entries: GroupStore) -> None:
-        """Refuse positions next to the sink's rows whose lease table is in another place."""
-        for name in await entries.names(PARTS):
-            worker = name.removeprefix(PARTS).rpartition("/")[0]
-            part = await entries.read_part(worker, 0)
-            if part is not None and part.document.positions:
-                raise StateError(
-                    f"{entries.place} has positions of worker {worker}, whose lease table is not in {self.place}: start with the "
-                    f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
-                )
 
     async def _sealed_states(self, table: LeaseTable) -> Mapping[str, ShardState] | None:
         """Seal every owner, and return the states of the shards. None if the table was replaced in the meantime.

@@ -30,7 +30,7 @@ from ..shards.missing_shards import MissingShards
 from ..shards.shard_table import ShardTable
 from ..sink import SinkContext
 from ..startup import OpenedJob
-from .group_entry import begin_job
+from .group_entry import begin_job, refuse_entries
 from .leased_shards import LeasedShards
 from .worker_lives import ElasticGroup, WorkerLives
 
@@ -163,8 +163,11 @@ class LeasedOwnership(ShardOwnership):
 
     async def _begin_job(self) -> None:
         store = self._group.store
-        if isinstance(self._job.sink, CommittingSink) and await GroupStore(store).read_table() is None:
-            await tell_of_others(self._job.sink, store.place)
+        if await GroupStore(store).read_table() is None:
+            if (entries := entries_of(self._job.sink)) is not None and entries is not store:
+                await refuse_entries(GroupStore(entries), store.place)
+            if isinstance(self._job.sink, CommittingSink):
+                await tell_of_others(self._job.sink, store.place)
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:

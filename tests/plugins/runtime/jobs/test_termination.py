@@ -14,16 +14,14 @@ from recordpublisher.testing import run_virtual
 
 def test_a_drain_that_waits_says_for_what_and_how_to_end_it(caplog):
     async def drain_for_25_seconds():
-        telling = asyncio.create_task(tell_what_drains(3, "map", lambda: Unfinished(7, "records not handled: 7")))
+        telling = asyncio.create_task(tell_what_drains("map", lambda: Unfinished(7, "records not handled: 7")))
         await asyncio.sleep(25)
         telling.cancel()
 
     run_virtual(drain_for_25_seconds())
 
     first, second = caplog.messages
-    assert first.startswith(
-        "subtask 3 has been draining for 10 s: it waits for the sink 'map' (records not handled: 7)"
-    )
+    assert first.startswith("the job has been draining for 10 s: it waits for the sink 'map' (records not handled: 7)")
     assert "A second signal ends it at once" in first
     assert "draining for 20 s" in second
 
