@@ -67,8 +67,7 @@ FURTHER = {
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
-        ("consumer.watermark_strategies", ["WatermarkStrategy"]),
-        ("fetcher.coordination.coordinator", ["Coordinator"]),
+        ("consumer.event_time", ["WatermarkStrategy"]),
         (
             "testing",
             [

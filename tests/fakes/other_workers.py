@@ -1,7 +1,7 @@
 """The global watermark of a group, whose other workers are a value that the test sets."""
 
+from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.watermark_functions import raised
-from recordpublisher.fetcher.watermarks.active_minimum import ShardsStatus
 from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
 
 

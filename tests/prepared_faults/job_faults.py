@@ -7,8 +7,6 @@ import threading
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import ManualClock
 from recordpublisher.plugins.stores.folder_store import FolderStore

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.errors import ConfigurationError
@@ -24,6 +23,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
+from ..consumer.event_time import check_times, timestamp_assigner_for
 from .output import printable_json
 
 

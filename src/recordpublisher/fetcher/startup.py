@@ -12,6 +12,7 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
 
+from .active_minimum import lowest_active
 from .checkpoints.initial_states import (
     data_loss_error,
     initial_states,
@@ -31,7 +32,6 @@ from .pipeline.sink_errors import close_sink, naming_sink
 from .shards.missing_shards import MissingShards
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
-from .watermarks.active_minimum import lowest_active
 
 log = logging.getLogger("recordpublisher.start")
 
@@ -94,7 +94,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     # 4. Decide where each shard begins.
     await check_for_data_loss(listed, restored, opened, job, missing)
     pinned_ms = restored.pinned_ms if job.starts.is_pinned else await _pinned_ms(restored, job)
-    starts = job.starts.pinned_at(pinned_ms)
+    starts = job.starts.begun_at(pinned_ms)
     states = initial_states(listed, restored, starts)
     ours = [shard for shard in listed if job.is_ours(shard)]
     unlisted = unlisted_states(listed, restored)
@@ -151,8 +151,11 @@ async def check_for_data_loss(
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Return the restored time of the pinned start, or pin it now: a job pins its start once."""
-    return await dependencies.pin_latest(dependencies.streams[0]) if restored.pinned_ms is None else restored.pinned_ms
+    """Return the restored time of the pinned start, or pin it now: a job pins its start once. An age is subtracted here."""
+    if restored.pinned_ms is not None:
+        return restored.pinned_ms
+    now_ms = await dependencies.pin_latest(dependencies.streams[0])
+    return dependencies.starts.default.pinned_at(now_ms).timestamp_ms or now_ms
 
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:

@@ -1,6 +1,7 @@
 """A job that runs alone: a later start and a fresh worker of a group replace it at once; it never replaces a living group."""
 
 import asyncio
+import contextlib
 from itertools import pairwise
 
 import pytest
@@ -44,6 +45,24 @@ def test_a_later_start_resumes_where_the_last_one_stopped():
 
     group = run_virtual(story())
     assert sorted(group.rows) == sorted(group.sent)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_stop_seals_the_record_unless_the_store_is_away(is_cut):
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await written_alone(group)
+        if is_cut:
+            process.store.is_cut = True
+            await asyncio.sleep(30)
+        began = now()
+        with contextlib.suppress(StoreUnavailableError):
+            await process.stop()
+        await process.fetcher.close()
+        record = await GroupStore(group.store).read_record(process.alone.name)
+        return record.document.is_sealed, now() - began
+
+    assert run_virtual(story()) == (not is_cut, pytest.approx(0, abs=1))
 
 
 def test_a_later_start_replaces_one_that_runs_at_once():

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.watermarks.active_minimum import ShardsStatus
 from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.testing.virtual_time import run_virtual
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.settings import AlignmentTimes
-from recordpublisher.fetcher.watermarks.active_minimum import ShardsStatus
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 

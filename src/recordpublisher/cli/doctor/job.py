@@ -4,7 +4,6 @@ These are a state store, the sinks, that no other process runs the job, and that
 """
 
 import asyncio
-import os
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
@@ -13,10 +12,10 @@ from msgspec.inspect import type_info
 from recordpublisher.consumer.typed_values import fields_of, name_of
 from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.committing_sink import stores_positions
-from recordpublisher.fetcher.elastic.alone_worker import HOST
+from recordpublisher.fetcher.elastic.rival_starts import is_process
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.worker_record import HOST, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
@@ -258,7 +257,7 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
         raise NotCheckedError(
             f"worker {worker} has stored nothing for {seconds:g} s, and {CHECKPOINT_INTERVAL.key} is {interval_ms}"
         )
-    if record.host == HOST and is_running(record.pid):
+    if record.host == HOST and is_process(record.pid):
         raise RecordPublisherError(
             f"worker {worker} (process {record.pid} on this machine) runs it: a start here would replace it, and it would fail. "
             f"Stop it first, or give this job {ANOTHER_PLACE}"
@@ -273,17 +272,6 @@ async def _open_records(documents: GroupStore) -> dict[str, WorkerRecord]:
     """Return the records of the workers that are not sealed."""
     records = await documents.read_records()
     return {worker: each.document for worker, each in records.items() if not each.document.is_sealed}
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process of this machine has this number."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid > 0
 
 
 async def check_group(group: ElasticGroup) -> str:

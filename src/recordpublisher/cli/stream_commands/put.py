@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 import typer
 
-from recordpublisher.consumer.json_field import json_field
+from recordpublisher.consumer.typed_values import json_field
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import counted

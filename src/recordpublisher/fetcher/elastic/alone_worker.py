@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import logging
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
@@ -16,7 +15,6 @@ from recordpublisher.publishers.errors import (
     ConfigurationError,
     FencedError,
     RecordPublisherError,
-    RetriesExhaustedError,
     StateError,
     StoreUnavailableError,
 )
@@ -34,17 +32,17 @@ from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
 from ..leases.documents.lease_table import AloneOwner, LeaseTable
 from ..leases.documents.position_part import PositionKey, Positions, StoredPosition
 from ..leases.documents.stored_states import states_of
-from ..leases.documents.worker_record import WorkerRecord
+from ..leases.documents.worker_record import HOST, WorkerRecord
 from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
 from ..shards.shard_state import ShardState
 from ..sink import Sink, State
 from .committed_positions import CommittedPositions, SinkLives
 from .group_entry import refuse_entries
+from .rival_starts import RivalStarts
 from .worker_lives import ElasticGroup
 
 log = logging.getLogger("recordpublisher.start")
-HOST = socket.gethostname()[:255]
 CONFIRMED_SECONDS = 20.0
 """After this time without an answer that this worker still owns the shards, it asks for one between two checkpoints (seconds).
 
@@ -94,6 +92,7 @@ class AloneWorker:
         self._clock = clock
         self.name = f"{group.chance.getrandbits(64):016x}"
         self._record = self._documents.own_record(self.name)
+        self._rivals = RivalStarts(self._documents, clock, group.chance)
         self._life = _OneLife(sink, clock) if isinstance(sink, CommittingSink) else None
         self._positions = self._position_store()
         self._owner = AloneOwner(self.name, 0)
@@ -117,7 +116,8 @@ class AloneWorker:
     async def open(self) -> tuple[int, list[State]]:
         """Take every shard, and return the epoch and what is stored, as one snapshot.
 
-        An alone worker that still runs is replaced at once. May be repeated after an error: an attempt without an answer is found again.
+        An alone worker that still runs is replaced at once, or after a pause if it has replaced another one just before (`RivalStarts`).
+        May be repeated after an error: an attempt without an answer is found again.
 
         Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
         StoreUnavailableError if the store cannot be reached now; FencedError if another start has sealed this worker in the meantime.
@@ -127,7 +127,9 @@ class AloneWorker:
             table = LeaseTable(0) if found is None else found.document
             if table.alone == self._owner:
                 return await self._opened(table)
-            await self._check(found)
+            running = await self._check(found)
+            if await self._rivals.wait(running):
+                continue
             states = await self._sealed_states(table)
             if states is None:  # the table has moved on
                 await pause(attempt)
@@ -182,26 +184,31 @@ class AloneWorker:
         self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
-        """Seal the own record, so that others know that nobody runs the job, and close the stores."""
-        if self._has_taken:
-            with suppress(TimeoutError, FencedError, StateError, RetriesExhaustedError):  # the next start seals it
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._write_record(is_sealed=True)
+        """Seal the record, so that the next start knows that this process has ended, and close the stores.
+
+        There is one attempt, and only if the store has answered just before: the next start does not need it.
+        """
+        if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
+            with contextlib.suppress(RecordPublisherError):
+                await self._write_record(is_sealed=True)
         await self._group.store.close()
         if (entries := entries_of(self._sink)) is not None and entries is not self._group.store:
             await entries.close()
 
     # --- the start -------------------------------------------------------------------------------------------------------------
 
-    async def _check(self, found: Stored[LeaseTable] | None) -> None:
-        """Check that this process may take the shards. Silent workers of a group are waited for, for their lease."""
+    async def _check(self, found: Stored[LeaseTable] | None) -> WorkerRecord | None:
+        """Check that this process may take the shards, and return the record of the worker that runs alone, if there is one.
+
+        Silent workers of a group are waited for, for their lease.
+        """
         entries = entries_of(self._sink)
         if found is None:
             if entries is not None and entries is not self._group.store:
                 await refuse_entries(GroupStore(entries), self.place)
             if isinstance(self._sink, CommittingSink):
                 await tell_of_others(self._sink, self.place)
-            return
+            return None
         if found.document.job is not None:
             refuse_other_job(self.place, found.document.job.name, self._job.name)
         await self._check_target(found.document)
@@ -214,6 +221,9 @@ class AloneWorker:
                 raise StateError(
                     f"worker {error.worker} of the group in {self.place} sends heartbeats: stop it, or start with --group"
                 ) from error
+        alone = found.document.alone
+        stored = None if alone is None else records.get(alone.worker)
+        return None if stored is None else stored.document
 
     async def _check_target(self, table: LeaseTable) -> None:
         """Check that the positions belong to the rows of this sink. Nothing is sealed yet, so a running job is not replaced."""
@@ -331,6 +341,7 @@ class AloneWorker:
             host=HOST,
             pid=os.getpid(),
             sent_ms=self._clock.now_ms(),
+            replaced_ms=self._rivals.replaced_ms,
         )
         await self._record.write(record)
 

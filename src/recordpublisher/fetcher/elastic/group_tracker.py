@@ -1,8 +1,8 @@
 """Provides the global watermark of a group of workers, which its store has (E8)."""
 
+from ..active_minimum import ShardsStatus
 from ..pipeline.lease_gate import CurrentWorker
 from ..watermark_functions import raised
-from ..watermarks.active_minimum import ShardsStatus
 from ..watermarks.watermark_tracker import WatermarkTracker
 
 

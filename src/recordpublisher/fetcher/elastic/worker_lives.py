@@ -81,6 +81,11 @@ class WorkerLives:
         return permission is not None and permission.is_given
 
     @property
+    def waits_for(self) -> list[str]:
+        """The workers whose leases must end before this process or another one reads anything; empty if that is not so."""
+        return [] if self._current.worker is None else self._current.worker.waits_for
+
+    @property
     def has_others(self) -> bool:
         """Whether the group has other processes that stay."""
         return self._current.worker is not None and self._current.worker.has_others

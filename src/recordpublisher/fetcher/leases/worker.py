@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import random
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -20,7 +19,7 @@ from .documents.group_store import GroupStore
 from .documents.json_documents import by_stream
 from .documents.lease_table import AloneOwner, LeaseTable
 from .documents.table_cache import TableCache
-from .documents.worker_record import WorkerRecord
+from .documents.worker_record import HOST, WorkerRecord
 from .group_observer import GroupObserver
 from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, join_group
@@ -40,7 +39,6 @@ from .write_permission import WritePermission
 
 log = logging.getLogger("recordpublisher.group")
 T = TypeVar("T")
-HOST = socket.gethostname()[:255]
 
 
 class Worker:
@@ -153,6 +151,12 @@ class Worker:
         """Whether the group had other workers that stay, at the last read. Before the first read it may have."""
         return bool(self._observer.members - {self.name}) or not self._observer.has_looked
 
+    @property
+    def waits_for(self) -> list[str]:
+        """The other workers, if this one has no shards and no new heartbeat of any of them was seen yet; else an empty list."""
+        others = self._observer.members - {self.name}
+        return [] if self._owned.shards else sorted(others) if others <= self._observer.never_moved else []
+
     def leave(self) -> None:
         """Store all positions, then let `run` return. Other workers take the shards without waiting for a lease to expire (E5)."""
         self._giver.leave()
@@ -255,7 +259,8 @@ class Worker:
         withheld = view.withheld(plan if self._observer.is_settled else {}, self.name)
         self._counts.observe_withheld({name: withheld[name] for name in withheld.keys() - self._observer.late})
         may_have_taken = await self._taker.take(view, plan)
-        self._counts.observe_unowned(self._taker.free_seconds.values())
+        late = [shard for shard in view.shards_of(self._observer.late) if shard not in self._taker.free_seconds]
+        self._counts.observe_unowned([*self._taker.free_seconds.values(), *[0.0] * len(late)])
         if may_have_taken:
             self._apply_table()
             return True

@@ -10,10 +10,10 @@ from typing import Protocol
 from recordpublisher.publishers.clock import Clock
 
 from .. import watermark_functions
+from ..active_minimum import ActiveMinimum
 from ..min_heap import IndexedMinHeap
 from ..settings import AlignmentTimes
 from ..shards.shard_entry import ShardEntry
-from .active_minimum import ActiveMinimum
 from .watermark_tracker import WatermarkTracker
 
 BEFORE_ALL_WATERMARKS = -math.inf

@@ -3,8 +3,8 @@
 The global watermark is computed from what `Alignment` reports.
 """
 
+from ..active_minimum import ActiveMinimum, ShardsStatus
 from ..shards.shard_entry import ShardEntry
-from .active_minimum import ActiveMinimum, ShardsStatus
 
 
 class LocalWatermark:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from ..active_minimum import ShardsStatus
 from ..watermark_functions import raised
-from .active_minimum import ShardsStatus
 
 
 class WatermarkTracker(ABC):

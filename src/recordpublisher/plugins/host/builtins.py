@@ -34,9 +34,9 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "SQL": "plugins.stores.sql_store:SqlStore",
     },
     "watermark_strategies": {
-        "BOUNDED": "consumer.watermark_strategies:BoundedOutOfOrderness",
-        "MONOTONOUS": "consumer.watermark_strategies:Monotonous",
-        "ARRIVAL": "consumer.watermark_strategies:ArrivalTime",
+        "BOUNDED": "consumer.event_time:BoundedOutOfOrderness",
+        "MONOTONOUS": "consumer.event_time:Monotonous",
+        "ARRIVAL": "consumer.event_time:ArrivalTime",
     },
     "deserializers": {
         "bytes": "consumer.deserialization:BytesDeserializer",

@@ -69,6 +69,6 @@ def _source_class(properties: Properties) -> type[RecordSource] | None:
 
     registry = load_registry()
     try:
-        return source_class(registry, properties)
+        return source_class(registry, properties).wrapped(properties)
     except RecordPublisherError:
         return None

@@ -128,7 +128,7 @@ class JobState:
         """
         snapshots = list(snapshots)
         restored = merge_snapshots(snapshots)
-        starts = Starts(start).pinned_at(restored.pinned_ms)
+        starts = Starts(start).begun_at(restored.pinned_ms)
         stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
         workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
         taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}

@@ -24,6 +24,7 @@ from recordpublisher.publishers.properties.groups.job import (
     STREAMS_FILE,
     STREAMS_FUNCTION,
 )
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.properties.properties import SIMILAR, Properties, properties_by_keyword
 from recordpublisher.publishers.user_code import check_user_function
 
@@ -122,6 +123,14 @@ def described_job(
     if sink is not None and stores_positions(type(sink)):
         raise ConfigurationError("sink", type(sink).__name__, f"{SINK.key}, for what is beside the program")
     return given
+
+
+def checked_for_archive(given: Properties, sink: Sink) -> Sink:
+    """Return the sink. Raises: ConfigurationError if an archive is wanted that the sink cannot write."""
+    if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
+        reason = f"{type(sink).__name__} writes no archive; take the sink jsonl or parquet"
+        raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
+    return sink
 
 
 def check_sink(sink: object) -> None:

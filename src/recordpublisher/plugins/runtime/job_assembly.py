@@ -44,7 +44,7 @@ from ..host.build_from_properties import (
 from ..host.manager import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..tracing.traces import traced_calls
-from .arguments import check_function, check_sink, check_store, checked_snapshots
+from .arguments import check_function, check_sink, check_store, checked_for_archive, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
 from .queue_assembly import build_queue_job
 from .stream_lister import StreamLister
@@ -120,7 +120,7 @@ def build_job(
         return JobParts(job, None, tuple(names.given), "")
     assert issubclass(publisher, RecordPublisherFactory)
     settings = FetcherSettings.of(given)
-    sink = build_sink(registry, given) if sink is None else sink
+    sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
     store = state_store or build_store(registry, given)
     group = None
@@ -144,7 +144,7 @@ def build_job(
         clock=clock,
         starts=Starts(passed_initial_position(given, clock.now_ms())),
         pin_latest=lister.server_time_ms,
-        retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+        retention=_retention_check(factory, lister, clock),
         tip=lister.tip,
         retention_ms=lister.retention_ms,
         shard_exists=lister.shard_exists,
@@ -164,6 +164,12 @@ def build_job(
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
+
+
+def _retention_check(factory: RecordPublisherFactory, lister: StreamLister, clock: Clock) -> RetentionCheck | None:
+    if factory.finds_gaps:
+        return None
+    return RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock)
 
 
 def _alone_worker(

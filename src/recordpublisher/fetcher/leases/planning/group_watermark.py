@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from recordpublisher.fetcher.active_minimum import ShardsStatus, lowest_active
 from recordpublisher.fetcher.watermark_functions import raised
-from recordpublisher.fetcher.watermarks.active_minimum import ShardsStatus, lowest_active
 
 from ..documents.position_part import StoredPosition
 from .group_view import GroupView

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from recordpublisher.consumer.column_types import COLUMN, decimal_digits, exact_decimal
+from recordpublisher.consumer.typed_values import COLUMN, decimal_digits, exact_decimal
 
 ROW = "row of the schema"
 """The name of the type in messages: `it is no row of the schema: $.id: expected int, got str`."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Generic
 
-from ..min_heap import IndexedMinHeap, K
+from .min_heap import IndexedMinHeap, K
 
 
 class ShardsStatus(Enum):
