@@ -102,12 +102,11 @@ spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark, then the demo's
 other-kills: $(STAMP)  ## jobs without Spark, three at a time, since they mostly wait; nice: Spark gives a new Python process ten seconds to connect
 	nice -n 5 $(BIN)/pytest -p no:cacheprovider -n 3 --dist load -m "kills and not spark" $(KILLS)
 
-time: $(STAMP)  ## replays the outage with real processes, by Flink's old rule and by ours (a minute)
+time: $(STAMP)  ## replays the outage with real processes (two minutes)
 	$(BIN)/pytest -m time $(OUTAGE)
 
 outage-pictures: $(STAMP)  ## replays the outage and draws the pictures of docs/explanation/watermarks.md
-	$(RESEARCH) outage.replay --rule flink --pictures docs/images
-	$(RESEARCH) outage.replay --rule ours --pictures docs/images
+	$(RESEARCH) outage.replay --pictures docs/images
 
 faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (five minutes)
 	$(BIN)/pytest -m faults -s research/soak tests/fetcher/pipeline

@@ -37,6 +37,9 @@ class Changed:
     def on_removed(self, key):
         pass
 
+    def on_listed(self, stream):
+        pass
+
 
 class Scene:
     def __init__(self, max_lag_ms, **watermarks):

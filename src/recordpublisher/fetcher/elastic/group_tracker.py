@@ -40,5 +40,5 @@ class GroupTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Return True: shards without an entry here may be those of other workers."""
+        """Whether shards of other processes count too: they do, because other workers have them."""
         return True

@@ -1,4 +1,4 @@
-"""OwnedShards adds the new shards that this subtask owns, and removes those that are gone (S3, S5, S9)."""
+"""OwnedShards adds the new shards that this process reads, and removes those that are gone (S3, S5)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

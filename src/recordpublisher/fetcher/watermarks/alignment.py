@@ -68,7 +68,7 @@ class Alignment:
 
     @property
     def blocking_shard(self) -> str | None:
-        """The shard with this subtask's lowest watermark, for which the other shards wait (W10)."""
+        """The shard with this subtask's lowest watermark, for which the other shards wait."""
         return self._active.lowest_key()
 
     @property
@@ -125,7 +125,7 @@ class Alignment:
     def select_next(self) -> tuple[ShardEntry, int] | None:
         """Return the shard that emits next, and how many records of its first batch, or None if all shards are held back or empty.
 
-        This reports to the tracker, and requests a notification for the global watermark that the shard waits for (W9a).
+        This reports to the tracker.
         """
         first = self._next_shards.lowest()
         if first is None:

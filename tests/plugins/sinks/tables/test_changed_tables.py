@@ -14,10 +14,12 @@ from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.assignment_kinds import PARTS
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.checkpoints.snapshot import checked_snapshot
 from recordpublisher.fetcher.leases.alone_takeover import seal_worker
+from recordpublisher.fetcher.leases.documents.first_group import store_as_group
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.position_part import PositionPart
+from recordpublisher.fetcher.leases.position_store import seal_parts
 from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
 from recordpublisher.plugins.sinks.tables.folder import TableFolder
@@ -322,8 +324,12 @@ async def test_a_process_that_publishes_later_is_refused_by_the_table(refused):
 async def test_a_reset_of_the_positions_stays(refused):
     """It came after the commit that is taken back."""
     job, _, mend = refused
-    snapshots = SnapshotStore(job.store, "job")
-    await snapshots.store(0, await snapshots.open_generation(0), {"position": 7})
+    group = GroupStore(job.store)
+    found = await group.read_table()
+    await seal_parts(group, await seal_worker(group, found.document.alone.worker))
+    await store_as_group(
+        job.store, {key: each.state for key, each in checked_snapshot(snapshot_at(7)).shards.items()}, found
+    )
     await job.take_back()
     mend()
     await job.start()
