@@ -1,4 +1,4 @@
-"""One subtask of a simulated job: the real fetcher, in a process of its own, put together from simulated parts."""
+"""One start of a simulated job that runs alone: the real fetcher, in a process of its own, put together from simulated parts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.assembly import build_fetcher
-from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
@@ -20,7 +20,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermark_functions import emit_limit
-from recordpublisher.fetcher.watermarks.watermark_tracker import SubtaskReport, WatermarkTracker
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
@@ -28,28 +28,19 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from .checkpoint_history import CheckpointHistory, SimulatedStateStore
-from .network import TrackerClient
+from .checkpoint_history import CheckpointHistory, SimulatedAlone
 from .rule_checker import RuleChecker
 from .schedule import JobRun
 from .simulated_stream import FUTURE_LIMIT_MS, SimulatedStream
-from .simulator import EPOCH_MS, Clock, Process, Simulator
+from .simulator import EPOCH_MS, Clock, Simulator
 from .source import SimulatedSource
 
-STARTUP_SECONDS = 20.0
 LOOK_SECONDS = 1.0
-"""How often each subtask looks at the list of streams."""
-TICK_SECONDS = 0.5
-"""By how much a process may overestimate its running time at each suspension: it measures at ticks, and one may begin between two."""
+"""How often it looks at the list of streams."""
 
 
-def owner_of(shard: Shard, parallelism: int) -> int:
-    """Which subtask reads a shard."""
-    return int(shard.shard_id) % parallelism
-
-
-def properties_of(job_run: JobRun, stream: SimulatedStream, is_remote: bool) -> Properties:
-    """The job's properties in a run. With the in-process tracker a missing subtask is an error (W6), which the schedules do not test."""
+def properties_of(job_run: JobRun, stream: SimulatedStream) -> Properties:
+    """The job's properties in a run."""
     given = {
         "flink.stream.initpos": "TRIM_HORIZON",
         "flink.watermark.lookahead.millis": job_run.lookahead,
@@ -59,7 +50,6 @@ def properties_of(job_run: JobRun, stream: SimulatedStream, is_remote: bool) -> 
         "flink.state.checkpoint.interval": 4_000,
         "flink.watermark.outoforderness.millis": stream.plan.disorder_ms,
         "flink.watermark.tracker.timeout": 10_000,
-        "flink.watermark.startup.timeout": round(STARTUP_SECONDS * 1000) if is_remote else 600_000,
     }
     return Properties({key: value for key, value in given.items() if value is not None})
 
@@ -67,26 +57,26 @@ def properties_of(job_run: JobRun, stream: SimulatedStream, is_remote: bool) -> 
 class CheckedSink(Sink):
     """Reports every call to the checker. A write takes `cost` virtual seconds, and the next one after a fault `stall` seconds more."""
 
-    def __init__(self, subtask: Subtask, cost: float) -> None:
-        self._subtask = subtask
+    def __init__(self, start: Start, cost: float) -> None:
+        self._start = start
         self._cost = cost
         self.is_busy = False
         self.stall = 0.0
 
     async def write(self, batch: RecordBatch) -> None:
-        if self._subtask.process.is_dead:
+        if self._start.process.is_dead:
             return
         self._enter()
-        self._subtask.on_write(batch)
+        self._start.on_write(batch)
         cost, self.stall = self._cost + self.stall, 0.0
         if cost:
             await asyncio.sleep(cost)
         self.is_busy = False
 
     async def watermark(self, watermark: int) -> None:
-        if not self._subtask.process.is_dead:
+        if not self._start.process.is_dead:
             self._enter()
-            self._subtask.on_sink_watermark(watermark)
+            self._start.on_sink_watermark(watermark)
             self.is_busy = False
 
     def _enter(self) -> None:
@@ -94,36 +84,31 @@ class CheckedSink(Sink):
         self.is_busy = True
 
 
-class Subtask:
+class Start:
     """Owns its process and its fetcher."""
 
     def __init__(
         self,
-        number: int,
         simulator: Simulator,
         stream: SimulatedStream,
         job_run: JobRun,
         checker: RuleChecker,
         checkpoints: CheckpointHistory,
-        tracker_of: Callable[[Properties, Process], WatermarkTracker],
         seed: int,
-        is_remote: bool,
         listed_streams: Callable[[], tuple[str, ...]],
     ) -> None:
-        self.number = number
         self.process = simulator.process()
         self._checker = checker
         self._simulator = simulator
-        self._started_at = simulator.now
         self._writable_since: float | None = None
         """Since when it has a record that it may write, and has written none."""
         self._job_run = job_run
         self._listed_streams = listed_streams
         self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
         self._source.before_read = self.check_memory
-        properties = properties_of(job_run, stream, is_remote)
-        self._tracker = tracker_of(properties, self.process)
-        self._report_to_tracker, self._tracker.report = self._tracker.report, self._on_report  # type: ignore[method-assign]
+        properties = properties_of(job_run, stream)
+        self.tracker = OwnWatermark()
+        self._report_to_tracker, self.tracker.report = self.tracker.report, self._on_report  # type: ignore[method-assign]
         self.sink = CheckedSink(self, job_run.sink_cost)
         self.fetcher = build_fetcher(self._parts(properties, simulator, stream, checkpoints))
         self.running = self.process.spawn(self._run())
@@ -144,16 +129,14 @@ class Subtask:
         self._writable_since = None
         is_read = batch.shard.stream in self.fetcher._dependencies.discovery.opened
         self._checker.expect(is_read, "S10", f"{batch.shard.key} is written, its stream has left the list")
-        if not self._is_without_tracker:
-            self._checker.check_alignment(batch, self._tracker.current(), self._job_run.lookahead)
-        self._checker.check_write(batch, self._tracker.current())
+        self._checker.check_alignment(batch, self.tracker.current(), self._job_run.lookahead)
+        self._checker.check_write(batch, self.tracker.current())
 
     def on_sink_watermark(self, watermark: int) -> None:
-        if not self._is_without_tracker:
-            self._checker.check_watermark_bound(watermark, self._tracker.current())
-        self._checker.check_sink_watermark(self.number, watermark, self.fetcher._table)
+        self._checker.check_watermark_bound(watermark, self.tracker.current())
+        self._checker.check_sink_watermark(watermark, self.fetcher._table)
 
-    def _on_report(self, report: SubtaskReport) -> int | None:
+    def _on_report(self, status: ShardsStatus, watermark: int | None) -> int | None:
         if not self.process.is_dead:
             for entry in self.fetcher._table:
                 if entry.is_open and entry.reading.is_idle and not entry.reading.queue:
@@ -164,23 +147,12 @@ class Subtask:
                     self._checker.check_idleness(
                         entry.key, empty_reads, other_seconds, self._job_run.idle_interval, process.resumed_at
                     )
-        return self._report_to_tracker(report)
-
-    @property
-    def _is_without_tracker(self) -> bool:
-        """The process ran for the start-up timeout and never got a response, also not since it resumed last (W10)."""
-        if not isinstance(self._tracker, TrackerClient) or self._tracker.responded_at > 0:
-            return False
-        now, process = self._simulator.now, self.process
-        running = now - self._started_at - process.suspended_seconds
-        is_over = running >= STARTUP_SECONDS - TICK_SECONDS * max(process.suspensions, 1)
-        waiting_since = max(self._started_at, process.resumed_at, self._tracker.responded_at)
-        return is_over and now - waiting_since >= self._tracker.config.response_timeout_ms / 1000
+        return self._report_to_tracker(status, watermark)
 
     def check_liveness(self) -> None:
         """A record that may be written is written soon, unless the process or its sink is disturbed (W9, W12)."""
         now, process = self._simulator.now, self.process
-        limit = emit_limit(self._tracker.current(), self._job_run.lookahead)
+        limit = emit_limit(self.tracker.current(), self._job_run.lookahead)
         next_watermarks = [(entry.next_watermark, entry.key) for entry in self.fetcher._table]
         writable = [key for watermark, key in next_watermarks if watermark is not None and watermark <= limit]
         if not writable or process.is_disturbed or self.sink.is_busy or process.is_dead:
@@ -228,19 +200,14 @@ class Subtask:
             factory=self._source,
             discovery=ShardDiscovery(self._source, self._streams_of(stream), settings.discovery_interval_ms),
             sink=self.sink,
-            tracker=self._tracker,
+            tracker=self.tracker,
             decorator_for=decorator,
             settings=settings,
             clock=Clock(simulator),
-            assigner=owner_of,
             starts=Starts(StartingPosition.trim_horizon()),
             pin_latest=pinned,
             shard_exists=self._source.shard_exists,
             is_endless=lambda stream: True,  # as a stream of Kinesis
             use_continuations=job_run.continuations,
-            checkpoints=SubtaskCheckpoints(
-                SimulatedStateStore(checkpoints, self.process), self.number, job_run.parallelism
-            ),
-            subtask=self.number,
-            parallelism=job_run.parallelism,
+            alone=SimulatedAlone(checkpoints, self.process),
         )
