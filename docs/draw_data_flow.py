@@ -57,7 +57,7 @@ LAYERS = (
         "write(batch), watermark(ms), flush(checkpoint)", "write returned: the position moves",
     ),
     Layer(
-        "sinks and Spark", "plugins/", "#f6e0cc", "sinks write records; plugins, stores, trackers, jobs",
+        "sinks and Spark", "plugins/", "#f6e0cc", "sinks write records; plugins, stores, jobs",
         ("plugins.sinks.sql.sink:SqlSink", "plugins.sinks.kinesis.kinesis_sink:KinesisSink", "plugins.spark.data_source:KinesisSource"),
         "", "",
     ),

@@ -119,7 +119,7 @@ SUBJECTS = (
         "cli/job_commands/positions.py",
     ),
     _subject(
-        "Processes that share the shards (ELASTIC)",
+        "Processes that share the shards (GROUP)",
         "A document of the group is damaged or of another version, or the processes do not read the same streams and write to the "
         "same place.",
         "Start all processes of the group with the same properties and the same version. To change streams or sink, "

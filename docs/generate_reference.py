@@ -55,7 +55,7 @@ AREAS = {
         "What plugins implement",
         [
             "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "ShardMetrics",
-            "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
+            "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
             "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],
     ),
@@ -68,14 +68,11 @@ FURTHER = {
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
         ("consumer.event_time", ["WatermarkStrategy"]),
-        ("fetcher.coordination.remote_tracker", ["RemoteTracker"]),
-        ("fetcher.coordination.coordinator", ["Coordinator"]),
         (
             "testing",
             [
                 "Contract", "PublisherContract", "PublisherCase", "QueueSourceContract", "QueueSourceCase",
                 "SinkContract", "SinkCase", "ConditionalStoreContract", "ConditionalStoreCase",
-                "TrackerContract", "TrackerCase",
                 "VirtualClock", "run_virtual",
             ],
         ),

@@ -15,7 +15,6 @@ _NAMES = {
     ".fetcher.alarms": "Alarm AlarmKind",
     ".fetcher.committing_sink": "CommitNumber CommittingSink Leftover Staged",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
-    ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
     ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
     ".fetcher.pipeline.bounds": "BoundedResult EndReason",

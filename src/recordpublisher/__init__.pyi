@@ -15,9 +15,6 @@ from .fetcher.committing_sink import Staged as Staged
 from .fetcher.conditional_store import ConditionalStore as ConditionalStore
 from .fetcher.conditional_store import ConflictError as ConflictError
 from .fetcher.conditional_store import VersionedValue as VersionedValue
-from .fetcher.coordination.watermark_tracker import SubtaskReport as SubtaskReport
-from .fetcher.coordination.watermark_tracker import SubtaskStatus as SubtaskStatus
-from .fetcher.coordination.watermark_tracker import WatermarkTracker as WatermarkTracker
 from .fetcher.metric_types import MetricType as MetricType
 from .fetcher.metric_types import SinkMetric as SinkMetric
 from .fetcher.monitoring.metrics_exporter import MetricsExporter as MetricsExporter

@@ -7,13 +7,13 @@ from typing import Any
 
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.plugins.archive.catalogue import Catalogue
 from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.host.manager import load_registry
@@ -46,7 +46,6 @@ def fetcher_over(
     *,
     stream: str = STREAM,
     ref_counts: ConsumerRefCounts | None = None,
-    tracker: InProcessTracker | None = None,
     archive: Catalogue | None = None,
     **more: Any,
 ) -> SubtaskFetcher:
@@ -71,11 +70,10 @@ def fetcher_over(
             factory=factory,
             discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),
             sink=sink,
-            tracker=tracker or InProcessTracker(),
+            tracker=OwnWatermark(),
             decorator_for=batch_decorator_factory(registry(), given),
             settings=settings,
             clock=clock,
-            assigner=registry().shard_assigners.get("UNIFORM", "")(given),
             starts=Starts(initial_position(given)),
             pin_latest=lister.server_time_ms,
             retention=None if factory.finds_gaps else retention,

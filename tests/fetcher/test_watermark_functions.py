@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from recordpublisher.fetcher import watermark_functions as rules
-from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
+from recordpublisher.fetcher.active_minimum import ActiveMinimum
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState

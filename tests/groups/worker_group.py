@@ -60,10 +60,10 @@ class WorkerGroup:
 
     def join(self, name: str, *options: str) -> None:
         """Start a process of the group."""
-        self.start(name, "--elastic", *options)
+        self.start(name, "--group", *options)
 
     def start(self, name: str, *options: str) -> None:
-        """Start a process. Without `--elastic` it has a fixed number of subtasks, one."""
+        """Start a process. Without `--group` it has a fixed number of subtasks, one."""
         folder = self._folder / name
         folder.mkdir()
         path = job_file(folder, dict(self.properties))

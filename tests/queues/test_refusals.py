@@ -34,7 +34,7 @@ def job(registry, streams="orders", properties=None, **arguments):
     ("properties", "words"),
     [
         ({"flink.state.uri": "state"}, "the queue keeps what is not acknowledged"),
-        ({"flink.shard.assignment": "ELASTIC"}, "processes share a queue without a group"),
+        ({"flink.job.workers": "GROUP"}, "processes share a queue without a group"),
         ({"flink.watermark.lookahead.millis": 1000}, "keeps no order"),
         ({"flink.watermark.alignment.max.lag": 1000}, "keeps no order"),
         ({"flink.watermark.timestamp.field": "at"}, "keeps no order"),

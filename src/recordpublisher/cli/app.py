@@ -70,7 +70,6 @@ COMMANDS = {
     "positions": "job_commands.positions:positions",
     "leftovers": "job_commands.leftovers:leftovers",
     "group": "job_commands.group:group",
-    "tracker": "job_commands.tracker:tracker",
     "plugins": "commands.plugins:plugins",
     "new-plugin": "commands.plugins:new_plugin",
     "properties": "commands.properties:properties",

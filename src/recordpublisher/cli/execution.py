@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
+from recordpublisher.plugins.runtime.jobs.termination import WorkerFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
 from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
@@ -89,7 +89,7 @@ def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
 
 def exit_code(error: Exception) -> int:
     """Return the exit code for an error: 2 if the configuration must change, else 1. A failed subtask has its own code."""
-    if isinstance(error, SubtaskFailedError):
+    if isinstance(error, WorkerFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
 

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
-    """Build the fetcher of one subtask (STATIC), or of a process that shares its shards with a group (ELASTIC).
+    """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
     The parts are built from the bottom up. A part calls a part that is built later through one of the three functions below. The modules
-    that only a group needs are imported only if there is a group, because most jobs are STATIC.
+    that only a group needs are imported only if there is a group, because most jobs run alone.
     """
 
     def on_resume(gap_seconds: float) -> None:
@@ -69,11 +69,11 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     completion, leases = RunCompletion(), LeaseCounts()
     scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
     missing = MissingShards(job.shard_exists)
-    table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless, settings.idle_intervals)
+    table = ShardTable(tracker.has_others, missing.is_expired, job.is_endless, settings.idle_intervals)
     suspension = SuspensionDetector(clock, on_resume)
     may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
 
-    alignment = Alignment(tracker, job.subtask, settings.alignment, clock, suspension)
+    alignment = Alignment(tracker, settings.alignment, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.accepts_loss)
     budget = MemoryBudget(settings.budget)
     intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
@@ -95,7 +95,6 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         intake,
         job.decorator_for,
         job.use_continuations,
-        tracker.final_watermark,
         gaps,
         on_reader_failed,
     )
@@ -107,9 +106,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         readers=readers,
         alignment=alignment,
         emitter=emitter,
-        ended_parents=EndedParentHold(
-            table, tracker, settings.tracker_timeout_ms, clock, alignment.report, job.is_endless
-        ),
+        ended_parents=EndedParentHold(table, tracker.has_others, settings.tracker_timeout_ms, clock, job.is_endless),
         stragglers=StragglerDetector(table, tracker, settings.max_lag_ms),
     )
     table.tell(shards)
@@ -117,7 +114,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     ownership: ShardOwnership
     checkpointer: Checkpointer
     if group is None:
-        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock, tracker.forget_stream)
+        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
         ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
@@ -134,14 +131,12 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
         checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
 
-    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases, ownership.monitored)
-    retention = RetentionPeriods(job.retention_ms, job.streams, job.subtask)
+    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)
+    retention = RetentionPeriods(job.retention_ms, job.streams)
     return SubtaskFetcher(
         FetcherParts(
             job=job,
             context=SinkContext(
-                job.subtask,
-                job.parallelism,
                 tuple(job.streams),
                 scheduler.request,
                 may_write=may_write_now,
@@ -157,7 +152,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             checkpointer=checkpointer,
             dead_letters=dead_letters,
             gaps=gaps,
-            status_logger=StatusLogger(job.subtask, table, alignment, emitter.local_watermark, tracker, clock),
+            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock),
             view=SubtaskView(
                 table,
                 tracker,

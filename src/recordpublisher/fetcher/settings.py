@@ -24,7 +24,6 @@ from recordpublisher.publishers.properties.groups.job import (
     SHARD_BYTES,
     SHARD_RECORDS,
     SINK,
-    STARTUP_TIMEOUT,
     SUBTASK_BYTES,
     SYNC_INTERVAL,
     TRACKER_TIMEOUT,
@@ -71,11 +70,9 @@ class AlignmentTimes:
     """Times of the watermark alignment.
 
     - `lookahead_ms`: None turns alignment off.
-    - `startup_timeout_ms`: how long to wait for a tracker that has never answered (W10).
     """
 
     lookahead_ms: int | None = of_property(LOOKAHEAD)
-    startup_timeout_ms: int = of_property(STARTUP_TIMEOUT)
 
 
 class IdleIntervals(msgspec.Struct, frozen=True):

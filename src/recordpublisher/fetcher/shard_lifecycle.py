@@ -120,7 +120,6 @@ class ShardLifecycle(ShardListener):
             follows_parents = state.position is None and state.seen_ms is not None
             start = state.starting_position(use_continuation=False)
             self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
-        self._ended_parents.on_readers_started(started)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._table.is_exhausted:
             self._completion.complete(EndReason.ALL_ENDED)
@@ -181,7 +180,7 @@ class ShardLifecycle(ShardListener):
     def on_ended(self, entry: ShardEntry) -> None:
         """Start the children of a shard whose last record was emitted.
 
-        Children in another subtask start after a checkpoint has stored the end of this shard (S2), so a checkpoint is requested.
+        A checkpoint is requested, because others may wait until the end of this shard is stored (S2).
         """
         if entry.shard.stream in self._job.discovery.deleted:
             self._table.remove(entry.key)

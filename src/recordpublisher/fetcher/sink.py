@@ -51,14 +51,14 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """The values that a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
+    """The values that a sink receives when it is opened: the job's streams, and calls to the job.
 
     - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
       happens to it (S7). When the call returns, the sink has finished the record.
     - `await reject_all([(batch, reason)])` does the same for several records, whose dead letters are then stored together.
     - `has_dead_letters`: whether the job writes rejected records to a dead-letter sink. None if that is not known.
-    - `may_write()` returns whether the process may write now. With ELASTIC assignment it may not write while its last confirmed heartbeat
+    - `may_write()` returns whether the process may write now. In a group it may not write while its last confirmed heartbeat
       is too old (E4). The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
@@ -67,8 +67,6 @@ class SinkContext:
       acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
     """
 
-    subtask: int = 0
-    parallelism: int = 1
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
@@ -97,9 +95,9 @@ class Checkpoint:
     A transactional sink stores `state` together with its rows (S6).
 
     `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. A checkpoint that the user
-    takes is never partial. With a fixed number of subtasks, the job's last checkpoint is not partial either.
+    takes is never partial. The last checkpoint of a job that runs alone is not partial either.
 
-    `stopped`: the shards that this process releases, because the job is stopped or transfers them (ELASTIC). No write of these shards
+    `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
     follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.
 
     `is_last`: the run has ended and no write follows, so a sink need not wait for more records.
@@ -157,7 +155,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
 
-        A sink that returns state cannot be used with ELASTIC assignment; see `CommittingSink`.
+        A sink that returns state cannot be used in a group; see `CommittingSink`.
         """
         return None
 
@@ -171,7 +169,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def destination(self) -> str:
         """Return where the sink writes to, in words, without user and password.
 
-        With ELASTIC assignment all processes of a group must have the same destination (E10). Also called before `open`. Default: the name
+        All processes of a group must have the same destination (E10). Also called before `open`. Default: the name
         of the class.
         """
         return type(self).__name__
@@ -208,13 +206,13 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
 
     def assigned(self, shards: Collection[str]) -> None:
-        """Called, with ELASTIC assignment, when this process begins to read these shards (`Shard.key`), before their first write.
+        """Called, in a group, when this process begins to read these shards (`Shard.key`), before their first write.
 
         Default: do nothing.
         """
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Called, with ELASTIC assignment, when this process no longer reads these shards; no write of these shards follows.
+        """Called, in a group, when this process no longer reads these shards; no write of these shards follows.
 
         Their next reader resumes from their last checkpoint. After a planned transfer that checkpoint covers everything. After a lost lease
         it does not: drop the queued records of these shards, because the next reader writes them again. May be called while a `write` or

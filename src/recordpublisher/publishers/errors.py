@@ -237,7 +237,7 @@ class DataLossError(StateError):
 
 
 class FencedError(RecordPublisherError):
-    """A newer generation of the job owns the state, so this generation must no longer emit records (S6)."""
+    """A newer start of the job owns the positions, so this process must no longer emit records (S6)."""
 
 
 class SinkError(RecordPublisherError):

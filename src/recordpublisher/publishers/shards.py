@@ -38,7 +38,7 @@ class HashRange:
 
     @property
     def middle(self) -> int:
-        """The middle key, by which shards are assigned to subtasks (S9)."""
+        """The middle key."""
         return (self.start + self.end) // 2
 
 

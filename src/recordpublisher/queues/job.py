@@ -97,8 +97,6 @@ class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: Sink | None = None
     on_alarm: AlarmListener | None = None
     traced: Traced = untraced
-    subtask: int = 0
-    parallelism: int = 1
     value_type: Any = None
 
 
@@ -148,7 +146,6 @@ class QueueJob:
             self._receivers, self._sink, self._clock, self._settings.alarm_interval_ms, parts.on_alarm
         )
         self._view = QueueView(
-            parts.subtask,
             self._receivers,
             self._in_flight,
             self._sink,
@@ -168,8 +165,6 @@ class QueueJob:
         parts = self._parts
         await parts.source.open()
         context = SinkContext(
-            parts.subtask,
-            parts.parallelism,
             (parts.stream,),
             self._flushes.request,
             resume_writing=self._receivers.wake,
@@ -183,9 +178,7 @@ class QueueJob:
         await wait_for_store(self.checkpoint, self._settings.store_outages)
         most = len(list(self._receivers))
         log.info(
-            "subtask %d of %d reads a queue of %s, with %d receivers at most",
-            parts.subtask,
-            parts.parallelism,
+            "the job reads a queue of %s, with %d receivers at most",
             parts.stream,
             most,
         )
@@ -363,10 +356,9 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
-    """Return the receivers of this process. The processes of a job share all receivers."""
-    numbers = range(parts.subtask, max(parts.source.most_receivers, parts.subtask + 1), parts.parallelism)
+    """Return the receivers of this process. Other processes that receive from the queue have their own."""
     receivers = []
-    for index, number in enumerate(numbers):
+    for number in range(max(parts.source.most_receivers, 1)):
         shard, metrics = Shard(parts.stream, f"receiver-{number:03}"), ShardMetrics()
-        receivers.append(Receiver(index, shard, parts.decorator_for(shard, metrics), metrics))
+        receivers.append(Receiver(number, shard, parts.decorator_for(shard, metrics), metrics))
     return receivers

@@ -86,7 +86,6 @@ class QueueAlarms:
 class QueueView(msgspec.Struct, frozen=True):
     """The parts of a queue job from which metrics, progress and readiness are read."""
 
-    subtask: int
     receivers: Receivers
     in_flight: InFlight
     sink: Sink
@@ -124,7 +123,7 @@ class QueueView(msgspec.Struct, frozen=True):
         failure = None if failed is None else failed.metrics.last_failure
         count = len(list(self.receivers))
         return SubtaskProgress(
-            self.subtask,
+            0,
             self.receivers.records,
             count,
             count - self.receivers.wanted,

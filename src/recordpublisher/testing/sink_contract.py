@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.fetcher.checkpoints.commits import Commits
-from recordpublisher.fetcher.checkpoints.state_entries import StateEntry
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
+from recordpublisher.fetcher.leases.documents.position_part import PositionPart
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.positions import SequenceNumber
@@ -34,7 +34,7 @@ ARRIVAL = 1_700_000_000.5
 __all__ = ["CommittingSinkContract", "SinkCase", "SinkContract"]
 MAX_FLUSHES, PAUSE_SECONDS = 100, 0.05
 
-ENTRY = "subtask-0"
+ENTRY = "group/positions/contract/0"
 WRITER = "contract/0"
 
 
@@ -153,7 +153,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_shards_may_come_and_go(self, case: SinkCase) -> None:
-        """ELASTIC assignment moves shards: no flushed record is lost with a shard, and other shards are still written."""
+        """a group moves shards: no flushed record is lost with a shard, and other shards are still written."""
         sink = await _opened(case)
         sink.assigned(["orders/a", "orders/b"])
         await sink.write(batch_of("a", 1))
@@ -256,8 +256,8 @@ class _Process:
     async def begin(self, number: int = 0) -> None:
         """Begin as a start does, with an open sink: publish, begin, commit. The commits are numbered after `number`."""
         stored = await self.store.get(ENTRY)
-        entry = StateEntry() if stored is None else StateEntry.from_bytes(stored.value, ENTRY)
-        await self.sink.publish(entry.staged)
+        named = () if stored is None else PositionPart.from_bytes(stored.value, ENTRY).staged
+        await self.sink.publish(named)
         await self.sink.begin(self.life)
         self.commits = Commits(
             self.sink, self.store, ENTRY, WRITER, version=None if stored is None else stored.version, number=number
@@ -277,7 +277,7 @@ class _Process:
         await self.commits.publish()
 
     def value(self, number: int, staged: Sequence[Staged]) -> bytes:
-        return StateEntry(1, number, {"life": self.life}, staged).to_bytes()
+        return PositionPart(self.life, number, staged=staged).to_bytes()
 
     async def close(self) -> None:
         await self.sink.close()
@@ -371,7 +371,7 @@ class CommittingSinkContract(SinkContract):
         await process.commits.publish()
         stored = await process.store.get(ENTRY)
         assert stored is not None
-        await process.sink.publish(StateEntry.from_bytes(stored.value, ENTRY).staged)
+        await process.sink.publish(PositionPart.from_bytes(stored.value, ENTRY).staged)
         assert list(await case.written()) == [b"1", b"2", b"3"]
         await process.close()
 
@@ -443,7 +443,7 @@ class CommittingSinkContract(SinkContract):
         await process.commit()
         stored = await process.store.get(ENTRY)
         assert stored is not None
-        named = StateEntry.from_bytes(stored.value, ENTRY).staged
+        named = PositionPart.from_bytes(stored.value, ENTRY).staged
         await process.write("a", 2)
         await process.commits.stage()
         other = case.start()

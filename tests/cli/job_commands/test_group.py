@@ -94,7 +94,7 @@ def test_as_json_each_worker_and_shard_is_a_line(results):
 
 def test_a_job_without_a_group_is_an_error(results):
     assert results["no group"].returncode == 1
-    assert "has no group of workers: was the job started with `run --elastic`?" in results["no group"].stderr
+    assert "has no group of workers: was the job started with `run --group`?" in results["no group"].stderr
 
 
 def test_properties_without_a_store_are_an_error(results):

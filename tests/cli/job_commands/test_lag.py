@@ -9,13 +9,13 @@ import pytest
 
 from recordpublisher.cli.job_commands.lag import silence_ms
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
+from fakes.stored_job import store_alone
 from processes.command_line import command
 
 IDS = ["shardId-000000000000", "shardId-000000000001"]
@@ -66,13 +66,12 @@ def state(endpoint, tmp_path):
         )
         for number, (shard, sequence) in enumerate(zip(IDS, positions, strict=True))
     }
-    asyncio.run(stored(tmp_path, snapshot_to_json(states, None, 1, 0, 1)))
+    asyncio.run(stored(tmp_path, snapshot_to_json(states, None, 1)))
     return str(tmp_path)
 
 
 async def stored(folder, snapshot):
-    store = SnapshotStore(FolderStore(folder))
-    await store.store(0, await store.open_generation(0), snapshot)
+    await store_alone(FolderStore(folder), snapshot)
 
 
 def now_ms():
@@ -116,8 +115,8 @@ def test_check_exits_with_3_and_names_the_shard(endpoint, state):
     done = lag(endpoint, "--state", state, "--check", "--grace", "0.1", *QUICK)
 
     assert done.returncode == 3
-    assert done.stderr == (
-        f"recordpublisher: ALARM {IDS[1]}: subtask 0 stores no progress; "
+    assert re.sub("worker [0-9a-f]+", "worker w", done.stderr) == (
+        f"recordpublisher: ALARM {IDS[1]}: worker w stores no progress; "
         f"the lowest watermark of the job is that of flights/{IDS[0]}\n"
     )
 
@@ -235,7 +234,7 @@ def stopped(endpoint, tmp_path):
     one = {
         f"flights/{IDS[1]}": ShardState(StartingPosition.trim_horizon(), SequenceNumber(endpoint.sequences[IDS[1]][0]))
     }
-    asyncio.run(stored(tmp_path, snapshot_to_json(one, None, 1, 0, 1, taken_ms=now_ms() - 200_000)))
+    asyncio.run(stored(tmp_path, snapshot_to_json(one, None, 1, taken_ms=now_ms() - 200_000)))
 
     return str(tmp_path)
 
@@ -253,7 +252,7 @@ def test_check_exits_with_3_when_records_of_a_job_that_does_not_run_are_older_th
 
     assert done.returncode == 3
     assert "none runs, or what it waits for does not answer (its store, its sink)\n" in done.stderr
-    assert f"ALARM {IDS[1]}: subtask 0 stores no progress" in done.stderr
+    assert f"ALARM {IDS[1]}: worker " in done.stderr
 
 
 def test_check_says_when_it_would_exit_with_3(endpoint, stopped):

@@ -11,8 +11,8 @@ from fakes.shard_entries import START, in_stage, shard
 FRESH = ShardState(START)
 
 
-def table(*shards, finished=()):
-    made = ShardTable(lambda key: key in finished)
+def table(*shards):
+    made = ShardTable()
     for each in made.add_listed(shards):
         made.add(each, FRESH)
     return made
@@ -43,12 +43,12 @@ def test_the_state_has_which_shards_wait():  # S5
     assert {key: state.waiting for key, state in made.states().items()} == {"s/a": False, "s/b": True}
 
 
-@pytest.mark.parametrize(("finished", "may_start"), [((), False), (("s/a",), True)])
-def test_a_parent_in_another_subtask_is_finished_when_it_is_announced(finished, may_start):  # S2
-    made = ShardTable(lambda key: key in finished)
+@pytest.mark.parametrize("has_others", [False, True])
+def test_a_parent_of_another_worker_has_ended_when_its_child_has_a_lease(has_others):  # S2, E7
+    made = ShardTable(has_others)
     made.add_listed([shard("a")])
 
-    assert made.parents_finished(shard("b", "a")) is may_start
+    assert made.parents_finished(shard("b", "a")) is has_others
 
 
 def test_a_parent_that_a_listing_leaves_out_is_finished():  # past retention
@@ -93,16 +93,8 @@ def test_a_child_begins_at_the_lowest_watermark_of_its_parents():  # W5
     for key, watermark in (("s/a", 50), ("s/b", 20)):
         made[key].emission.start_at(watermark)
 
-    assert made.inherited_watermark(shard("c", "a", "b"), lambda key: None) == 20
-
-
-def test_a_parent_of_another_subtask_counts_too():  # W5
-    made = table(shard("a"))
-    made["s/a"].emission.start_at(50)
-    made.add_listed([shard("b"), shard("c", "a", "b")])
-
-    assert made.inherited_watermark(shard("c", "a", "b"), {"s/b": 20}.get) == 20
-    assert made.inherited_watermark(shard("c", "x"), lambda key: 7) is None, "past retention: unknown"
+    assert made.inherited_watermark(shard("c", "a", "b")) == 20
+    assert made.inherited_watermark(shard("c", "x")) is None, "past retention: unknown"
 
 
 def removable(made, stream, listed):

@@ -48,10 +48,10 @@ def clock():
 
 async def test_a_shard_has_what_its_metrics_say(clock):
     given = metrics(watermark=7, silentMs=60_000, held=False, lagMs=40, timeToRetentionLossMs=9, stage="READING")
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(3, given)]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
     (shard,) = snapshot.shards
-    assert (shard.stream, shard.shard, shard.subtask, shard.stage) == ("s", "a", 3, "READING")
+    assert (shard.stream, shard.shard, shard.subtask, shard.stage) == ("s", "a", 0, "READING")
     assert (shard.watermark, shard.lag_ms, shard.loss_ms) == (7, 40, 9)
     assert (shard.is_idle, shard.is_held, shard.has_alarm, shard.alarm) == (True, False, False, None)
     assert snapshot.time_ms == 100_000
@@ -114,7 +114,7 @@ async def test_many_readers_cost_one_computation_a_second(clock):
 
 async def test_subtasks_are_shown_with_what_they_lack(clock):
     ready, waiting = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no checkpoint is stored"])
-    snapshot = await LiveSnapshots(FetchersHere([waiting, ready]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersHere([ready, waiting]), clock, 60_000).snapshot()
 
     assert {each.subtask: each.not_ready for each in snapshot.subtasks} == {0: [], 1: ["no checkpoint is stored"]}
     assert [shard.subtask for shard in snapshot.shards] == [0, 0, 1, 1]
@@ -165,9 +165,9 @@ def shard(**values):
     return {**METRICS["shards"]["s/a"], "stage": "READING", "watermark": 1_000, **values}
 
 
-def subtask(number=0, held=0, lowest_subtask=None, blocking=None, **shards):
+def subtask(number=0, held=0, blocking=None, **shards):
     own = {**METRICS["subtask"], "openShards": len(shards), "heldShards": held}
-    own |= {"blockingShard": blocking and f"s/{blocking}", "blockingSubtask": lowest_subtask}
+    own |= {"blockingShard": blocking and f"s/{blocking}"}
     return SubtaskMetrics(number, own, {f"s/{name}": values for name, values in shards.items()})
 
 
@@ -187,21 +187,12 @@ REASONS = [
 
 @pytest.mark.parametrize(("values", "reason"), REASONS)
 def test_it_names_the_shard_and_the_reason(values, reason):
-    job = [subtask(0, held=1, lowest_subtask=0, blocking="a", a=shard(**values), b=shard(held=True))]
+    job = [subtask(0, held=1, blocking="a", a=shard(**values), b=shard(held=True))]
 
     assert alignment_sentence(job) == f"1 of 2 shards is held back: it waits for s/a of subtask 0, {reason}."
 
 
-def test_the_subtask_that_the_tracker_names_counts():
-    waiting = subtask(0, held=2, lowest_subtask=1, blocking="a", a=shard(), b=shard())
-    lowest = subtask(1, lowest_subtask=1, blocking="c", c=shard(millisBehindLatest=-1))
-
-    assert alignment_sentence([waiting, lowest]) == (
-        "2 of 3 shards are held back: they wait for s/c of subtask 1, which has not been read yet."
-    )
-
-
-def test_without_a_tracker_that_knows_it_the_lowest_watermark_counts():
+def test_the_lowest_watermark_counts():
     first = subtask(0, held=1, blocking="a", a=shard(watermark=5))
     second = subtask(1, blocking="b", b=shard(watermark=3))
     third = subtask(2, blocking="c", c=shard(watermark=None))
@@ -210,10 +201,10 @@ def test_without_a_tracker_that_knows_it_the_lowest_watermark_counts():
     assert "s/c of subtask 2" in alignment_sentence([first, second, third])
 
 
-def test_a_subtask_elsewhere_is_named_by_its_number():
-    job = [subtask(0, held=1, lowest_subtask=7, blocking="a", a=shard())]
-
-    assert alignment_sentence(job) == "1 of 1 shards is held back: it waits for subtask 7."
+def test_a_shard_of_another_process_is_not_known():
+    assert alignment_sentence([subtask(0, held=1, a=shard())]) == (
+        "1 of 1 shards is held back: it waits for a shard of another process."
+    )
 
 
 LAG = ShardSnapshot(stream="orders", shard="a", subtask=1, watermark=5_000, unread=True, lag_ms=4_200, is_idle=False)

@@ -60,7 +60,6 @@ def test_built_ins_are_registered_through_the_same_hooks():
     assert {"POLLING", "EFO"} <= set(registry.publishers.names())
     assert {"memory", "reactive", "callback", "jsonl", "parquet", "sql"} <= set(registry.sinks.names())
     assert {"FILE", "S3", "DYNAMODB", "SQL"} <= set(registry.stores.names())
-    assert {"IN_PROCESS", "TCP"} <= set(registry.trackers.names())
     assert registry.deserializers.names() == ["avro", "bytes", "glue", "json", "protobuf", "text"]
     assert status_of(registry, "recordpublisher").state == "loaded"
 
@@ -243,7 +242,6 @@ def test_every_kind_of_class_has_its_hook():
         "sinks": AnySink,
         "deserializers": dict,
         "watermark_strategies": BoundedOutOfOrderness,
-        "shard_assigners": dict,
     }
     for kind, cls in provided.items():
         setattr(Everything, f"recordpublisher_register_{kind}", _adder(cls))

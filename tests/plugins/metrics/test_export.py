@@ -11,7 +11,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
-from recordpublisher.plugins.metrics import subtask_processes
+from recordpublisher.plugins.metrics import worker_processes
 from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
     EXPORTED_SUBTASK_METRICS,
@@ -20,7 +20,7 @@ from recordpublisher.plugins.metrics.export import (
     exporters_opened,
 )
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, metrics_text
-from recordpublisher.plugins.metrics.subtask_processes import SubtaskProcesses, SubtaskSocket, exported_from_processes
+from recordpublisher.plugins.metrics.worker_processes import WorkerProcesses, WorkerSocket, exported_from_processes
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.monitoring.measured_fetcher import MeasuredFetcher
@@ -102,9 +102,9 @@ def test_the_text_is_the_page(producer):
 
 
 def test_producers_are_numbered_behind_the_fetchers():
-    text = metrics_text(rp.Producer("a", ACCESS), MeasuredFetcher(3), rp.Producer("b", ACCESS))
+    text = metrics_text(rp.Producer("a", ACCESS), MeasuredFetcher(0), rp.Producer("b", ACCESS))
     numbers = [line.split('"')[1] for line in text.splitlines() if line.startswith("recordpublisher_subtask_up{")]
-    assert numbers == ["3", "4", "5"]
+    assert numbers == ["0", "1", "2"]
 
 
 async def test_what_has_no_metrics_is_refused_at_once():
@@ -123,7 +123,7 @@ def folder():
 
 def serving(folder, *subtasks):
     fetchers = [FetchersHere([fetcher]) for fetcher in subtasks]
-    sockets = [SubtaskSocket(folder, fetcher.subtask) for fetcher in subtasks]
+    sockets = [WorkerSocket(folder, number) for number in range(len(subtasks))]
     return [exporters_opened([socket], fetcher) for socket, fetcher in zip(sockets, fetchers, strict=True)]
 
 
@@ -131,7 +131,7 @@ async def test_metrics_and_health_arrive_as_they_were_sent(folder):
     first, second = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no"])
     serving_first, serving_second = serving(folder, first, second)
     async with serving_first, serving_second:
-        processes = SubtaskProcesses(folder, 2)
+        processes = WorkerProcesses(folder, 2)
 
         assert await processes.metrics() == await FetchersHere([first, second]).metrics()
         assert await processes.health() == await FetchersHere([first, second]).health()
@@ -140,14 +140,14 @@ async def test_metrics_and_health_arrive_as_they_were_sent(folder):
 async def test_a_subtask_that_has_not_started_does_not_respond(folder):
     (serving_first,) = serving(folder, MeasuredFetcher(0))
     async with serving_first:
-        processes = SubtaskProcesses(folder, 2)
+        processes = WorkerProcesses(folder, 2)
 
         assert [each.subtask for each in await processes.metrics()] == [0]
         assert [(each.subtask, each.responds) for each in await processes.health()] == [(0, True), (1, False)]
 
 
 async def test_a_subtask_that_hangs_does_not_respond(folder, monkeypatch):
-    monkeypatch.setattr(subtask_processes, "RESPONSE_SECONDS", 0.05)
+    monkeypatch.setattr(worker_processes, "RESPONSE_SECONDS", 0.05)
     is_asked = asyncio.Event()
 
     async def accept(reader, writer):
@@ -156,7 +156,7 @@ async def test_a_subtask_that_hangs_does_not_respond(folder, monkeypatch):
         writer.close()
 
     async with await asyncio.start_unix_server(accept, folder / "0.sock"):
-        assert not (await SubtaskProcesses(folder, 1).health())[0].responds
+        assert not (await WorkerProcesses(folder, 1).health())[0].responds
         assert is_asked.is_set()
 
 

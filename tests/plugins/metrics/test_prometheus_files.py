@@ -34,7 +34,6 @@ FIRING = {
     "RecordPublisherBehind": (f"recordpublisher_shard_lag_seconds{{{SHARD}}}", "301"),
     "RecordPublisherShardUnread": (f"recordpublisher_shard_alarm{{{SHARD}}}", "1"),
     "RecordPublisherWatermarkStalled": (f"recordpublisher_subtask_watermark_stalled_seconds{{{SUBTASK}}}", "301"),
-    "RecordPublisherTrackerSilent": (f"recordpublisher_subtask_tracker_response_age_seconds{{{SUBTASK}}}", "61"),
     "RecordPublisherCheckpointStuck": (f"recordpublisher_subtask_checkpoint_running_seconds{{{SUBTASK}}}", "61"),
     "RecordPublisherShardsUnowned": (f"recordpublisher_subtask_unowned_seconds{{{SUBTASK}}}", "41"),
     "RecordPublisherShardsWithheld": (f"recordpublisher_subtask_withheld_shards{{{SUBTASK}}}", "1"),

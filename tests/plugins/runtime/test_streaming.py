@@ -23,8 +23,8 @@ class KeptStates(MemoryStore):
 
     @property
     def position(self):
-        snapshot = json.loads(self.values["subtask-0"].value)["snapshot"]
-        return snapshot["shards"]["orders/a"].get("position")
+        parts = [json.loads(each.value) for name, each in self.values.items() if name.startswith("group/positions/")]
+        return next(state for shard, _, state in parts[-1]["positions"] if shard == "orders/a").get("position")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.tables.storage import TableStorage
@@ -19,6 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, Streams, install
+from fakes.stored_job import states_in
 
 IN_A_REGION = Properties({"aws.region": "eu-west-1"})
 
@@ -117,15 +117,14 @@ def read_numbers(registry, monkeypatch, count, **more):
     return asyncio.run(run())
 
 
-def test_the_snapshots_of_a_fixed_job(registry, monkeypatch):
+def test_the_positions_of_a_job_that_runs_alone(registry, monkeypatch):
     assert read_numbers(registry, monkeypatch, 10) == [*range(10)]
     assert read_numbers(registry, monkeypatch, 5) == [*range(10, 15)]
-    (snapshot,) = asyncio.run(SnapshotStore(VaultStore(LOCATION, "", None)).load())
-    assert list(snapshot["shards"]) == ["orders/a"]
+    assert list(asyncio.run(states_in(VaultStore(LOCATION, "", None)))) == ["orders/a"]
 
 
 def test_the_leases_and_positions_of_a_group(registry, monkeypatch):
-    elastic = {"flink.shard.assignment": "ELASTIC"}
+    elastic = {"flink.job.workers": "GROUP"}
     assert read_numbers(registry, monkeypatch, 10, **elastic) == [*range(10)]
     table = asyncio.run(GroupStore(VaultStore(LOCATION, "", None)).read_table())
     assert list(table.document.leases) == ["orders/a"]

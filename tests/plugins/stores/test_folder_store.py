@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from recordpublisher import ConfigurationError, FolderStore, StateError, StoreUnavailableError
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+
+from fakes.stored_job import SHARD, snapshot_at, states_in, store_alone
 
 
 async def test_a_name_deleted_right_after_a_failed_rename_is_put(tmp_path, monkeypatch):
@@ -174,33 +175,20 @@ def test_a_location_with_a_null_character_is_a_configuration_error(tmp_path):
         FolderStore(f"file:{tmp_path}/a%00b", "flink.state.uri")
 
 
-async def test_the_state_of_an_earlier_version_is_refused(tmp_path):
-    (tmp_path / "subtask-0.json").write_text("{}")
+async def test_the_positions_are_one_readable_file(tmp_path):
+    alone = await store_alone(FolderStore(tmp_path), snapshot_at(7))
 
-    for opened in (
-        SnapshotStore(FolderStore(tmp_path)).load(),
-        SnapshotStore(FolderStore(tmp_path)).open_generation(0),
-    ):
-        with pytest.raises(
-            StateError, match=r"subtask-0\.json in .* cannot be read: it has format 1, this version reads"
-        ):
-            await opened
-
-
-async def test_the_snapshot_is_one_readable_file(tmp_path):
-    store = SnapshotStore(FolderStore(tmp_path))
-    await store.store(0, await store.open_generation(0), {"version": 1})
-
-    (file,) = tmp_path.glob("subtask-0.versions/value-*")
-    assert json.loads(file.read_text())["snapshot"] == {"version": 1}
+    *_, newest = sorted(tmp_path.glob(f"**/positions/{alone.name}/0.versions/value-*"))
+    ((shard, _, state),) = json.loads(newest.read_text())["positions"]
+    assert (shard, state["position"]) == (SHARD, "7")
 
 
 async def test_a_crash_during_a_write_leaves_the_old_state(tmp_path):
-    store = SnapshotStore(FolderStore(tmp_path))
-    generation = await store.open_generation(0)
-    await store.store(0, generation, {"good": 1})
-    (tmp_path / "subtask-0.versions" / "value-later").write_text('{"ha": ')
+    store = FolderStore(tmp_path)
+    alone = await store_alone(store, snapshot_at(7))
+    (folder,) = tmp_path.glob(f"**/positions/{alone.name}/0.versions")
+    (folder / "value-later").write_text('{"ha": ')
     (tmp_path / ".aside").mkdir()
     (tmp_path / ".aside" / "value-first").write_text('{"ha": ')
 
-    assert await store.load() == [{"good": 1}]
+    assert (await states_in(store))[SHARD]["position"] == "7"

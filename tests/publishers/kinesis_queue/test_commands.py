@@ -9,7 +9,7 @@ import recordpublisher as rp
 from recordpublisher.cli.stream_commands.streams import as_text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.in_memory_transport import MemoryTransport
-from recordpublisher.plugins.lag.stored_positions import without_positions
+from recordpublisher.plugins.lag.job_state import without_positions
 from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.kinesis_queue import QueueClient
 from recordpublisher.testing import run_virtual

@@ -22,10 +22,8 @@ from recordpublisher.publishers.properties.groups.job import (
     DESERIALIZER,
     GLUE_ENDPOINT,
     ON_BAD_RECORD,
-    SHARD_ASSIGNER,
     SINK,
     STATE_ENDPOINT,
-    TRACKER,
     WATERMARK_STRATEGY,
 )
 from recordpublisher.publishers.properties.groups.reading import ENDPOINT, RECORD_PUBLISHER
@@ -260,9 +258,7 @@ def _publisher(registry: Registry, properties: Properties) -> type[RecordSource]
 def _plugins(registry: Registry, properties: Properties) -> str:
     named: tuple[tuple[NameTable[Any], Property[Any]], ...] = (
         (registry.publishers, RECORD_PUBLISHER),
-        (registry.trackers, TRACKER),
         (registry.watermark_strategies, WATERMARK_STRATEGY),
-        (registry.shard_assigners, SHARD_ASSIGNER),
     )
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)

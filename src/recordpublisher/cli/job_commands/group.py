@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recordpublisher.plugins.groups.group_status import GroupStatus, ShardStatus
 
 group = subcommands(
-    "Show the workers and shards of a group (`run --elastic`); take a worker out of it.\n\n"
+    "Show the workers and shards of a group (`run --group`); take a worker out of it.\n\n"
     "Example: recordpublisher group show job.properties -p flink.state.uri=group"
 )
 
@@ -118,7 +118,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
         documents = GroupStore(store)
         if await documents.read_table() is None:
             place = store.place
-            raise StateError(f"{place} has no group of workers: was the job started with `run --elastic`?")
+            raise StateError(f"{place} has no group of workers: was the job started with `run --group`?")
         yield documents
     finally:
         await store.close()

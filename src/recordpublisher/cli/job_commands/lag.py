@@ -8,7 +8,7 @@ import typer
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.plugins.host.source_kind import reads_a_queue
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
-from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
+from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
@@ -24,8 +24,7 @@ MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
 """A checkpoint that is younger says nothing about whether a process runs."""
 WATCH_SECONDS = 5.0
-HEAD = ("SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST IN", "")
-GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
+HEAD = ("SHARD", "WORKER", "LAG", "UNREAD", "IDLE", "LOST IN", "")
 TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")
 
 
@@ -140,7 +139,7 @@ def _exits_later(properties: Properties) -> str:
     )
 
 
-def _positions(properties: Properties, use_sink: bool, is_job: bool) -> PositionsReader | None:
+def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobStateReader | None:
     check_streams_of_kinesis(properties)
     positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
     if positions is None and is_job:
@@ -153,7 +152,7 @@ def _positions(properties: Properties, use_sink: bool, is_job: bool) -> Position
 
 
 async def _read(
-    properties: Properties, streams: Sequence[str], positions: PositionsReader | None, grace_seconds: float | None
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None, grace_seconds: float | None
 ) -> list[ShardSnapshot]:
     """Read the shards once, with alarms if a grace period (seconds) is given.
 
@@ -171,7 +170,7 @@ async def _read(
 
 
 async def _watch_stored_job(
-    properties: Properties, streams: Sequence[str], positions: PositionsReader | None, interval_seconds: float
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None, interval_seconds: float
 ) -> None:
     """Show the job again and again until cancelled. Raises: KinesisError or StateError if the first reading fails."""
     from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
@@ -188,8 +187,7 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
     names = [shard.shard if is_one_stream else f"{shard.stream}/{shard.shard}" for shard in shards]
     if not has_positions:
         return table(TIP_HEAD, [(name, *_tip_cells(shard)) for name, shard in zip(names, shards, strict=True)])
-    head = GROUP_HEAD if any(shard.worker is not None for shard in shards) else HEAD
-    return table(head, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
+    return table(HEAD, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
 
 
 def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
@@ -205,7 +203,7 @@ def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
 
 
 def _lag_cells(shard: ShardSnapshot) -> tuple[str, ...]:
-    reader = shard.worker or ("-" if shard.subtask is None else str(shard.subtask))
+    reader = shard.worker or "-"
     idle = duration(shard.idle_ms) if shard.is_idle and shard.idle_ms is not None else yes_no(shard.is_idle)
     alarm = styled("ALARM", "red") if shard.alarm else ""
     return (reader, duration(shard.lag_ms), yes_no(shard.unread), idle, duration(shard.loss_ms), alarm)

@@ -8,7 +8,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.host.source_kind import reads_a_queue
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
-from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
 from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -44,18 +44,19 @@ class RunBounds:
             max_records=max_records, until_event_time=end, stop_at_tip=stop_at_tip or until is not None
         )
         if parallelism > 1:
-            self._refuse(f"--parallelism {parallelism}", "subtasks do not know how far the others have read")
+            reason = "the processes share the shards, and none knows how far the others have read"
+            self._refuse(f"--parallelism {parallelism}", reason)
 
     def applied(self, properties: Properties) -> Properties:
         """Return the properties for a run with these bounds.
 
         A job that ends at the tip and has no start begins at the oldest record.
 
-        Raises: ConfigurationError if a bound is given for ELASTIC assignment, or an end time for a queue.
+        Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
         """
-        if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+        if properties.value(JOB_WORKERS) == "GROUP":
             reason = "the workers of a group share the shards, and none knows how far the others have read"
-            self._refuse(f"{SHARD_ASSIGNMENT.key}=ELASTIC", reason)
+            self._refuse(f"{JOB_WORKERS.key}=GROUP", reason)
         if self.bounds.until_event_time is not None and reads_a_queue(properties):
             reason = "a queue keeps no order in time; use --stop-at-tip or --max-records"
             raise ConfigurationError.conflict(

@@ -11,9 +11,16 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FencedError,
+    RecordPublisherError,
+    StateError,
+    StoreUnavailableError,
+)
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
-from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
+from ..checkpoints.assignment_kinds import refuse_other_job
 from ..checkpoints.commit_counts import CommitCounts
 from ..checkpoints.commits import tell_of_others
 from ..checkpoints.snapshot import checked_snapshot, snapshot_to_json
@@ -27,10 +34,11 @@ from ..leases.documents.position_part import PositionKey, Positions, StoredPosit
 from ..leases.documents.stored_states import states_of
 from ..leases.documents.worker_record import HOST, WorkerRecord
 from ..leases.group_observer import LiveWorkerError, seal_all_silent
-from ..leases.position_store import PartPositionStore, PositionStore
+from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
 from ..shards.shard_state import ShardState
 from ..sink import Sink, State
 from .committed_positions import CommittedPositions, SinkLives
+from .group_entry import refuse_entries
 from .rival_starts import RivalStarts
 from .worker_lives import ElasticGroup
 
@@ -40,6 +48,8 @@ CONFIRMED_SECONDS = 20.0
 
 That happens if checkpoints are rare, or if one of them waits long for the sink.
 """
+CLOSE_SECONDS = 5.0
+"""Longest time for the last write of a worker that stops (seconds)."""
 LEFT_MS = 86_400_000
 """What an alone start has left that never took the shards is deleted after this time (ms)."""
 
@@ -194,15 +204,14 @@ class AloneWorker:
         """
         entries = entries_of(self._sink)
         if found is None:
-            await self._documents.refuse_subtasks()
             if entries is not None and entries is not self._group.store:
-                await GroupStore(entries).refuse_subtasks()
-                await self._refuse_entries(GroupStore(entries))
+                await refuse_entries(GroupStore(entries), self.place)
             if isinstance(self._sink, CommittingSink):
                 await tell_of_others(self._sink, self.place)
             return None
         if found.document.job is not None:
             refuse_other_job(self.place, found.document.job.name, self._job.name)
+        await self._check_target(found.document)
         records = await self._documents.read_records(consistent=True)
         if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
             settings = self._group.settings
@@ -216,16 +225,17 @@ class AloneWorker:
         stored = None if alone is None else records.get(alone.worker)
         return None if stored is None else stored.document
 
-    async def _refuse_entries(self, entries: GroupStore) -> None:
-        """Refuse positions next to the sink's rows whose lease table is in another place."""
-        for name in await entries.names(PARTS):
-            worker = name.removeprefix(PARTS).rpartition("/")[0]
-            part = await entries.read_part(worker, 0)
-            if part is not None and part.document.positions:
-                raise StateError(
-                    f"{entries.place} has positions of worker {worker}, whose lease table is not in {self.place}: start with the "
-                    f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
-                )
+    async def _check_target(self, table: LeaseTable) -> None:
+        """Check that the positions belong to the rows of this sink. Nothing is sealed yet, so a running job is not replaced."""
+        if not isinstance(self._sink, CommittingSink):
+            return
+        target, entries = self._sink.target(), entries_of(self._sink)
+        for owner in sorted(table.owners if table.alone is None else {table.alone.worker}):
+            part = await read_alone_part(self._documents, None if entries is None else GroupStore(entries), owner)
+            if part is not None and part.target not in ("", target):
+                reason = f"the positions in {self.place} belong to rows in {part.target}: another one would begin in the middle"
+                again = f"to begin again another {JOB_NAME.key} (its positions are its own), or delete these rows and positions"
+                raise ConfigurationError("sink", target, f"{part.target}; {again}", reason=reason)
 
     async def _sealed_states(self, table: LeaseTable) -> Mapping[str, ShardState] | None:
         """Seal every owner, and return the states of the shards. None if the table was replaced in the meantime.
@@ -266,7 +276,7 @@ class AloneWorker:
                 await self._clean(table)
             except RecordPublisherError as error:
                 log.warning("what former workers have left in %s is deleted by the next start: %s", self.place, error)
-        snapshot = snapshot_to_json(self._states, self._pinned_ms, table.version, 0, 1, taken_ms=self._taken_ms)
+        snapshot = snapshot_to_json(self._states, self._pinned_ms, table.version, taken_ms=self._taken_ms)
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
@@ -297,12 +307,12 @@ class AloneWorker:
             job=self._group.job_name or "job",
             clock=self._clock,
             duration=float("inf"),
+            is_alone=True,
         )
 
     async def _store(self, state: State, *, is_checkpoint: bool) -> None:
         snapshot = checked_snapshot(state)
-        parts = (*snapshot.states_for_others, snapshot)
-        states = {key: stored.state for part in parts for key, stored in part.shards.items()}
+        states = {key: stored.state for key, stored in snapshot.shards.items()}
         self._positions.set_times(snapshot.pinned_start_ms, snapshot.taken_ms)
         with self._naming_successor():
             is_written = await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)
@@ -324,9 +334,9 @@ class AloneWorker:
         record = WorkerRecord(
             self.name,
             self._beat,
-            is_sealed,
             parts=self._positions.parts,
             table_version=self._owner.epoch,
+            is_sealed=is_sealed,
             is_alone=True,
             host=HOST,
             pid=os.getpid(),

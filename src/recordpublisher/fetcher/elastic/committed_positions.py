@@ -64,6 +64,7 @@ class CommittedPositions(PositionStore):
         job: str,
         clock: Clock,
         duration: float,
+        is_alone: bool = False,
     ) -> None:
         entries = lives.sink.entries()
         self._lives = lives
@@ -73,6 +74,7 @@ class CommittedPositions(PositionStore):
         self._worker = worker
         self._clock = clock
         self._duration = duration
+        self._is_alone = is_alone
         self._place = (entries or store).place
         self._commits = Commits(
             self._sink, entries or store, part_name(worker, 0), f"{job}/{worker}", counts=lives.counts
@@ -98,8 +100,6 @@ class CommittedPositions(PositionStore):
             await self._lives.begin(self._worker)
             await self.settle()
             await self.commit({})
-            if self._entries is not None:
-                await self._entries.refuse_subtasks()  # a subtask that starts from now on sees the part (E10)
             self._has_joined = True
 
     async def settle(self) -> None:
@@ -138,6 +138,7 @@ class CommittedPositions(PositionStore):
                 target=self._sink.target(),
                 pinned_ms=self.pinned_ms,
                 taken_ms=self.taken_ms,
+                is_alone=self._is_alone,
             )
             return part.to_bytes()
 

@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 
-from ..checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_other_job
+from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
 from ..committing_sink import entries_of
 from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_job import GroupJob
@@ -64,3 +64,18 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
             )
             return
     raise StateError(f"the group in {store.place} is begun again and again by processes with other settings")
+
+
+async def refuse_entries(entries: GroupStore, place: str) -> None:
+    """Refuse positions next to a sink's rows whose lease table is not in `place`. Called before the first table is written.
+
+    Raises: StateError, with the worker that has stored the positions.
+    """
+    for name in await entries.names(PARTS):
+        worker = name.removeprefix(PARTS).rpartition("/")[0]
+        part = await entries.read_part(worker, 0)
+        if part is not None and part.document.positions:
+            raise StateError(
+                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: start with the "
+                f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
+            )

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
+from ..active_minimum import ShardsStatus
 from ..pipeline.lease_gate import CurrentWorker
 from ..watermark_functions import raised
+from ..watermarks.watermark_tracker import WatermarkTracker
 
 
 class GroupTracker(WatermarkTracker):
@@ -17,7 +18,7 @@ class GroupTracker(WatermarkTracker):
         self._current = current
         self._highest: int | None = None
 
-    def report(self, report: SubtaskReport) -> int | None:
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
         """Return the global watermark of the group."""
         return self.current()
 
@@ -43,10 +44,7 @@ class GroupTracker(WatermarkTracker):
         """Withdraw the permission to write until the next heartbeat, because other workers may have replaced this one."""
         self._current.on_suspension()
 
-    def is_finished(self, shard: str) -> bool:
-        """Return True, because a child gets a lease only when its parents have ended."""
+    @property
+    def has_others(self) -> bool:
+        """Whether shards of other processes count too: they do, because other workers have them."""
         return True
-
-    def final_watermark(self, shard: str) -> int | None:
-        """Return None, because a child's lease begins with the watermark of its parents (W5)."""
-        return None

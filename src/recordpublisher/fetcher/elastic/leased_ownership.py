@@ -1,4 +1,4 @@
-"""Adds and removes the shards of a fetcher as its process acquires and loses leases (ELASTIC)."""
+"""Adds and removes the shards of a fetcher as its process acquires and loses leases (GROUP)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..checkpoints.commits import tell_of_others
@@ -30,7 +30,7 @@ from ..shards.missing_shards import MissingShards
 from ..shards.shard_table import ShardTable
 from ..sink import SinkContext
 from ..startup import OpenedJob
-from .group_entry import begin_job
+from .group_entry import begin_job, refuse_entries
 from .leased_shards import LeasedShards
 from .worker_lives import ElasticGroup, WorkerLives
 
@@ -73,7 +73,7 @@ class LeasedOwnership(ShardOwnership):
             opened = await job.sink.open(context)
         if opened is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
-            raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
+            raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)
         await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
         starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
@@ -172,12 +172,12 @@ class LeasedOwnership(ShardOwnership):
             await entries.close()
 
     async def _begin_job(self) -> None:
-        store, entries = self._group.store, entries_of(self._job.sink)
-        await GroupStore(store).refuse_subtasks()  # the first call may take long: it connects
-        if entries is not None:
-            await GroupStore(entries).refuse_subtasks()
-        if isinstance(self._job.sink, CommittingSink) and await GroupStore(store).read_table() is None:
-            await tell_of_others(self._job.sink, store.place)
+        store = self._group.store
+        if await GroupStore(store).read_table() is None:
+            if (entries := entries_of(self._job.sink)) is not None and entries is not store:
+                await refuse_entries(GroupStore(entries), store.place)
+            if isinstance(self._job.sink, CommittingSink):
+                await tell_of_others(self._job.sink, store.place)
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:

@@ -73,10 +73,11 @@ class RivalStarts:
 
 def _may_be_running(record: WorkerRecord) -> bool:
     """Return whether a worker may be running: it was not sealed, and this host does not know that its process has ended."""
-    return not record.is_sealed and (record.host != HOST or _is_process(record.pid))
+    return not record.is_sealed and (record.host != HOST or is_process(record.pid))
 
 
-def _is_process(number: int) -> bool:
+def is_process(number: int) -> bool:
+    """Return whether this machine has a process with this number; True if that is not known."""
     if os.name != "posix":  # os.kill would end the process there
         return True
     try:

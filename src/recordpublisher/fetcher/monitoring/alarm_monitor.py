@@ -1,4 +1,4 @@
-"""Looks for unread and withheld shards, a stalled watermark, a hanging sink and an unreachable tracker (A2)."""
+"""Looks for unread and withheld shards, a stalled watermark and a hanging sink (A2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import logging
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
-from ..checkpoints.starts import Starts
 from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
 from ..pipeline.emitter import Emitter
@@ -14,9 +13,9 @@ from ..shards.shard_table import ShardTable
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from .stall_detector import UnchangedTimer, WatermarkStallDetector
-from .status_log import blocked_by, last_response
+from .status_log import blocked_by
 from .stuck_shard_detector import StuckShardDetector, WithheldShards
-from .unread_records_check import Monitored, UnreadRecordsCheck
+from .unread_records_check import UnreadRecordsCheck
 
 log = logging.getLogger("recordpublisher.alarm")
 
@@ -36,7 +35,6 @@ class AlarmMonitor:
         alignment: Alignment,
         emitter: Emitter,
         leases: LeaseCounts,
-        monitored: Monitored,
     ) -> None:
         self._dependencies = dependencies
         self._table = table
@@ -48,20 +46,15 @@ class AlarmMonitor:
         max_gap = 2 * self._pause_seconds
         self._unread_shards = StuckShardDetector(interval_ms, max_gap)
         self._stall_detector = WatermarkStallDetector(max_gap)
-        self._without_tracker = UnchangedTimer(max_gap)
         self._sink_call = UnchangedTimer(max_gap)
         self._withheld = WithheldShards(leases, interval_ms, max_gap)
-        self._observer = UnreadRecordsCheck(dependencies, table, max_gap, monitored)
+        self._observer = UnreadRecordsCheck(dependencies, table, max_gap)
         self.active_alarms = ActiveAlarms(interval_ms, dependencies.on_alarm)
 
     @property
     def watermark_stalled_ms(self) -> int:
         """How long the global watermark has not risen while records were emitted or held back (ms)."""
         return round(self._stall_detector.seconds * 1000)
-
-    def start_at(self, starts: Starts) -> None:
-        """Set where shards without a state begin. Called when the job was opened."""
-        self._observer.start_at(starts)
 
     async def run(self) -> None:
         """Check until cancelled. A failed check changes nothing and never ends the job."""
@@ -77,7 +70,7 @@ class AlarmMonitor:
         now = self._dependencies.clock.monotonic()
         unread, withheld = self._unread_shards.update(observations, now), self._withheld.alarms(now)
         of_sink = self._sink_alarms(now)
-        self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms(), *self._tracker_alarms()])
+        self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
         """Return an alarm for a stalled global watermark, if anything depends on it: alignment, or a sink with a `watermark` method."""
@@ -105,17 +98,5 @@ class AlarmMonitor:
         is_long = lasting_ms >= self._dependencies.settings.alarm_interval_ms
         return [Alarm(AlarmKind.HANGING, "sink", lasting_ms, unfinished.reason)] if is_long else []
 
-    def _tracker_alarms(self) -> list[Alarm]:
-        """Return an alarm if the tracker gave no value and does not respond (W10).
-
-        It is raised at once, because records are emitted without alignment.
-        """
-        if not self._alignment.is_without_tracker:
-            self._without_tracker.reset()
-            return []
-        seconds = self._without_tracker.observe(True, self._dependencies.clock.monotonic())
-        reason = f"{last_response(self._dependencies.tracker)}, records are not aligned with those of other subtasks"
-        return [Alarm(AlarmKind.TRACKER_UNREACHABLE, "tracker", round(seconds * 1000), reason)]
-
     def _blocked_by(self) -> str:
-        return blocked_by(self._dependencies.tracker, self._alignment.blocking_shard, self._dependencies.subtask)
+        return blocked_by(self._alignment)

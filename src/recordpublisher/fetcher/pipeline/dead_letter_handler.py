@@ -47,7 +47,7 @@ class DeadLetterHandler:
         """
         if self._sink is not None:
             with _as_dead_letter_sink(self._sink, "open"):
-                await self._sink.open(SinkContext(job.subtask, job.parallelism, job.streams))
+                await self._sink.open(SinkContext(job.streams))
         return replace(
             job,
             reject=self.handle_rejected,

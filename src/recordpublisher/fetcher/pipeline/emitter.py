@@ -262,7 +262,7 @@ class Emitter:
         # Decided while holding the lock, because a shard may become active again during a flush. An earlier value would be too high
         # (W1).
         async with self._sink_lock:
-            value = self.local_watermark.advance(self._alignment.report_and_get())
+            value = self.local_watermark.advance(self._alignment.report())
             if value is not None:
                 with naming_sink(self._sink, "watermark"):
                     await self._sink.watermark(value)

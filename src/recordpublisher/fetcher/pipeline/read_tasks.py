@@ -28,7 +28,6 @@ class ReadTasks:
         intake: ReadIntake,
         decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator],
         use_continuations: bool,
-        last_watermark: Callable[[str], int | None],
         gaps: RetentionGaps,
         on_failed: Callable[[ShardEntry, BaseException], None],
     ) -> None:
@@ -37,7 +36,6 @@ class ReadTasks:
         self._intake = intake
         self._decorator_for = decorator_for
         self._use_continuations = use_continuations
-        self._last_watermark = last_watermark
         self._gaps = gaps
         self._on_failed = on_failed
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -56,7 +54,7 @@ class ReadTasks:
             if self._table.may_start(entry):
                 # A child counts for watermarks from the moment it may start, at the lowest watermark of its parents
                 # (W5).
-                entry.start_reading(self._table.inherited_watermark(entry.shard, self._last_watermark))
+                entry.start_reading(self._table.inherited_watermark(entry.shard))
                 started += self._started(entry)
             elif entry.needs_reader and entry.key not in self._tasks:
                 entry.start_reading()

@@ -1,4 +1,4 @@
-"""OwnedShards adds the new shards that this subtask owns, and removes those that are gone (S3, S5, S9)."""
+"""OwnedShards adds the new shards that this process reads, and removes those that are gone (S3, S5)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -16,8 +16,6 @@ class OwnedShards:
     """Owns what is known of shards that this subtask does not read now.
 
     These are shards that a listing lacks, and shards of streams that left the list of streams.
-
-    `forget_stream` notifies other subtasks that a stream was deleted, and which of its shards were read here.
     """
 
     def __init__(
@@ -27,18 +25,22 @@ class OwnedShards:
         missing: MissingShards,
         is_ours: Callable[[Shard], bool],
         clock: Clock,
-        forget_stream: Callable[[str, Sequence[str]], None] = lambda stream, own: None,
     ) -> None:
         self._table = table
         self._discovery = discovery
         self._missing = missing
         self._unlisted_states: dict[str, ShardState] = {}
         """The restored states of shards that the first listing lacked."""
-        self.kept_states: dict[str, ShardState] = {}
-        """The states of own shards whose stream is no longer read. They are part of all snapshots (S10)."""
+        self._kept_states: dict[str, ShardState] = {}
+        """The states of own shards whose stream is no longer read (S10)."""
         self._is_ours = is_ours
         self._clock = clock
-        self._forget_stream = forget_stream
+
+    @property
+    def kept_states(self) -> dict[str, ShardState]:
+        """The states of shards that are not read now, which all snapshots contain: they may be read later (S5, S10)."""
+        unlisted = self._unlisted_states.items()
+        return {**{key: state for key, state in unlisted if not self._missing.is_expired(key)}, **self._kept_states}
 
     def add_initial(
         self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
@@ -61,11 +63,11 @@ class OwnedShards:
         """Add shards that were found later. They are read from TRIM_HORIZON (S3), unless they have restored state."""
         fresh = ShardState(StartingPosition.trim_horizon())
         for shard in self._table.add_listed(shards):
-            self._add_if_ours(shard, self._unlisted_states.get(shard.key, fresh))
+            self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))
 
     def known_states(self, stream: str) -> dict[str, ShardState]:
         """Return the known states of a stream that is not read, by `Shard.key`."""
-        known = {**self._unlisted_states, **self.kept_states}
+        known = {**self._unlisted_states, **self._kept_states}
         return {key: state for key, state in known.items() if stream_of(key) == stream}
 
     def add_stream(
@@ -73,26 +75,20 @@ class OwnedShards:
     ) -> None:
         """Add the shards of a stream that was not read, as `add_initial` does."""
         gone = {shard.key for shard in listed} | {key for key in unlisted if self._missing.is_expired(key)}
-        self.kept_states = {key: state for key, state in self.kept_states.items() if key not in gone}
+        self._kept_states = {key: state for key, state in self._kept_states.items() if key not in gone}
         self.add_initial(listed, states, unlisted)
 
     def remove_stream(self, stream: str) -> None:
         """Remove every shard of a stream that is no longer read. Keep the states of own shards, unless the stream was deleted."""
-        own = [
-            shard.key
-            for shard in self._table.listed_shards().values()
-            if shard.stream == stream and self._is_ours(shard)
-        ]
         states = self._table.remove_stream(stream)
         if stream not in self._discovery.deleted:
-            self.kept_states |= states
+            self._kept_states |= states
             return
         self._discovery.deleted.discard(stream)
         self._table.forget_finished(stream)
-        self._forget_stream(stream, own)
         for key in self.known_states(stream):
             self._unlisted_states.pop(key, None)
-            self.kept_states.pop(key, None)
+            self._kept_states.pop(key, None)
 
     async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
         """Apply a complete listing of a stream: add new shards, remove expired ones (S5)."""

@@ -27,7 +27,7 @@ class ShardTable:
 
     def __init__(
         self,
-        is_finished_elsewhere: Callable[[str], bool] = lambda key: False,
+        has_others: bool = False,
         is_expired: Callable[[str], bool] = lambda key: True,
         is_endless: Callable[[str], bool] = lambda stream: False,
         idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
@@ -44,7 +44,8 @@ class ShardTable:
         """Shards that were read to their end and no longer have an entry. They are never added again."""
         self._removed: Counter[str] = Counter()
         """The totals of shards that were removed."""
-        self._is_finished_elsewhere = is_finished_elsewhere
+        self._has_others = has_others
+        """Whether parents without an entry are read by others, and have ended: their child has a lease (E7)."""
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
@@ -125,15 +126,11 @@ class ShardTable:
         """
         return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
-    def inherited_watermark(self, shard: Shard, watermark_elsewhere: Callable[[str], int | None]) -> int | None:
-        """Return the watermark at which a child starts: the lowest of its parents (W5).
-
-        `watermark_elsewhere` returns the last watermark of a parent that another subtask read.
-        """
-        parents = parent_keys(shard)
-        own = [self._entries[key].state.watermark for key in parents if key in self._entries]
-        others = [watermark_elsewhere(key) for key in parents if key not in self._entries and key in self._listed]
-        return inherited_watermark(own + others)
+    def inherited_watermark(self, shard: Shard) -> int | None:
+        """Return the watermark at which a child starts: the lowest of its parents here (W5)."""
+        return inherited_watermark(
+            self._entries[key].state.watermark for key in parent_keys(shard) if key in self._entries
+        )
 
     def mark_finished(self, keys: Iterable[str]) -> None:
         """Remember shards that were read to their end before, by the restored state, and have no entry here."""
@@ -231,7 +228,7 @@ class ShardTable:
         own = self._entries.get(key)
         if own is not None:
             return own.stage is ShardStage.ENDED
-        if key in self._finished_before or self._is_finished_elsewhere(key):
+        if key in self._finished_before or self._has_others:
             return True
         was_listed = child.key in self._last_listing.get(child.stream, ())
         return was_listed and key not in self._listed and self._is_expired(key)

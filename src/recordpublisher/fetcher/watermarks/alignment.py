@@ -10,11 +10,11 @@ from typing import Protocol
 from recordpublisher.publishers.clock import Clock
 
 from .. import watermark_functions
-from ..coordination.active_minimum import ActiveMinimum
-from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
+from ..active_minimum import ActiveMinimum
 from ..min_heap import IndexedMinHeap
 from ..settings import AlignmentTimes
 from ..shards.shard_entry import ShardEntry
+from .watermark_tracker import WatermarkTracker
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -41,17 +41,13 @@ class Alignment:
     def __init__(
         self,
         tracker: WatermarkTracker,
-        subtask: int,
         settings: AlignmentTimes,
         clock: Clock,
         running_time: RunningTime,
     ) -> None:
         self._tracker = tracker
-        self._subtask = subtask
         self._lookahead = settings.lookahead_ms
         self._clock = clock
-        self._startup_timeout_seconds = settings.startup_timeout_ms / 1000
-        self._startup_ends_at: float | None = None
         self._running_time = running_time
         self._active = ActiveMinimum()
         self._next_shards = IndexedMinHeap()
@@ -64,17 +60,6 @@ class Alignment:
         """The event-time bound of a bounded run (epoch ms)."""
         self.max_watermark: int | None = None
         """The highest watermark of this subtask's active shards (epoch ms): other subtasks measure their stragglers against it (W12)."""
-        self.is_without_tracker = False
-        """Whether the subtask uses its own minimum, because no tracker has answered since the start, for the start-up timeout (W10).
-
-        If a tracker has answered once and is silent now, the subtask waits for it, as in any outage, because other subtasks are aligned by
-        it.
-        """
-
-    @property
-    def is_startup_timeout_over(self) -> bool:
-        """Whether this process has run for the start-up timeout since its first report (W6, W10)."""
-        return self._startup_ends_at is not None and self._running_time.running_seconds >= self._startup_ends_at
 
     @property
     def global_watermark(self) -> int | None:
@@ -83,7 +68,7 @@ class Alignment:
 
     @property
     def blocking_shard(self) -> str | None:
-        """The shard with this subtask's lowest watermark, for which the other shards wait (W10)."""
+        """The shard with this subtask's lowest watermark, for which the other shards wait."""
         return self._active.lowest_key()
 
     @property
@@ -134,28 +119,13 @@ class Alignment:
     def report(self) -> int | None:
         """Report this subtask's status and watermark to the tracker, even while idle (W7), and return the global watermark."""
         self._running_time.check()  # a suspension must not count as time in which the tracker did not respond (W10)
-        if self._startup_ends_at is None:
-            self._startup_ends_at = self._running_time.running_seconds + self._startup_timeout_seconds
         status, watermark = self._active.status()
-        value = self._tracker.report(SubtaskReport(self._subtask, status, watermark, self.max_watermark))
-        never_answered = self._tracker.response_age_ms is None and not self._tracker.is_reachable
-        self.is_without_tracker = value is None and self.is_startup_timeout_over and never_answered
-        return value
-
-    def report_and_get(self) -> int | None:
-        """Report, and return the global watermark, or this subtask's own minimum if it has no tracker (W10).
-
-        If a tracker has answered without a value, the subtask waits for it, because some shard has not reported (W2).
-        """
-        value = self.report()
-        if value is None and self.is_without_tracker:
-            return self._active.status()[1]
-        return value
+        return self._tracker.report(status, watermark)
 
     def select_next(self) -> tuple[ShardEntry, int] | None:
         """Return the shard that emits next, and how many records of its first batch, or None if all shards are held back or empty.
 
-        This reports to the tracker, and requests a notification for the global watermark that the shard waits for (W9a).
+        This reports to the tracker.
         """
         first = self._next_shards.lowest()
         if first is None:
@@ -175,13 +145,11 @@ class Alignment:
             count = entry.reading.queue.count_within(limit)
             if count:
                 return entry, count
-        if self._lookahead is not None and (self._until_event_time is None or watermark <= self._until_event_time):
-            self._tracker.notify_at(watermark - self._lookahead)
         return None
 
     def emit_limit(self) -> float:
         """Return the highest watermark that may be emitted (epoch ms; infinite without alignment). This reports to the tracker."""
-        return self._limit(None if self._lookahead is None else self.report_and_get())
+        return self._limit(None if self._lookahead is None else self.report())
 
     def _limit(self, global_watermark: int | None) -> float:
         limit = watermark_functions.emit_limit(global_watermark, self._lookahead)

@@ -7,7 +7,6 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
-from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_table import ShardTable
@@ -32,11 +31,12 @@ class _EndedShard(msgspec.Struct):
 
 
 class EndedParentHold:
-    """Owns which ended shards of this subtask still hold the watermark.
+    """Owns which ended shards of this process still hold the watermark.
 
-    A child may be read by another subtask. Between the parent's last record and the first report of the child's owner, no active shard
-    would keep the global watermark at the child. It would rise past the child, whose records would be late. So the parent holds the
-    watermark until the owner has announced the child.
+    Between the parent's last record and the start of the child's reader, no active shard would keep the global watermark at the child. It
+    would rise past the child, whose records would be late. So the parent holds the watermark until its children are known and read.
+
+    - `has_others`: whether a child that is not in the table may be read by another worker, whose lease table holds the watermark for it.
 
     After a merge, the parent that ended first does not hold the watermark, because the other parent is still open and holds it for the
     child. The first parent may also be further ahead than the lookahead (W9).
@@ -45,26 +45,17 @@ class EndedParentHold:
     def __init__(
         self,
         table: ShardTable,
-        tracker: WatermarkTracker,
+        has_others: bool,
         timeout_ms: int,
         clock: Clock,
-        report: Callable[[], object],
         is_endless: Callable[[str], bool] = lambda stream: False,
     ) -> None:
         self._table = table
-        self._tracker = tracker
+        self._has_others = has_others
         self._timeout_seconds = timeout_ms / 1000
         self._clock = clock
-        self._report = report
         self._is_endless = is_endless
         self._ended: dict[str, _EndedShard] = {}
-
-    def on_readers_started(self, entries: Iterable[ShardEntry]) -> None:
-        """Announce the child shards among shards that are read from now on, after a report that includes them."""
-        children = [entry.key for entry in entries if entry.shard.parents]
-        if children:
-            self._report()
-            self._tracker.announce_started(children)
 
     def on_shard_ended(self, entry: ShardEntry) -> None:
         """Register a shard whose last record was emitted."""
@@ -122,4 +113,4 @@ class EndedParentHold:
     def _is_started(self, child: Shard) -> bool:
         if child.key in self._table:
             return self._table[child.key].stage is not ShardStage.WAITING
-        return self._tracker.is_started(child.key)
+        return self._has_others

@@ -3,8 +3,7 @@
 The global watermark is computed from what `Alignment` reports.
 """
 
-from ..coordination.active_minimum import ActiveMinimum
-from ..coordination.watermark_tracker import SubtaskStatus
+from ..active_minimum import ActiveMinimum, ShardsStatus
 from ..shards.shard_entry import ShardEntry
 
 
@@ -32,7 +31,7 @@ class LocalWatermark:
     def advance(self, global_watermark: int | None) -> int | None:
         """Advance to the next watermark and return it. Return None if it did not rise, or if the global watermark is not known yet."""
         status, lowest = self._emitted.status()
-        if status is SubtaskStatus.IDLE:
+        if status is ShardsStatus.IDLE:
             return None
         self._was_idle = False
         if lowest is None or global_watermark is None:
@@ -44,8 +43,8 @@ class LocalWatermark:
         return candidate
 
     def take_idle_transition(self) -> bool:
-        """Return whether the subtask became idle since the last call."""
-        is_idle = self._emitted.status()[0] is SubtaskStatus.IDLE
+        """Return whether the shards became idle since the last call."""
+        is_idle = self._emitted.status()[0] is ShardsStatus.IDLE
         became_idle = is_idle and not self._was_idle
         self._was_idle = is_idle
         return became_idle

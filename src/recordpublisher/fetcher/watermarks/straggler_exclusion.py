@@ -1,8 +1,8 @@
 """Detects shards that are so far behind that watermarks do not wait for them (W12)."""
 
-from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
+from .watermark_tracker import WatermarkTracker
 
 
 class StragglerDetector:

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.stored_documents import read_document
-from recordpublisher.plugins.lag.stored_positions import StoreOrGroupPositions
+from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of, conditional_store_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.plugins.stores.folder_store import FolderStore
@@ -115,7 +115,7 @@ class FileCatalogue:
 
     async def committed(self, stream: str) -> Mapping[str, ShardState]:
         """Read the positions that the sink has stored with its files."""
-        snapshots = await StoreOrGroupPositions(self._entries).load()
+        snapshots = await JobStateReader(self._entries).load()
         return merge_snapshots(snapshots, self._order_of).shards
 
     async def open(self, file: RangeFile) -> ArchivedRows:

@@ -155,12 +155,9 @@ def alignment_sentence(subtasks: Sequence[SubtaskMetrics]) -> str:
         return "Alignment holds no shard back."
     held_back = "is held back: it waits" if held == 1 else "are held back: they wait"
     beginning = f"{held} of {shards} shards {held_back} for"
-    lowest = next((each.values["blockingSubtask"] for each in subtasks if each.values["heldShards"]), None)
-    waiting = [each for each in subtasks if each.subtask == lowest] or ([*subtasks] if lowest is None else [])
-    blocking = _lowest_shard(waiting)
+    blocking = _lowest_shard(subtasks)
     if blocking is None:
-        where = "a shard of another process" if lowest is None else f"subtask {lowest}"
-        return f"{beginning} {where}."
+        return f"{beginning} a shard of another process."
     subtask, shard, values = blocking
     return f"{beginning} {shard} of subtask {subtask}, {_reason(values)}."
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.properties.groups.job import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
@@ -67,7 +67,7 @@ class StreamLetters(StoredLetters):
         if store is None:
             return None
         try:
-            return await SnapshotStore(store).load() or None
+            return [*await JobStateReader(store).load()] or None
         finally:
             await store.close()
 

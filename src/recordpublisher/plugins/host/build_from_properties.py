@@ -3,7 +3,6 @@
 Each function belongs to one property, for example `build_sink` to `flink.sink`.
 """
 
-import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,14 +10,10 @@ from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deseria
 from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.pipeline.dead_letter_handler import OF_SINK, of_dead_letter_sink
-from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
-from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.function_property import imported_object
 from recordpublisher.publishers.properties.groups.job import (
@@ -29,13 +24,8 @@ from recordpublisher.publishers.properties.groups.job import (
     METRICS_EXPORTERS,
     ON_BAD_RECORD,
     SCHEMA,
-    SHARD_ASSIGNER,
     SINK,
     STATE_URI,
-    SYNC_INTERVAL,
-    TRACKER,
-    TRACKER_TIMEOUT,
-    WATERMARK_GROUP,
     WATERMARK_STRATEGY,
 )
 from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
@@ -191,40 +181,3 @@ def watermark_strategy_factory(registry: Registry, properties: Properties) -> Ca
     name = properties.value(WATERMARK_STRATEGY) or ""
     registry.watermark_strategies.get(name, WATERMARK_STRATEGY.key)
     return lambda: registry.watermark_strategies.make(name, WATERMARK_STRATEGY.key, properties)
-
-
-def build_shard_assigner(registry: Registry, properties: Properties) -> ShardAssigner:
-    """Return the assigner of `flink.shard.assigner`.
-
-    Its number is taken modulo the parallelism, as in Flink's connector. Otherwise a shard with a number outside of that range would have no
-    owner. Raises: ConfigurationError if the name is unknown.
-    """
-    name = properties.value(SHARD_ASSIGNER) or ""
-    assigner: ShardAssigner = registry.shard_assigners.make(name, SHARD_ASSIGNER.key, properties)
-    return lambda shard, parallelism: assigner(shard, parallelism) % parallelism
-
-
-_IN_PROCESS_TRACKERS: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = weakref.WeakValueDictionary()
-"""The in-process trackers by job. Fetchers of one job in one process share a tracker, which exists as long as one of these fetchers."""
-
-
-def build_tracker(
-    registry: Registry, properties: Properties, streams: tuple[str, ...], parallelism: int, clock: Clock | None = None
-) -> WatermarkTracker:
-    """Return the tracker of `flink.watermark.tracker` (W10). Without a group name, the stream names identify the group.
-
-    Raises: ConfigurationError if the name is unknown, or if a setting of the tracker is missing (C2).
-    """
-    tracker_class = registry.trackers.get(properties.as_given(TRACKER), TRACKER.key)
-    group = properties.value(WATERMARK_GROUP)
-    if tracker_class is not InProcessTracker:
-        if group is None:
-            properties = properties.merged({WATERMARK_GROUP.key: ",".join(streams)})
-        return registry.trackers.make(properties.as_given(TRACKER), TRACKER.key, properties)
-    timeout_ms = max(properties.value(TRACKER_TIMEOUT), 3 * properties.value(SYNC_INTERVAL))
-    tracker = InProcessTracker(parallelism=parallelism, clock=clock, timeout_ms=timeout_ms)
-    if group is None and parallelism == 1:
-        return tracker
-    # Fetchers belong to one job if they name the same group; without a group, if streams, parallelism and properties are equal.
-    job = (group,) if group is not None else (streams, parallelism, frozenset(properties.items()))
-    return _IN_PROCESS_TRACKERS.setdefault(job, tracker)

@@ -26,10 +26,6 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "iceberg": "plugins.sinks.tables.iceberg:IcebergSink",
         "sql": "plugins.sinks.sql:SqlSink",
     },
-    "trackers": {
-        "IN_PROCESS": "fetcher.coordination.in_process_tracker:InProcessTracker",
-        "TCP": "plugins.trackers.tcp.client:TcpTracker",
-    },
     "stores": {
         "FILE": "plugins.stores.folder_store:FolderStore",
         "S3": "plugins.stores.aws_stores:S3Store",
@@ -50,9 +46,6 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "avro": "plugins.deserializers.avro:AvroDeserializer",
         "glue": "plugins.deserializers.glue:GlueDeserializer",
         "protobuf": "plugins.deserializers.protobuf:ProtobufDeserializer",
-    },
-    "shard_assigners": {
-        "UNIFORM": "fetcher.shards.assignment:uniform_assigner",
     },
     "metrics_exporters": {
         "prometheus": "plugins.metrics.prometheus.exporter:PrometheusExporter",

@@ -13,7 +13,6 @@ import msgspec
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
@@ -27,18 +26,15 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class Registry:
     """The names of every kind of class, and the plugins that were found (`plugins`).
 
-    Each kind has a table: `publishers`, `sinks`, `trackers`, `stores`, `watermark_strategies`, `shard_assigners`, `deserializers` and
-    `metrics_exporters`.
+    Each kind has a table: `publishers`, `sinks`, `stores`, `watermark_strategies`, `deserializers` and `metrics_exporters`.
     """
 
     def __init__(self) -> None:
         self.plugins: list[PluginStatus] = []
         self.publishers = NameTable[RecordSource]("publisher", self.plugins, RecordSource)
         self.sinks = NameTable[Sink]("sink", self.plugins, Sink)
-        self.trackers = NameTable[WatermarkTracker]("tracker", self.plugins, WatermarkTracker)
         self.stores = NameTable[ConditionalStore]("store", self.plugins, ConditionalStore)
         self.watermark_strategies = NameTable[WatermarkStrategy]("watermark strategy", self.plugins, WatermarkStrategy)
-        self.shard_assigners = NameTable[Any]("shard assigner", self.plugins)
         self.deserializers = NameTable[Deserializer]("deserializer", self.plugins)
         self.metrics_exporters = NameTable[MetricsExporter]("metrics exporter", self.plugins, MetricsExporter)
 

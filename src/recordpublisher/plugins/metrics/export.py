@@ -69,10 +69,6 @@ async def export_metrics(
 class MeasuredFetcher(Protocol):
     """The exported part of a `DataFetcher`."""
 
-    @property
-    def subtask(self) -> int:
-        """Number of the subtask."""
-
     def metrics(self) -> dict[str, Any]:
         """Return the current metrics."""
 
@@ -95,7 +91,7 @@ class MeasuredProducer(Protocol):
 
 
 def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
-    """Return the fetchers, then the producers and sinks, which get the next numbers of subtasks.
+    """Return the fetchers, then the producers and sinks.
 
     Raises: TypeError if a source has no metrics.
     """
@@ -106,15 +102,13 @@ def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
         raise TypeError(
             f"{names} has no metrics to export; pass a DataFetcher, a Producer, or a KinesisSink without a job"
         )
-    first = max((fetcher.subtask for fetcher in fetchers), default=-1) + 1
-    return [*fetchers, *(_ProducerAsFetcher(number, each) for number, each in enumerate(producers, first))]
+    return [*fetchers, *map(_ProducerAsFetcher, producers)]
 
 
 class _ProducerAsFetcher:
-    """Presents a producer as the fetcher of a subtask that reads no shard."""
+    """Presents a producer as a fetcher that reads no shard."""
 
-    def __init__(self, subtask: int, producer: MeasuredProducer) -> None:
-        self.subtask = subtask
+    def __init__(self, producer: MeasuredProducer) -> None:
         self.sink_metrics = producer.exported_metrics
         self.reasons_not_ready = producer.reasons_not_ready
 
@@ -124,7 +118,7 @@ class _ProducerAsFetcher:
 
 
 class FetchersHere:
-    """The fetchers of this process, as a MetricsSource. If the event loop can make these calls, it responds."""
+    """The fetchers of this process, numbered from 0, as a MetricsSource. If the event loop can make these calls, it responds."""
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
         self._fetchers = fetchers
@@ -141,13 +135,13 @@ class FetchersHere:
         """Return the metrics of each fetcher."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
-            SubtaskMetrics(fetcher.subtask, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
-            for fetcher, metrics in read
+            SubtaskMetrics(number, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
+            for number, (fetcher, metrics) in enumerate(read)
         ]
 
     def check(self) -> list[SubtaskHealth]:
         """Return the health of each fetcher."""
-        return [SubtaskHealth(fetcher.subtask, True, fetcher.reasons_not_ready()) for fetcher in self._fetchers]
+        return [SubtaskHealth(number, True, each.reasons_not_ready()) for number, each in enumerate(self._fetchers)]
 
 
 @asynccontextmanager

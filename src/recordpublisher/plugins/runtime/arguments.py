@@ -126,14 +126,6 @@ def described_job(
     return given
 
 
-def check_subtask(subtask: Any, parallelism: Any) -> None:
-    """Check that `subtask` is a number below `parallelism`. Raises: ConfigurationError if it is not."""
-    if not _is_whole(parallelism) or parallelism < 1:
-        raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
-    if not _is_whole(subtask) or not 0 <= subtask < parallelism:
-        raise ConfigurationError("subtask", _shown(subtask), f"a whole number from 0 to {parallelism - 1}")
-
-
 def checked_for_archive(given: Properties, sink: Sink) -> Sink:
     """Return the sink. Raises: ConfigurationError if an archive is wanted that the sink cannot write."""
     if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
@@ -177,10 +169,6 @@ def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, .
     if not isinstance(given, Sequence) or not all(isinstance(each, Mapping) for each in given):
         raise ConfigurationError("restore", _shown(restore), "a snapshot (see DataFetcher.snapshot) or a list of them")
     return tuple(given)
-
-
-def _is_whole(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool)
 
 
 def _shown(given: object) -> object:

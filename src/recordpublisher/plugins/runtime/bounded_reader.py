@@ -7,7 +7,6 @@ from typing import Any
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
@@ -15,6 +14,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import StartingPosition
@@ -112,15 +112,15 @@ class BoundedReader:
             factory=self._factory,
             discovery=ShardDiscovery(_FixedShardLister(list(shards)), streams, NEVER),
             sink=sink,
-            tracker=InProcessTracker(),
+            tracker=OwnWatermark(),
             decorator_for=self._decorator_for,
             settings=self._settings,
             clock=self._clock,
-            assigner=lambda shard, parallelism: 0 if shard.key in keys else 1,
+            is_ours=lambda shard: shard.key in keys,
             starts=Starts(StartingPosition.trim_horizon()),
             pin_latest=self._lister.server_time_ms,
             use_continuations=self._use_continuations,
-            restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
+            restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0),),
         )
 
 

@@ -22,7 +22,7 @@ from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.groups.job import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
-    SHARD_ASSIGNMENT,
+    JOB_WORKERS,
     SINK,
     STATE_URI,
     TIMESTAMP_FIELD,
@@ -59,7 +59,6 @@ class DataFetcher(Generic[V]):
     - `sink`, `state_store`: objects, by default made from `flink.sink` and `flink.state.uri`. A text as `sink` or `deserializer` is the
       name of a registered one.
     - `restore`: one snapshot, or a list of them.
-    - `subtask`, `parallelism`: this fetcher reads the part of the shards that `subtask` of `parallelism` has.
     - `on_alarm`: called with each `Alarm` in the loop's thread. It must return soon.
     - `handle_signals`: stop the run at the first SIGTERM or Ctrl-C while the fetcher is open, with a last checkpoint. A second signal acts
       as if this were not set. Only in the main thread.
@@ -79,8 +78,6 @@ class DataFetcher(Generic[V]):
         watermark_assigner: Assigner | None = None,
         restore: State | Sequence[State] | None = None,
         state_store: ConditionalStore | None = None,
-        subtask: int = 0,
-        parallelism: int = 1,
         on_alarm: AlarmListener | None = None,
         handle_signals: bool = False,
         clock: Clock | None = None,
@@ -110,8 +107,6 @@ class DataFetcher(Generic[V]):
             watermark_assigner=self._values[2],
             restore=restore,
             state_store=self._given_store,
-            subtask=subtask,
-            parallelism=parallelism,
             on_alarm=on_alarm,
             clock=clock or SystemClock(),
         )
@@ -120,7 +115,6 @@ class DataFetcher(Generic[V]):
         # Nothing is lost if positions are stored, or if the program restores snapshots, which it then stores too.
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
-        self.subtask = subtask
         self._handles_signals = handle_signals
 
     @property
@@ -173,7 +167,7 @@ class DataFetcher(Generic[V]):
         except Exception as error:
             if isinstance(error, FencedError):
                 error.add_note(
-                    f"If that was another process of the same job, set {SHARD_ASSIGNMENT.key}=ELASTIC in all of them to share the "
+                    f"If that was another process of the same job, set {JOB_WORKERS.key}=GROUP in all of them to share the "
                     f"shards. If it was another job, give it {ANOTHER_PLACE}"
                 )
             words = ". ".join([str(error), *getattr(error, "__notes__", ())])
@@ -190,7 +184,7 @@ class DataFetcher(Generic[V]):
     def tell_of_lost_positions(self) -> None:
         """Log once that no positions are stored, if that is so and the program does not restore snapshots."""
         if not self._is_loss_told:
-            from ..lag.stored_positions import without_positions  # imported here because it loads the modules of groups
+            from ..lag.job_state import without_positions  # imported here because it loads the modules of groups
 
             self._is_loss_told = True
             if words := without_positions(None, self.properties):
@@ -221,7 +215,7 @@ class DataFetcher(Generic[V]):
     def stop(self) -> None:
         """End the run after the current write; call it in the loop's thread. A later run ends at once.
 
-        With ELASTIC assignment, if there are other processes, the fetcher reads for at most 5 s more, until they know that they get its
+        In a group, if there are other processes, the fetcher reads for at most 5 s more, until they know that they get its
         shards.
         """
         self._fetcher.stop()
@@ -262,14 +256,14 @@ class DataFetcher(Generic[V]):
         return self._fetcher.sink_unfinished()
 
     async def wait_ready(self) -> None:
-        """Wait until the run has read each open shard of this subtask once, or has ended; for tests.
+        """Wait until the run has read each open shard once, or has ended; for tests.
 
         Raises: the error that ended the run.
         """
         await self._fetcher.wait_ready()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why this subtask is not ready, in plain words. Empty if it reads, its checkpoints are stored, and it is not fenced."""
+        """Return why this job is not ready, in plain words. Empty if it reads, its checkpoints are stored, and it is not fenced."""
         return self._fetcher.reasons_not_ready()
 
     async def _close(self, ended_by: BaseException | None) -> None:

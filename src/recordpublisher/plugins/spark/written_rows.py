@@ -369,7 +369,7 @@ class RejectedRows:
         """Open the sink with the number of the task as subtask."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
-        await self._sink.open(SinkContext(self._task, request_checkpoint=self._request_flush))
+        await self._sink.open(SinkContext(request_checkpoint=self._request_flush))
         return self._sink
 
     def _request_flush(self) -> None:

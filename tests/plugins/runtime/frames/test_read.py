@@ -232,7 +232,7 @@ def test_a_bad_record_is_raised_with_its_number(orders):
 
 
 def test_a_read_stores_no_positions(orders, tmp_path):
-    properties = PROPERTIES | {"flink.state.uri": str(tmp_path / "state"), "flink.shard.assignment": "ELASTIC"}
+    properties = PROPERTIES | {"flink.state.uri": str(tmp_path / "state"), "flink.job.workers": "GROUP"}
 
     assert rp.read_arrow("orders", properties).read_all().num_rows == 10
     assert list(tmp_path.iterdir()) == []

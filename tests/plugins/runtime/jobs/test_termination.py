@@ -14,16 +14,14 @@ from recordpublisher.testing import run_virtual
 
 def test_a_drain_that_waits_says_for_what_and_how_to_end_it(caplog):
     async def drain_for_25_seconds():
-        telling = asyncio.create_task(tell_what_drains(3, "map", lambda: Unfinished(7, "records not handled: 7")))
+        telling = asyncio.create_task(tell_what_drains("map", lambda: Unfinished(7, "records not handled: 7")))
         await asyncio.sleep(25)
         telling.cancel()
 
     run_virtual(drain_for_25_seconds())
 
     first, second = caplog.messages
-    assert first.startswith(
-        "subtask 3 has been draining for 10 s: it waits for the sink 'map' (records not handled: 7)"
-    )
+    assert first.startswith("the job has been draining for 10 s: it waits for the sink 'map' (records not handled: 7)")
     assert "A second signal ends it at once" in first
     assert "draining for 20 s" in second
 
@@ -74,4 +72,4 @@ def test_a_loop_that_is_closed_leaves_no_handler_behind():
 def test_a_subtask_that_a_real_time_signal_killed_is_named_by_its_number():
     number = signal.SIGRTMIN + 3
 
-    assert f"was killed by signal {int(number)};" in str(termination.SubtaskFailedError(1, -number))
+    assert f"was killed by signal {int(number)};" in str(termination.WorkerFailedError(1, -number))

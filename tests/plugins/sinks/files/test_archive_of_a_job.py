@@ -10,14 +10,14 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.stores.folder_store import FolderStore
 
 
-@pytest.mark.parametrize("assignment", ["STATIC", "ELASTIC"])
+@pytest.mark.parametrize("assignment", ["ALONE", "GROUP"])
 async def test_the_ranges_of_each_shard_join_over_restarts_and_a_split(tmp_path, assignment):
     out = tmp_path / "out"
     with serve_in_thread(streams={"orders": 1}) as served:
         stream = served.stream("orders")
         given = {
             **served.endpoint.properties(),
-            "flink.shard.assignment": assignment,
+            "flink.job.workers": assignment,
             "flink.sink": "jsonl",
             "flink.sink.jsonl.path": str(out),
             "flink.sink.archive": True,

@@ -18,11 +18,11 @@ from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.sinks.files.staged_files import StagedFiles
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start, started
+from fakes.commits.committing_sink import Start, snapshot_at, started
 
 
 def state(position):
-    return {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": str(position)}}}
+    return snapshot_at(position)
 
 
 class Jsonl:

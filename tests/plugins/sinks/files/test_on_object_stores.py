@@ -13,10 +13,10 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.testing import CommittingSinkContract, SinkCase
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start
+from fakes.commits.committing_sink import Start, snapshot_at
 from servers.moto_server import KEYS, serve_moto
 
-STATE = {"version": 2, "generation": 1, "shards": {}}
+STATE = snapshot_at(2)
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +165,17 @@ def test_secrets_in_the_location_are_refused():  # C3
     assert "SECRET" not in str(raised.value)
 
 
-@pytest.mark.parametrize("assignment", ["STATIC", "ELASTIC"])
+@pytest.mark.parametrize("assignment", ["ALONE", "GROUP"])
 async def test_a_job_writes_each_record_once_over_its_starts(bucket, tmp_path, assignment):
     with serve_in_thread(streams={"orders": 2}) as served:
         given = {
             **bucket.properties(),
             **served.endpoint.properties(),
             "flink.sink": "jsonl",
-            "flink.shard.assignment": assignment,
+            "flink.job.workers": assignment,
             "flink.state.checkpoint.interval": 200,
             "flink.stream.initpos": "TRIM_HORIZON",
-            **({"flink.state.uri": f"{tmp_path}/group"} if assignment == "ELASTIC" else {}),
+            **({"flink.state.uri": f"{tmp_path}/group"} if assignment == "GROUP" else {}),
         }
         for _ in range(2):
             served.stream("orders").put(*({"n": number} for number in range(20)))

@@ -13,16 +13,20 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
-from recordpublisher.fetcher.checkpoints.state_entries import read_entries
-from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
+from recordpublisher.fetcher.checkpoints.assignment_kinds import PARTS
+from recordpublisher.fetcher.checkpoints.snapshot import checked_snapshot
+from recordpublisher.fetcher.leases.alone_takeover import seal_worker
+from recordpublisher.fetcher.leases.documents.first_group import store_as_group
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.position_part import PositionPart
+from recordpublisher.fetcher.leases.position_store import seal_parts
 from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
 from recordpublisher.plugins.sinks.tables.folder import TableFolder
 
 from .lake_tables import Delta, Iceberg, number, opened
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start
+from fakes.commits.committing_sink import Start, snapshot_at
 from fakes.memory_store import MemoryStore
 
 
@@ -230,23 +234,29 @@ class Job:
         self.kind, self.store = kind, MemoryStore()
 
     async def start(self):
-        start = Start(self.kind.sink())
-        await start.sink.open(rp.SinkContext(value_type=Order))
-        start.commits = SubtaskCommits(start.sink, self.store, "job", 0, 1)
-        self.states = await start.commits.open()
+        start = Start(self.kind.sink(), rp.SinkContext(value_type=Order), self.store)
+        self.states = await start.open()
         return start
 
     async def commit(self, start, n):
         await start.sink.write(batch(b"x").with_columns(values=[Order(n)]))
-        await start.commits.settle()
-        await start.commits.commit({"position": n})
+        await start.alone.settle()
+        await start.alone.commit(snapshot_at(n))
 
     async def take_back(self, sink=None):
         """What the command does."""
         sink = sink or self.kind.sink()
-        for name, stored in (await read_entries(self.store)).items():
-            if staged := await sink.unpublished(stored.document.staged):
+        for name, part in (await self.parts()).items():
+            if staged := await sink.unpublished(part.staged):
+                await seal_worker(GroupStore(self.store), part.worker)
                 await take_back(Unpublished(sink, self.store, name, staged))
+
+    async def parts(self):
+        """The parts that name something staged."""
+        found = {
+            name: PositionPart.from_bytes(each.value, name) for name, each in (await self.store.list(PARTS)).items()
+        }
+        return {name: part for name, part in found.items() if part.staged}
 
     def numbers(self):
         return sorted(row["n"] for row in self.kind.rows())
@@ -273,7 +283,7 @@ async def refused(kind):
     job = Job(kind)
     start = await job.start()
     await job.commit(start, 1)
-    await start.commits.publish()
+    await start.alone.publish()
     await job.commit(start, 2)
     return job, start, break_table(kind)
 
@@ -284,7 +294,7 @@ async def test_the_error_names_the_command_and_nothing_is_printed(refused, capsy
     with pytest.raises(
         rp.StateError, match=r"committed and cannot be published: .*recordpublisher leftovers .* --take-back"
     ):
-        await start.commits.publish()
+        await start.alone.publish()
     assert capsys.readouterr().out == ""
 
 
@@ -295,9 +305,9 @@ async def test_the_positions_from_before_are_returned_and_the_rows_are_read_agai
 
     start = await job.start()
 
-    assert job.states == [{"position": 1}]
+    assert job.states == [snapshot_at(1)]
     await job.commit(start, 2)
-    await start.commits.publish()
+    await start.alone.publish()
     assert job.numbers() == [1, 2]
     await start.sink.close()
 
@@ -314,12 +324,16 @@ async def test_a_process_that_publishes_later_is_refused_by_the_table(refused):
 async def test_a_reset_of_the_positions_stays(refused):
     """It came after the commit that is taken back."""
     job, _, mend = refused
-    snapshots = SnapshotStore(job.store, "job")
-    await snapshots.store(0, await snapshots.open_generation(0), {"position": 7})
+    group = GroupStore(job.store)
+    found = await group.read_table()
+    await seal_parts(group, await seal_worker(group, found.document.alone.worker))
+    await store_as_group(
+        job.store, {key: each.state for key, each in checked_snapshot(snapshot_at(7)).shards.items()}, found
+    )
     await job.take_back()
     mend()
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 7}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(7)], [1])
 
 
 async def test_a_process_that_publishes_later_adds_nothing_where_delta_has_dropped_its_number(tmp_path, monkeypatch):
@@ -350,7 +364,7 @@ async def test_a_command_that_dies_between_table_and_positions_is_run_again(refu
     await job.take_back()
 
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])
 
 
 async def test_a_table_that_was_dropped_is_told_and_made_again_by_the_next_start(tmp_path):
@@ -360,23 +374,23 @@ async def test_a_table_that_was_dropped_is_told_and_made_again_by_the_next_start
     await job.commit(start, 1)
     drop_table(kind)
     with pytest.raises(rp.StateError, match="there is no such table now"):
-        await start.commits.publish()
+        await start.alone.publish()
     with pytest.raises(rp.StateError, match=r"lake.orders .*: the next start makes one, and publishes into it"):
         await job.take_back()
 
     await job.start()
 
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])
 
 
 async def test_what_is_published_is_not_taken_back(kind):
     job = Job(kind)
     start = await job.start()
     await job.commit(start, 1)
-    await start.commits.publish()
+    await start.alone.publish()
     await job.take_back()
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])
 
 
 async def test_who_publishes_while_it_is_taken_back_wins_or_is_refused(refused):
@@ -388,17 +402,17 @@ async def test_who_publishes_while_it_is_taken_back_wins_or_is_refused(refused):
     def after_another(*given):
         sink._table.commit = commit
         publisher = job.kind.sink()
-        publisher._publish_once(start.commits._commits._writer, staged)
+        publisher._publish_once(start.alone._positions._commits._writer, staged)
         commit(*given)
 
-    (stored,) = (await read_entries(job.store)).values()
-    staged = [each for each in stored.document.staged if each.number.n > 2]
+    (part,) = (await job.parts()).values()
+    staged = [each for each in part.staged if each.number.n > part.staged[0].number.n]
     sink._table.commit = after_another
 
     await job.take_back(sink)
 
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 2}], [1, 2])
+    assert (job.states, job.numbers()) == ([snapshot_at(2)], [1, 2])
 
 
 async def test_purged_files_are_read_again(kind):
@@ -407,13 +421,13 @@ async def test_purged_files_are_read_again(kind):
     await job.commit(start, 1)
     shutil.rmtree(next((kind.data / "data").iterdir()))
     with pytest.raises(rp.StateError, match=r"committed and not there.*--take-back"):
-        await start.commits.publish()
+        await start.alone.publish()
 
     await job.take_back()
 
     start = await job.start()
     await job.commit(start, 1)
-    await start.commits.publish()
+    await start.alone.publish()
     assert job.numbers() == [1]
 
 
@@ -425,13 +439,13 @@ async def test_rows_whose_mark_was_left_behind_stay_when_a_later_commit_is_taken
     with monkeypatch.context() as patched:
         patched.setattr(TableFolder, "delete", None)
         with pytest.raises(TypeError):
-            await start.commits.publish()
+            await start.alone.publish()
     await job.commit(start, 2)
     mend = break_table(kind)
     await job.take_back()
     mend()
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])
 
 
 async def test_values_of_a_column_that_was_dropped_after_the_commit_are_not_lost(tmp_path):
@@ -441,7 +455,7 @@ async def test_values_of_a_column_that_was_dropped_after_the_commit_are_not_lost
     await job.commit(start, 1)
     rewritten(kind, with_schema(renamed))
     with pytest.raises(rp.StateError, match=r"the column 'n', which is .*long.* in the records, no longer exists"):
-        await start.commits.publish()
+        await start.alone.publish()
 
 
 # --- marks
@@ -453,7 +467,7 @@ async def test_iceberg_keeps_the_numbers_of_few_starts(tmp_path):
     for n in range(6):
         start = await job.start()
         await job.commit(start, n)
-        await start.commits.publish()
+        await start.alone.publish()
         await start.sink.close()
     marks = [name for name in kind.table().properties if name.startswith("recordpublisher.")]
     assert len(marks) <= 3
@@ -483,7 +497,7 @@ async def test_a_process_whose_number_is_gone_adds_nothing_again(tmp_path):
     for n in range(1, 5):
         start = await job.start()
         await job.commit(start, n)
-        await start.commits.publish()
+        await start.alone.publish()
     with pytest.raises(rp.FencedError):
         await zombie.commits.publish()
     assert job.numbers() == [*range(5)]
@@ -493,7 +507,7 @@ async def test_delta_dates_its_numbers_and_drops_them_by_the_tables_own_rule(tmp
     kind = Delta(tmp_path)
     job = Job(kind)
     await job.commit(start := await job.start(), 1)
-    await start.commits.publish()
+    await start.alone.publish()
     table = DeltaTable(str(kind.data))
     assert table.metadata().configuration["delta.setTransactionRetentionDuration"] == "interval 30 days"
     actions = [json.loads(line) for line in max((kind.data / "_delta_log").glob("*.json")).read_text().splitlines()]
@@ -504,8 +518,8 @@ async def test_a_commit_whose_number_delta_has_dropped_is_known_by_its_mark(tmp_
     kind = Delta(tmp_path)
     job = Job(kind)
     await job.commit(start := await job.start(), 1)
-    await start.commits.publish()
+    await start.alone.publish()
     monkeypatch.setattr(type(start.sink._table), "last_number", lambda *_: 0)
     await job.take_back()
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])

@@ -1,4 +1,4 @@
-"""Stores the first positions of a group of workers (ELASTIC).
+"""Stores the first positions of a job.
 
 They belong to a worker that is sealed from the start, so any worker that joins can take its shards.
 """
@@ -12,7 +12,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
-from .group_store import GroupStore, write_first_table
+from .group_store import GroupStore
 from .lease_table import LeaseTable, is_begun, lease_of
 from .position_part import SHARDS_PER_PART, PositionKey, PositionPart, StoredPosition
 from .worker_record import WorkerRecord
@@ -28,14 +28,12 @@ async def store_as_group(
     `over` is the lease table of the existing group; None creates a new group. The lease table is written last, because no process uses the
     states before that.
 
-    Raises: StateError if there is another group, or if a fixed number of subtasks keeps its positions here (E10).
+    Raises: StateError if the job has positions already.
     """
     group, worker = GroupStore(store), f"import-{secrets.token_hex(8)}"
     exists = StateError(f"{store.place} has a group of workers already: use {ANOTHER_PLACE}")
-    if over is None:
-        if await group.read_table() is not None:
-            raise exists
-        await group.refuse_subtasks()
+    if over is None and await group.read_table() is not None:
+        raise exists
     version = FIRST_VERSION if over is None else over.document.version + 1
     positions = {
         PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if is_begun(state)
@@ -49,7 +47,7 @@ async def store_as_group(
     leases = {shard: lease_of(shard, states, worker, version) for shard in states}
     try:
         if over is None:
-            await write_first_table(group, LeaseTable(version, worker, StartingPosition.trim_horizon(), leases))
+            await group.write_table(LeaseTable(version, worker, StartingPosition.trim_horizon(), leases), None)
         else:
             await group.write_table(over.document.begun_anew(worker, leases), over.version)
     except ConflictError as error:

@@ -8,12 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import (
-    LEASE_TABLE,
-    PARTS,
-    SUBTASK_PREFIX,
-    refuse_assignment,
-)
+from recordpublisher.fetcher.checkpoints.assignment_kinds import LEASE_TABLE, PARTS
 from recordpublisher.fetcher.conditional_store import (
     ConditionalStore,
     ConflictError,
@@ -73,19 +68,6 @@ class GroupStore:
     async def write_table(self, table: LeaseTable, expected: str | None) -> Stored[LeaseTable]:
         """Replace the version `expected`, or create the table if `expected` is None."""
         return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
-
-    async def delete_table(self) -> None:
-        """Delete the lease table. There is no group after that."""
-        await self._call(self._store.delete(LEASE_TABLE))
-
-    async def has_subtasks(self) -> bool:
-        """Return whether a fixed number of subtasks keeps its positions here (E10)."""
-        return bool(await self._call(self._store.list_names(SUBTASK_PREFIX)))
-
-    async def refuse_subtasks(self) -> None:
-        """Raise StateError if a fixed number of subtasks keeps its positions here (E10)."""
-        if await self.has_subtasks():
-            refuse_assignment(self.place, "STATIC", "ELASTIC")
 
     def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
         """Return the lease table that a value contains."""
@@ -200,22 +182,6 @@ class OwnDocument(Generic[D]):
             else:
                 return
         raise StoreUnavailableError(f"{self._name} was refused {MAX_ATTEMPTS} times")
-
-
-async def write_first_table(group: GroupStore, table: LeaseTable) -> Stored[LeaseTable]:
-    """Write the first lease table, and then check that no subtasks have positions here.
-
-    The check comes after the write. A subtask that starts later sees the table, and a subtask that has not seen the table is found by the
-    check. If the check gets no answer, the table stays, because other workers may already use it. The worker that reads it first checks
-    again (`TableCache`).
-
-    Raises: ConflictError if there is a table; StateError if a fixed number of subtasks has positions here (E10).
-    """
-    created = await group.write_table(table, None)
-    if await group.has_subtasks():
-        await group.delete_table()
-        refuse_assignment(group.place, "STATIC", "ELASTIC")
-    return created
 
 
 def part_name(worker: str, number: int) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from recordpublisher.fetcher.checkpoints.state_entries import NamesStaged, staged_to_json
 from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
 from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
 from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, check_document, read_document
@@ -102,12 +101,26 @@ def _by_key(positions: Sequence[_Position]) -> Positions:
     }
 
 
-class _StoredPart(NamesStaged, kw_only=True):
+class _StoredStaged(msgspec.Struct):
+    writer: Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
+    n: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    content: dict[str, Any]
+    before: Any = None
+
+    @property
+    def staged(self) -> Staged:
+        return Staged(CommitNumber(self.writer, self.n), self.content, before=self.before)
+
+
+class _StoredPart(msgspec.Struct, kw_only=True):
     worker: WorkerName
     write: Count
     sealed: bool = False
     pinned: Millis | None = None
     taken: Millis | None = None
+    alone: bool = False
+    staged: list[_StoredStaged] = []
+    target: str = ""
     positions: list[_Position]
 
 
@@ -121,8 +134,8 @@ class PositionPart:
     - `staged`: the staged items that the part commits.
     - `target`: the target of the sink, where the rows are.
 
-    The part of a worker that runs alone has the time that replaced LATEST (`pinned_ms`), and the time of its checkpoint for people
-    (`taken_ms`, epoch ms).
+    The part of a worker that runs alone (`is_alone`, with a `CommittingSink`) has the time that replaced LATEST (`pinned_ms`), and the time
+    of its checkpoint for people (`taken_ms`, epoch ms).
     """
 
     worker: str
@@ -133,13 +146,19 @@ class PositionPart:
     target: str = ""
     pinned_ms: int | None = None
     taken_ms: int | None = None
+    is_alone: bool = False
 
     def before(self, first: CommitNumber, place: str) -> Positions:
         """Return the positions before a commit that the part names.
 
-        A shard that was taken after that commit has its position in a later commit. Raises: StateError if the positions cannot be read.
+        A shard that a worker of a group took after that commit has its position in a later commit. A worker that runs alone takes no shards
+        later: a shard without a position before the commit begins at its start again.
+
+        Raises: StateError if the positions cannot be read.
         """
         since = [each for each in self.staged if each.number >= first]
+        if self.is_alone:
+            return positions_from_json(since[0].before, place)
         known = [*(positions_from_json(each.before, place) for each in since), self.positions]
         return {key: next(each[key] for each in known if key in each) for key in self.positions}
 
@@ -147,8 +166,8 @@ class PositionPart:
         """Return the part as JSON."""
         positions = positions_to_json(self.positions)
         sealed = {"sealed": True} if self.is_sealed else {}
-        named = staged_to_json(self.staged, self.target)
-        times = {"pinned": self.pinned_ms, "taken": self.taken_ms}
+        named = _staged_to_json(self.staged, self.target)
+        times = {"pinned": self.pinned_ms, "taken": self.taken_ms, "alone": self.is_alone or None}
         known = {name: value for name, value in times.items() if value is not None}
         content = {"worker": self.worker, "write": self.write, **sealed, **named, **known, "positions": positions}
         return json_documents.to_bytes(content)
@@ -158,5 +177,15 @@ class PositionPart:
         """Read a part that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
         stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
         staged = tuple(each.staged for each in stored.staged)
-        positions, times = _by_key(stored.positions), (stored.pinned, stored.taken)
+        positions, times = _by_key(stored.positions), (stored.pinned, stored.taken, stored.alone)
         return cls(stored.worker, stored.write, stored.sealed, positions, staged, stored.target, *times)
+
+
+def _staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
+    """Return the staged items and the target as a plain dict, without empty values."""
+    names = [
+        {"writer": each.number.writer, "n": each.number.n, "content": each.content}
+        | ({} if each.before is None else {"before": each.before})
+        for each in staged
+    ]
+    return {**({"staged": names} if names else {}), **({"target": target} if target else {})}

@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 
 from .group_job import GroupJob
-from .group_store import GroupStore, write_first_table
+from .group_store import GroupStore
 from .lease_table import LeaseTable
 
 MAX_AGE_SECONDS = 60.0
@@ -48,8 +48,6 @@ class TableCache:
         """Read the table consistently, and return the newest known one."""
         now = self._clock.monotonic()
         found = await self._group.read_table()
-        if found is not None and self._stored is None:
-            await self._group.refuse_subtasks()
         self._adopt(found)
         self._read_at = now
         return self.table
@@ -65,10 +63,7 @@ class TableCache:
             table = replace(table, job=self._job)
         read_at, self._read_at = self._read_at, -math.inf
         try:
-            if self._stored is None:
-                written = await write_first_table(self._group, table)
-            else:
-                written = await self._group.write_table(table, self._stored.version)
+            written = await self._group.write_table(table, None if self._stored is None else self._stored.version)
         except ConflictError as error:
             if error.current is not None:
                 self._adopt(self._group.table_of(error.current))

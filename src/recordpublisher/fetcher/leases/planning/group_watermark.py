@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from recordpublisher.fetcher.coordination.active_minimum import lowest_active
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
+from recordpublisher.fetcher.active_minimum import ShardsStatus, lowest_active
 from recordpublisher.fetcher.watermark_functions import raised
 
 from ..documents.position_part import StoredPosition
@@ -24,7 +23,7 @@ class ShardWatermark(NamedTuple):
 def lowest_watermark(shards: Iterable[ShardWatermark]) -> ShardWatermark:
     """Return the lowest watermark of the shards that are not idle. The result is idle if no shard counts."""
     status, value = lowest_active(shard.value for shard in shards if not shard.is_idle)
-    return ShardWatermark(value, status is SubtaskStatus.IDLE)
+    return ShardWatermark(value, status is ShardsStatus.IDLE)
 
 
 def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:

@@ -47,9 +47,8 @@ class ReadSettings(TypedDict, total=False):
     job_name: str
     """`flink.job.name`: Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own."""
     job_workers: Literal["ALONE", "GROUP"]
-    """`flink.job.workers`: Not for use yet: `positions`, `lag` and `doctor` do not know the state of ALONE. If set, ALONE: one process
-    reads all shards; a later start replaces it. GROUP: processes with the same flink.state.uri (in a database: and flink.job.name)
-    share the shards; any may join, leave or fail."""
+    """`flink.job.workers`: ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same
+    flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail."""
     job_drain_timeout: int | str | timedelta
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
     what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
@@ -85,7 +84,7 @@ class ReadSettings(TypedDict, total=False):
     http_protocol_version: Literal["HTTP1_1", "HTTP2"]
     """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2)."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
-    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (ELASTIC:
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (GROUP:
     the last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
     queue: str
     """`flink.queue.name`: The queue of the stream, as a name or an ARN; the publisher QUEUE needs it."""
@@ -120,13 +119,8 @@ class ReadSettings(TypedDict, total=False):
     shard_discovery_intervalmillis: int | str | timedelta
     """`flink.shard.discovery.intervalmillis`: Interval of the discovery of shards, and of streams that a file or a function lists; -1
     never. In ms."""
-    shard_assigner: str
-    """`flink.shard.assigner`: Which subtask reads which shard: UNIFORM, by its hash range, or a plugin's name."""
-    shard_assignment: Literal["STATIC", "ELASTIC"]
-    """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri
-    (in a database: and flink.job.name) do; any may join, leave or fail."""
     lease_duration: int | str | timedelta
-    """`flink.lease.duration`: ELASTIC: others take the shards of a process whose heartbeat stood still for this long. In ms."""
+    """`flink.lease.duration`: GROUP: others take the shards of a process whose heartbeat stood still for this long. In ms."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread: FAIL and name the gap, or CONTINUE and count it."""
     state_uri: str
@@ -160,26 +154,9 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark. In ms."""
     watermark_emit_interval: int | str | timedelta
     """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets. In ms."""
-    watermark_tracker: str
-    """`flink.watermark.tracker`: Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name."""
-    watermark_tracker_address: str
-    """`flink.watermark.tracker.address`: host:port of the tracker; TCP needs it."""
-    watermark_tracker_token: str
-    """`flink.watermark.tracker.token`: Token with which the tracker was started; TCP needs it."""
-    watermark_tracker_tls_ca: str
-    """`flink.watermark.tracker.tls.ca`: File of CA certificates (PEM) that the tracker's certificate is checked with. Not set: no TLS."""
-    watermark_tracker_tls_certificate: str
-    """`flink.watermark.tracker.tls.certificate`: File of this job's certificate (PEM), for a tracker that asks clients for one."""
-    watermark_tracker_tls_key: str
-    """`flink.watermark.tracker.tls.key`: File of the private key of flink.watermark.tracker.tls.certificate (PEM, without a password)."""
     watermark_tracker_timeout: int | str | timedelta
-    """`flink.watermark.tracker.timeout`: A subtask that has not reported for this long is excluded; at least three sync intervals. In
-    ms."""
-    watermark_startup_timeout: int | str | timedelta
-    """`flink.watermark.startup.timeout`: How long the first value waits for every expected subtask. In ms."""
-    watermark_group: str
-    """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do. Not set: over TCP the
-    names of the streams; in one process, subtasks with the same streams, parallelism and properties."""
+    """`flink.watermark.tracker.timeout`: GROUP: a worker whose heartbeats stopped no longer holds the global watermark after this time.
+    In ms."""
     deserializer_schema: str
     """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
     STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema). They are checked, and are columns as those of

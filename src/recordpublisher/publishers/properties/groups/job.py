@@ -12,9 +12,8 @@ JOB_NAME = JOB.text(
 )
 JOB_WORKERS = JOB.choice(
     "flink.job.workers",
-    "Not for use yet: `positions`, `lag` and `doctor` do not know the state of ALONE. If set, ALONE: one process reads all shards; "
-    "a later start replaces it. GROUP: processes with the same flink.state.uri (in a database: and flink.job.name) share the "
-    "shards; any may join, leave or fail.",
+    "ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same flink.state.uri (in a "
+    "database: and flink.job.name) share the shards; any may join, leave or fail.",
     "ALONE",
     ("ALONE", "GROUP"),
 )
@@ -59,21 +58,9 @@ DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
     also=(-1,),
     unit="ms",
 )
-SHARD_ASSIGNER = DISCOVERY_AND_STATE.text(
-    "flink.shard.assigner",
-    "Which subtask reads which shard: UNIFORM, by its hash range, or a plugin's name.",
-    "UNIFORM",
-)
-SHARD_ASSIGNMENT = DISCOVERY_AND_STATE.choice(
-    "flink.shard.assignment",
-    "STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri (in a "
-    "database: and flink.job.name) do; any may join, leave or fail.",
-    "STATIC",
-    ("STATIC", "ELASTIC"),
-)
 LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     "flink.lease.duration",
-    "ELASTIC: others take the shards of a process whose heartbeat stood still for this long.",
+    "GROUP: others take the shards of a process whose heartbeat stood still for this long.",
     20_000,
     minimum=2_000,
     unit="ms",
@@ -190,45 +177,12 @@ EMIT_INTERVAL = VALUES_AND_TIME.integer(
     minimum=0,
     unit="ms",
 )
-TRACKER = VALUES_AND_TIME.plugin_name(
-    "flink.watermark.tracker",
-    "Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name.",
-    "IN_PROCESS",
-)
-TRACKER_ADDRESS = VALUES_AND_TIME.text("flink.watermark.tracker.address", "host:port of the tracker; TCP needs it.")
-TRACKER_TOKEN = VALUES_AND_TIME.text(
-    "flink.watermark.tracker.token", "Token with which the tracker was started; TCP needs it.", secret=True
-)
-TRACKER_TLS_CA = VALUES_AND_TIME.text(
-    "flink.watermark.tracker.tls.ca",
-    "File of CA certificates (PEM) that the tracker's certificate is checked with. Not set: no TLS.",
-)
-TRACKER_TLS_CERTIFICATE = VALUES_AND_TIME.text(
-    "flink.watermark.tracker.tls.certificate",
-    "File of this job's certificate (PEM), for a tracker that asks clients for one.",
-)
-TRACKER_TLS_KEY = VALUES_AND_TIME.text(
-    "flink.watermark.tracker.tls.key",
-    "File of the private key of flink.watermark.tracker.tls.certificate (PEM, without a password).",
-)
 TRACKER_TIMEOUT = VALUES_AND_TIME.integer(
     "flink.watermark.tracker.timeout",
-    "A subtask that has not reported for this long is excluded; at least three sync intervals.",
+    "GROUP: a worker whose heartbeats stopped no longer holds the global watermark after this time.",
     30_000,
     minimum=1,
     unit="ms",
-)
-STARTUP_TIMEOUT = VALUES_AND_TIME.integer(
-    "flink.watermark.startup.timeout",
-    "How long the first value waits for every expected subtask.",
-    60_000,
-    minimum=1,
-    unit="ms",
-)
-WATERMARK_GROUP = VALUES_AND_TIME.text(
-    "flink.watermark.group",
-    "Name of the job: subtasks of one group share a global watermark, others never do. "
-    "Not set: over TCP the names of the streams; in one process, subtasks with the same streams, parallelism and properties.",
 )
 
 FORMATS = PropertyGroup("Formats")
