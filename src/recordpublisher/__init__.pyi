@@ -31,14 +31,14 @@ from .fetcher.sink import Sink as Sink
 from .fetcher.sink import SinkContext as SinkContext
 from .fetcher.sink import Unfinished as Unfinished
 from .fetcher.sink import UnfinishedShard as UnfinishedShard
-from .plugins.columns.frame_columns import to_arrow as to_arrow
+from .plugins.columns.typed_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
 from .plugins.host.registry import Registrar as Registrar
 from .plugins.host.registry import Registry as Registry
 from .plugins.metrics.export import export_metrics as export_metrics
-from .plugins.metrics.export import metrics_text as metrics_text
+from .plugins.metrics.prometheus.exporter import metrics_text as metrics_text
 from .plugins.positions.reset import reset_positions as reset_positions
 from .plugins.runtime.data_fetcher import DataFetcher as DataFetcher
 from .plugins.runtime.aws_lambda import lambda_handler as lambda_handler

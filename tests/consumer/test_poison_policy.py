@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.consumer.deserialization import CallableDeserializer
-from recordpublisher.consumer.poison_policy import PoisonPolicy
+from recordpublisher.consumer.shard_consumer import PoisonPolicy
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics

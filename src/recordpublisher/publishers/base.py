@@ -21,7 +21,7 @@ from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
-from .shards import Shard
+from .shards import OldestRecord, Shard
 from .stream_arns import stream_name
 from .user_code import AsyncPort
 
@@ -88,6 +88,14 @@ class RecordPublisher(AsyncPort, ABC):
         This is a hint, given before each read.
         """
 
+    def set_seen(self, seen_ms: int | None) -> None:
+        """Set until when nothing of the shard before the starting position was lost (epoch ms). Default: do nothing.
+
+        It is the arrival of the record at the position, or a later read at the tip. For a shard that was never read it is a time at which
+        its parents were open; None if it has none that was read. The fetcher calls this before the first run, for a publisher that looks
+        for gaps itself (`finds_gaps`).
+        """
+
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:
         """Add an observer (FLIP-128's first method): it sees every batch, the end of the shard and a fatal error.
 
@@ -121,6 +129,11 @@ class RecordSource(AsyncPort, ABC):
     """
 
     @classmethod
+    def wrapped(cls, properties: Properties) -> type[RecordSource]:
+        """Return the class that reads the streams with these properties. Default: this class; a wrapper returns what it wraps."""
+        return cls
+
+    @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
         """Check the properties before anything runs (C2).
 
@@ -151,6 +164,17 @@ class RecordPublisherFactory(RecordSource):
     resumes_by_continuation: ClassVar[bool] = False
     """Whether `create` accepts a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
 
+    finds_gaps: bool = False
+    """Whether the publishers look themselves for records that passed the retention unread (S5). Then the job does not.
+
+    They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch behind the gap (`after_gap`).
+    """
+
+    @property
+    def lists_shards(self) -> bool:
+        """Whether `discover` lists the shards, and not Kinesis. Default: whether the class has a `discover` of its own."""
+        return type(self).discover is not RecordPublisherFactory.discover
+
     @abstractmethod
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
         """Make a publisher of `shard` that starts at `starting_position` and counts into `metrics`."""
@@ -171,6 +195,28 @@ class RecordPublisherFactory(RecordSource):
         """List the shards of `stream` after the shard id `after` (all if None), for sources that are not Kinesis.
 
         The default implementation returns None. Then the job lists the stream's shards from Kinesis.
+        """
+        return None
+
+    async def unlisted_shards(self, stream: str, listed: Sequence[Shard]) -> Sequence[Shard]:
+        """Return shards that the factory can read and that the stream no longer lists, each as `closed` and `is_unlisted`.
+
+        They join each complete listing of the stream, which is `listed`. A returned shard replaces a listed one of the same id, whose
+        parents the service may have forgotten. Default: no shards.
+        """
+        return ()
+
+    async def oldest_record(self, shard: Shard) -> OldestRecord | None:
+        """Return the oldest record that a shard still has (S5), or None if that cannot be known, which is the default.
+
+        Kinesis is asked for shards that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
+        """
+        return None
+
+    async def oldest_retained_ms(self, stream: str) -> int | None:
+        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if not known, which is the default.
+
+        Kinesis is asked for streams that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
         """
         return None
 
@@ -236,7 +282,7 @@ async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | 
 
     Raises: PluginError if the factory's `discover` does not return a list of shards, each of them once and of this stream.
     """
-    if type(factory).discover is RecordPublisherFactory.discover:
+    if not factory.lists_shards:
         return None
     try:
         listed = await factory.discover(stream, after)
@@ -244,17 +290,34 @@ async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | 
         if not isinstance(error, RecordPublisherError):
             error.add_note(f"{type(factory).__name__}.discover failed for {stream}")
         raise
+    return _checked_shards(f"{type(factory).__name__}.discover", stream, listed)
+
+
+async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Sequence[Shard]) -> list[Shard]:
+    """Return a complete listing of a stream with the shards that the factory can read and the listing lacks.
+
+    Raises: PluginError if the factory's `unlisted_shards` does not return a list of shards, each of them once and of this stream.
+    """
+    if type(factory).unlisted_shards is RecordPublisherFactory.unlisted_shards:
+        return list(listed)
+    what = f"{type(factory).__name__}.unlisted_shards"
+    try:
+        more = await factory.unlisted_shards(stream, listed)
+    except Exception as error:
+        if not isinstance(error, RecordPublisherError):
+            error.add_note(f"{what} failed for {stream}")
+        raise
+    return list({shard.key: shard for shard in (*listed, *_checked_shards(what, stream, more))}.values())
+
+
+def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
-        raise PluginError(
-            f"{type(factory).__name__}.discover returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none"
-        )
+        raise PluginError(f"{what} returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none")
     twice = [shard_id for shard_id, count in Counter(shard.shard_id for shard in listed).items() if count > 1]
     other = [shard.key for shard in listed if shard.stream not in (stream, stream_name(stream))]
     if twice or other:
         wrong = f"{twice[0]!r} twice" if twice else f"{other[0]}, a shard of another stream,"
-        raise PluginError(
-            f"{type(factory).__name__}.discover returned {wrong} for {stream}: return each shard of this stream once"
-        )
+        raise PluginError(f"{what} returned {wrong} for {stream}: return each shard of this stream once")
     return list(listed)
 
 

@@ -16,7 +16,7 @@ from .kinesis.sdk.aws_service import AwsService, OpenClient
 from .log_fields import counted
 from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
-from .properties.groups.reading import DYNAMODB_EMPTY_READS, LIST_SHARDS_RETRIES
+from .properties.groups.reading import LIST_SHARDS_RETRIES
 from .properties.properties import Properties
 from .records import UserRecord
 from .retry import call_with_retries
@@ -25,6 +25,8 @@ from .shards import HashRange, Shard
 T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords of DynamoDB Streams."""
+EMPTY_READS_AT_TIP = 10
+"""Empty responses in a row after which a shard counts as read to its tip. The service does not return how far behind a reader is."""
 
 
 class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
@@ -69,7 +71,6 @@ class DynamoDbStreams:
     ) -> None:
         self._clock = clock or SystemClock()
         self._service = AwsService("dynamodbstreams", properties, endpoint_of(properties), open_client=open_client)
-        self._empty_reads = properties.value(DYNAMODB_EMPTY_READS)
         self._arns: dict[str, list[str]] = {}
         """The streams of each table, the newest last. A stream can be read for a day after it was disabled."""
         self._arn_of: dict[tuple[str, str], str] = {}
@@ -102,7 +103,7 @@ class DynamoDbStreams:
         empty_reads = 0 if records else int(empty) + 1
         return ReadResponse(
             [record for record in records if record.arrival >= int(since)],
-            0 if empty_reads >= self._empty_reads else None,
+            0 if empty_reads >= EMPTY_READS_AT_TIP else None,
             next_iterator=f"{since} {empty_reads} {following}" if following else None,
         )
 

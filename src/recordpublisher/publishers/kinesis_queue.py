@@ -37,10 +37,8 @@ from .properties.groups.reading import (
     DESCRIBE_STREAM_RETRIES,
     ENDPOINT,
     GETRECORDS_RETRIES,
-    INITIAL_POSITION,
     QUEUE_CREATION,
     QUEUE_NAME,
-    QUEUE_START,
     RECEIVE_WAIT,
     RECEIVERS,
     REQUEST_TIMEOUT,
@@ -115,8 +113,7 @@ class KinesisQueue(QueueSource):
         if wait * 1000 >= timeout:
             reason = f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would be cut off, and its records hidden"
             raise ConfigurationError(RECEIVE_WAIT.key, wait, f"less than {REQUEST_TIMEOUT.key}", reason=reason)
-        if properties.value(QUEUE_START) == "AT_TIMESTAMP":
-            _start_of(properties)
+        initial_position(properties)
 
     def prepare(self, streams: Sequence[str]) -> None:
         """Create the queue if the property says EAGER.
@@ -323,7 +320,10 @@ class KinesisQueue(QueueSource):
 
     async def _create_queue(self) -> QueueDescription:
         client, properties = self.client(), self._properties
-        stream_arn, start = await client.stream_arn(self._stream()), _start_of(properties)
+        stream_arn, start = (
+            await client.stream_arn(self._stream()),
+            _start_of(properties, client.last_response_ms or self._clock.now_ms()),
+        )
         try:
             return await client.create_queue(self._name(), stream_arn, start, properties.value(VISIBILITY_TIMEOUT))
         except ResourceInUseError:  # Another process has just created it.
@@ -333,13 +333,13 @@ class KinesisQueue(QueueSource):
             return queue
 
 
-def _start_of(properties: Properties) -> dict[str, Any]:
+def _start_of(properties: Properties, now_ms: int) -> dict[str, Any]:
     """Return the StartingPosition of a new queue. Raises: ConfigurationError if its time cannot be read."""
-    kind = properties.value(QUEUE_START)
-    if kind != "AT_TIMESTAMP":
-        return {"Type": kind}
-    at = initial_position(properties.merged({INITIAL_POSITION.key: "AT_TIMESTAMP"}))
-    return {"Type": kind, "Timestamp": (at.timestamp_ms or 0) / 1000}
+    at = initial_position(properties)
+    if at.ago_ms:
+        at = StartingPosition.at_timestamp(now_ms - at.ago_ms)
+    kind = at.type.value
+    return {"Type": kind} if at.timestamp_ms is None else {"Type": kind, "Timestamp": at.timestamp_ms / 1000}
 
 
 class QueuedRecord(UserRecord):

@@ -38,6 +38,7 @@ class RecordBatch(Generic[V_co]):
       record.
     - `read_position`: the position after the whole batch, or None without progress (an empty poll).
     - `child_shards`: the child shards, which come with the response that ends a shard.
+    - `after_gap`: whether records before the batch are lost, and the job has accepted that. The fetcher sets it.
     - `raw_count`, `raw_bytes`: Kinesis records and data bytes before de-aggregation.
 
     The consumer adds `decoded` (None without a deserialiser), `event_times` and `watermarks` (epoch ms, one for each record), and
@@ -55,6 +56,7 @@ class RecordBatch(Generic[V_co]):
     event_times: Sequence[int] | None = None
     watermarks: Sequence[int] | None = field(default=None, repr=False)
     poisoned: tuple[PoisonedRecord, ...] = ()
+    after_gap: bool = False
 
     def __len__(self) -> int:
         return len(self.records)
@@ -212,6 +214,7 @@ class RecordBatch(Generic[V_co]):
             decoded=None if self.decoded is None else self.decoded[start:stop],
             event_times=None if self.event_times is None else self.event_times[start:stop],
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
+            after_gap=self.after_gap and start == 0,
             poisoned=_poisoned_in(self.poisoned, start, stop + is_last) if self.poisoned else (),
         )
 

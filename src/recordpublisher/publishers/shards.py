@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 MAX_HASH_KEY = 2**128 - 1
 _HASH_KEY_DIGITS = 39
 _NUMBERED = re.compile(r"shardId-\d{12}")
@@ -49,6 +51,7 @@ class Shard:
     - `parents`: the ids of the shards that were split or merged into this one.
     - `closed`: whether it takes no more records. A closed shard is still read to its end.
     - `starting_sequence_number`: the beginning that Kinesis lists. No record has this number.
+    - `is_unlisted`: whether the stream no longer lists the shard, and its publisher reads it from somewhere else.
     """
 
     stream: str
@@ -58,6 +61,7 @@ class Shard:
     closed: bool = False
     stream_arn: str | None = None
     starting_sequence_number: str | None = field(default=None, compare=False)
+    is_unlisted: bool = field(default=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -68,6 +72,13 @@ class Shard:
         """Return whether no record of the shard lies at or before this number."""
         first = self.starting_sequence_number
         return first is not None and sequence_number is not None and int(sequence_number) <= int(first)
+
+
+class OldestRecord(msgspec.Struct, frozen=True):
+    """The oldest record that a shard still has: its sequence number and arrival (epoch ms), both None if the shard has no record."""
+
+    sequence: str | None = None
+    arrival_ms: int | None = None
 
 
 def shard_to_json(shard: Shard) -> dict[str, Any]:

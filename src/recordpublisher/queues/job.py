@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
 from recordpublisher.fetcher.checkpoints.checkpoint_scheduler import CheckpointScheduler
@@ -46,6 +45,7 @@ from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..consumer.shard_consumer import BatchDecorator
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
 from .view import QueueAlarms, QueueView

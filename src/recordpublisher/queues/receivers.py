@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from recordpublisher.consumer.event_time import check_arrivals
-from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
 from recordpublisher.fetcher.pipeline.emitter import tell_user_error
@@ -23,6 +21,8 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import is_raised_in_user_code
 
+from ..consumer.event_time import check_arrivals
+from ..consumer.shard_consumer import BatchDecorator
 from .in_flight import InFlight
 
 log = logging.getLogger("recordpublisher.queue")

@@ -30,7 +30,7 @@ LIBRARIES = (
     "argparse",
     "botocore.docs.docstring",
     "recordpublisher.plugins.deserializers.avro",
-    "recordpublisher.plugins.deserializers.glue_protobuf",
+    "recordpublisher.plugins.deserializers.glue",
     "recordpublisher.plugins.metrics.opentelemetry",
     "recordpublisher.plugins.sinks.kinesis",
     "recordpublisher.plugins.sinks.reactive",

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.stream_commands.describe import as_text
+from recordpublisher.cli.stream_commands.streams import as_text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.plugins.lag.stored_positions import without_positions
@@ -57,7 +57,7 @@ def test_lag_says_where_to_ask(results):
 
 
 def test_commands_about_positions_are_refused(results):
-    assert "this command needs positions, and a queue has none" in results["positions"].stderr
+    assert "this command needs positions, but a queue has none" in results["positions"].stderr
 
 
 def test_a_described_stream_says_how_many_queues_it_has():
@@ -76,7 +76,7 @@ def test_a_described_stream_says_how_many_queues_it_has():
 
 
 def test_tail_takes_nothing_from_a_queue(results):
-    assert "what is shown would be taken from the queue" in results["tail"].stderr
+    assert "the shown records would be taken from the queue" in results["tail"].stderr
 
 
 def test_no_positions_are_missed():

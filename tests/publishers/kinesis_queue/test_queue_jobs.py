@@ -223,9 +223,21 @@ async def test_a_new_queue_begins_where_it_is_told(queue):
     queue.put(b"before")
     await asyncio.sleep(2)
     sink = rp.MemorySink()
-    await queue.work(sink, start="LATEST")
+    await queue.work(sink, **{"flink.stream.initpos": "LATEST"})
 
     assert sink.records == []
+
+
+@job
+async def test_a_new_queue_begins_at_an_age(queue):
+    queue.put(b"old")
+    await asyncio.sleep(100)
+    queue.put(b"young")
+    await asyncio.sleep(2)
+    sink = rp.MemorySink()
+    await queue.work(sink, **{"flink.stream.initpos": "1m"})
+
+    assert data(sink.records) == [b"young"]
 
 
 @pytest.mark.parametrize("name", [None, "no name", "arn:aws:sqs:us-east-1:000000000000:work"])

@@ -34,7 +34,7 @@ FOUND = [
     ("ends_need_children", "listed_source", 0),
     ("failed_take_is_dropped", "random", 1),
     ("joiners_begin_anew", "random", 0),
-    ("known_children_are_all", "old_listings", 14),
+    ("known_children_are_all", "old_listings", 97),
     ("late_joins_count", "sealed_before_it_knows_that_it_joined", 0),
     ("leases_survive_their_stream", "stream_is_made_again", 0),
     ("leave_without_stopping", "rolling_restarts", 0),

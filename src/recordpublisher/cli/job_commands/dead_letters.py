@@ -213,7 +213,9 @@ async def drop(
     """
 
     if bool(numbers) is all_letters:
-        raise ConfigurationError("--all", " ".join(numbers or ()) or None, "sequence numbers, or --all")
+        if all_letters:
+            raise ConfigurationError.conflict("--all", "NUMBER")
+        raise ConfigurationError("NUMBER", None, "sequence numbers, or --all")
     if all_letters and not yes:
         raise ConfigurationError("--yes", None, "--yes", reason="it removes every dead letter of the job")
 
@@ -240,10 +242,8 @@ async def _replay(
     from recordpublisher.plugins.dead_letters.replay import replayed
 
     if restores and mended is not None:
-        reason = "a queue takes its letters back as they are"
-        raise ConfigurationError(
-            "--payloads", f"{counted(len(mended), 'payload')}", "with --to job or --to stream", reason=reason
-        )
+        reason = "a queue takes its letters back without a change"
+        raise ConfigurationError.needs("--payloads", "--to job or --to stream", reason=reason)
     done, kept, missing = 0, 0, dict.fromkeys(only or (number for _, number in mended or ()))
     async with _letters(properties, queue, restores=restores) as letters, target:
         async for ended, failed in replayed(letters, target, only, mended):
@@ -297,11 +297,11 @@ def _missing(number: str, others: str = "") -> StateError:
 async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[StoredLetters]:
     letters: StoredLetters
     if queue:
-        from recordpublisher.plugins.dead_letters.queue import QueueLetters
+        from recordpublisher.plugins.dead_letters.kinesis_letters import QueueLetters
 
         letters = QueueLetters(properties, restores=restores)
     else:
-        from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
+        from recordpublisher.plugins.dead_letters.replay import stored_letters_of
 
         letters = stored_letters_of(properties)
     try:

@@ -102,7 +102,9 @@ class LeasedShards:
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
         """Handle a complete listing: begin to read the shards that wait for it."""
-        self._known = {shard.key: shard for shard in listed}
+        before, self._known = self._known, {shard.key: shard for shard in listed}
+        for key in self._known.keys() - before.keys():
+            self._shards.on_listed(self._known[key], is_in_listing=True)
         for key in self.unknown:
             self._add(key)
         self._shards.start_readers()

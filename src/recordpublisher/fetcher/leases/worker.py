@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import random
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -20,13 +19,13 @@ from .documents.group_store import GroupStore
 from .documents.json_documents import by_stream
 from .documents.lease_table import AloneOwner, LeaseTable
 from .documents.table_cache import TableCache
-from .documents.worker_record import WorkerRecord
+from .documents.worker_record import HOST, WorkerRecord
 from .group_observer import GroupObserver
 from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, join_group
 from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
-from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
+from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
 from .planning.group_view import GroupView
@@ -40,7 +39,6 @@ from .write_permission import WritePermission
 
 log = logging.getLogger("recordpublisher.group")
 T = TypeVar("T")
-HOST = socket.gethostname()[:255]
 
 
 class Worker:
@@ -146,12 +144,19 @@ class Worker:
             await self._heartbeat.write()
         except (FencedError, StoreUnavailableError):
             return False
+        self._look_now.set()
         return True
 
     @property
     def has_others(self) -> bool:
         """Whether the group had other workers that stay, at the last read. Before the first read it may have."""
         return bool(self._observer.members - {self.name}) or not self._observer.has_looked
+
+    @property
+    def waits_for(self) -> list[str]:
+        """The other workers, if this one has no shards and no new heartbeat of any of them was seen yet; else an empty list."""
+        others = self._observer.members - {self.name}
+        return [] if self._owned.shards else sorted(others) if others <= self._observer.never_moved else []
 
     def leave(self) -> None:
         """Store all positions, then let `run` return. Other workers take the shards without waiting for a lease to expire (E5)."""
@@ -208,7 +213,7 @@ class Worker:
 
     async def _watch_group(self) -> None:
         while True:
-            seconds = self._settings.interval * (0.5 + 0.5 * self._random.random())
+            seconds = self._settings.interval * (0.6 + 0.4 * self._random.random())
             try:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
@@ -217,6 +222,8 @@ class Worker:
                 seconds = RETRY_SECONDS
             if self._readers.is_held:
                 seconds = min(seconds, HELD_SECONDS)
+            if self._giver.is_leaving:  # the other workers may be leaving too, and then this one need not wait for them
+                seconds = min(seconds, LEAVING_SECONDS)
             if await wait_at_most(self._look_now, seconds):
                 self._look_now.clear()
 
@@ -255,7 +262,8 @@ class Worker:
         withheld = view.withheld(plan if self._observer.is_settled else {}, self.name)
         self._counts.observe_withheld({name: withheld[name] for name in withheld.keys() - self._observer.late})
         may_have_taken = await self._taker.take(view, plan)
-        self._counts.observe_unowned(self._taker.free_seconds.values())
+        late = [shard for shard in view.shards_of(self._observer.late) if shard not in self._taker.free_seconds]
+        self._counts.observe_unowned([*self._taker.free_seconds.values(), *[0.0] * len(late)])
         if may_have_taken:
             self._apply_table()
             return True

@@ -8,8 +8,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import HashRange, Shard
 
-from ..stores.aws_store_service import ConditionFailedError, NotFoundError, StoreService
-from ..stores.dynamodb_store import create_table
+from ..stores.aws_stores import ConditionFailedError, NotFoundError, StoreService, create_table
 
 SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP = "SHARD_END", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
 NO_SEQUENCE_NUMBER = (SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP)

@@ -73,7 +73,7 @@ class BoundedReader:
         """
         self._streams.update({shard.stream: shard.stream_arn or shard.stream for shard in shards})
         parts = self._parts(shards, sink, frozenset(shard.key for shard in shards))
-        if not is_replay:
+        if not is_replay and not self._factory.owned.finds_gaps:
             parts = replace(parts, retention=self._retention)
         fetcher = build_fetcher(parts)
         await fetcher.open()

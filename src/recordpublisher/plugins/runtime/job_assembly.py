@@ -45,7 +45,7 @@ from ..host.build_from_properties import (
 from ..host.manager import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..tracing.traces import traced_calls
-from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
+from .arguments import check_function, check_sink, check_store, check_subtask, checked_for_archive, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
 from .job_identity import JobIdentity
 from .queue_assembly import build_queue_job
@@ -127,7 +127,7 @@ def build_job(
         return JobParts(job, None, tuple(names.given), "")
     assert issubclass(publisher, RecordPublisherFactory)
     settings = FetcherSettings.of(given)
-    sink = build_sink(registry, given) if sink is None else sink
+    sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
     store = state_store or build_store(registry, given)
     group, alone = None, None
@@ -146,7 +146,9 @@ def build_job(
     if group is None and given.is_set(JOB_WORKERS):
         if parallelism > 1:
             reason = "one process that runs alone reads every shard"
-            raise ConfigurationError("parallelism", parallelism, f"1 with {JOB_WORKERS.key}=ALONE", reason=reason)
+            raise ConfigurationError.conflict(
+                "parallelism", f"{JOB_WORKERS.key}=ALONE", value=parallelism, reason=reason
+            )
         alone = _alone_worker(given, sink, store, streams, clock)
     elif group is None:
         if store is not None and not is_in_commits:
@@ -164,7 +166,7 @@ def build_job(
         assigner=build_shard_assigner(registry, given),
         starts=Starts(passed_initial_position(given, clock.now_ms())),
         pin_latest=lister.server_time_ms,
-        retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+        retention=_retention_check(factory, lister, clock),
         tip=lister.tip,
         retention_ms=lister.retention_ms,
         shard_exists=lister.shard_exists,
@@ -188,6 +190,12 @@ def build_job(
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
+
+
+def _retention_check(factory: RecordPublisherFactory, lister: StreamLister, clock: Clock) -> RetentionCheck | None:
+    if factory.finds_gaps:
+        return None
+    return RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock)
 
 
 def _alone_worker(

@@ -18,7 +18,6 @@ from ..properties.groups.reading import (
     DEREGISTRATION,
     DESCRIBE_CONSUMER_RETRIES,
     DESCRIBE_STREAM_RETRIES,
-    INACTIVITY_TIMEOUT,
     LIST_SHARDS_RETRIES,
     RECOVERABLE_ERRORS,
     REGISTER_RETRIES,
@@ -26,7 +25,6 @@ from ..properties.groups.reading import (
     REGISTRATION,
     SUBSCRIBE_RETRIES,
     SUBSCRIBE_TIMEOUT,
-    UNREAD_TIMEOUT,
 )
 from ..properties.properties import Properties
 from ..retry import RetryPolicy
@@ -63,6 +61,12 @@ class Retries:
     list_shards: RetryPolicy = of_retries(LIST_SHARDS_RETRIES)
 
 
+INACTIVITY_SECONDS = 20.0
+"""A subscription without an event for this long is reopened: the service sends an event about every 5 s."""
+UNREAD_SECONDS = 60.0
+"""A subscription that is left unread for this long under back-pressure is closed until there is capacity."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanOutConfig:
     """The settings of a fan-out job; time-outs are in seconds.
@@ -78,8 +82,8 @@ class FanOutConfig:
     recoverable: RecoverableErrors
     tags: Mapping[str, str] | None = of_property(CONSUMER_TAGS)
     subscribe_timeout: float = of_property(SUBSCRIBE_TIMEOUT)
-    inactivity_timeout: float = of_property(INACTIVITY_TIMEOUT, 1000)
-    unread_timeout: float = of_property(UNREAD_TIMEOUT, 1000)
+    inactivity_timeout: float = INACTIVITY_SECONDS
+    unread_timeout: float = UNREAD_SECONDS
     register_timeout: float = of_property(REGISTER_TIMEOUT)
     deregister_timeout: float = of_property(DEREGISTER_TIMEOUT)
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from graphlib import TopologicalSorter
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -403,6 +402,8 @@ def parse_server_time_ms(response: dict[str, Any]) -> int:
 
     Raises: FatalKinesisError if the response has no valid Date header.
     """
+    from email.utils import parsedate_to_datetime  # Imported here because it is slow, and not needed by tasks of Spark.
+
     date = response["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         return int(parsedate_to_datetime(date).timestamp()) * 1000

@@ -3,9 +3,8 @@
 import asyncio
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
 from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps

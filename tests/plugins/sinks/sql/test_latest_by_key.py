@@ -373,7 +373,7 @@ async def test_the_check_of_a_fitting_table_changes_nothing(uri):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"flink.sink.sql.delete": "gone"}, "flink.sink.sql.key is not set"),
+        ({"flink.sink.sql.delete": "gone"}, "delete' needs flink.sink.sql.key"),
         ({"flink.sink.sql.key": "id,id"}, "different names of fields"),
         ({"flink.sink.sql.key": "id,"}, "different names of fields"),
         ({"flink.sink.sql.key": "id", "flink.sink.sql.delete": "=D"}, "a boolean field, or field=value"),

@@ -1,6 +1,6 @@
 """The lease table and the workers' records of one read, and what follows from them for one worker (E5, E6). Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.shards.shard_state import latest
@@ -53,6 +53,11 @@ class GroupView:
             return True
         record = self.records.get(lease.owner)
         return record is not None and (record.is_sealed or record.has_released(shard, lease.epoch))
+
+    def shards_of(self, workers: Collection[str]) -> list[str]:
+        """Return every shard that can be read and whose lease one of the workers has."""
+        leases = self.table.leases.items()
+        return [shard for shard, lease in leases if lease.owner in workers and self.table.can_be_read(shard)]
 
     def free_shards(self) -> list[str]:
         """Return every shard that can be taken."""

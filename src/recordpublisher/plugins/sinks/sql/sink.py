@@ -17,13 +17,12 @@ from sqlalchemy import Connection, inspect, text
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, new_version
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.databases.database import Database
-from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, session_prefix
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
+from recordpublisher.plugins.databases import Database, end_sessions, session_prefix
+from recordpublisher.plugins.deserializers.schemas import is_inferred
 from recordpublisher.plugins.stores.sql_store import SqlStore
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.properties.groups.sinks import SINK_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
@@ -34,6 +33,8 @@ from .target_table import RejectedRowsError, TargetTable, check_fields
 log = logging.getLogger("recordpublisher.database")
 ENTRIES = "recordpublisher_commits"
 """The table of entries. It is separate because the state store of the same job may be in the same database."""
+BUFFER_BYTES = 16 * 2**20
+"""Default of `flink.sink.buffer.bytes` for this sink."""
 MAX_JOB_NAME = 200
 EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
 """Tables of positions of versions before 26 November 2026: for a fixed number of subtasks, and for groups of workers."""
@@ -43,7 +44,7 @@ class SqlSink(CommittingSink):
     """Owns the rows that wait for a checkpoint, and the connection to the database.
 
     A checkpoint is one short transaction, which writes the entry with the positions if no other process has changed it, and inserts the
-    rows. When `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
+    rows. When `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
@@ -64,7 +65,7 @@ class SqlSink(CommittingSink):
         self._latest = LatestByKey.of(properties)
         self._database = Database(uri, SQL_URI.key, properties)
         self._entries = SqlStore(uri, SQL_URI.key, properties, database=self._database, table=ENTRIES)
-        self._buffer = RowBuffer(self._database, properties.value(SQL_BUFFER))
+        self._buffer = RowBuffer(self._database, properties.value(SINK_BUFFER) or BUFFER_BYTES)
 
     async def open(self, context: SinkContext) -> None:
         """Find the table, or create it.
@@ -112,7 +113,7 @@ class SqlSink(CommittingSink):
         self._buffer.add(batch)
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.sql.buffer.bytes` wait."""
+        """Return whether less than twice `flink.sink.buffer.bytes` wait."""
         return self._buffer.has_room()
 
     def revoked(self, shards: Collection[str]) -> None:

@@ -29,8 +29,7 @@ from sqlalchemy.exc import CompileError, DBAPIError, IdentifierError, IntegrityE
 from sqlalchemy.schema import CreateColumn
 
 from recordpublisher.consumer.typed_values import has_fields
-from recordpublisher.plugins.databases.error_kinds import is_about_the_row, tells_of_changed_table
-from recordpublisher.plugins.databases.postgresql_sessions import lock_table_creation
+from recordpublisher.plugins.databases import is_about_the_row, is_missing_table_or_column, lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.groups.sinks import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
@@ -199,7 +198,7 @@ class TargetTable:
             with connection.begin_nested():
                 connection.execute(self._statement_for(rows[0]), [row.values for row in rows])
         except _OF_A_VALUE as error:
-            if tells_of_changed_table(error):
+            if is_missing_table_or_column(error):
                 reason = f"table {self._name} was changed while the job runs: {_message(error)}"
                 raise SinkError(f"{reason}; a restart reads its columns again") from error
             if not is_about_the_row(error):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
-from recordpublisher.plugins.stores.obstore_client import ObjectLocation, s3_access
+from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
 from recordpublisher.plugins.stores.remote_stores import refuse_cut
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties

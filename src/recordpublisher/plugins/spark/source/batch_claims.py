@@ -3,8 +3,7 @@
 import uuid
 from dataclasses import dataclass, field
 
-from recordpublisher.plugins.stores.by_location import read_claim_store_of
-from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
+from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore, read_claim_store_of
 from recordpublisher.publishers.errors import StateError
 
 from ..options.spark_options import SparkOptions
