@@ -86,7 +86,7 @@ def given(service, **more):
 async def transport(service, kind=SdkTransport, **more):
     made = kind(given(service, **more))
     try:
-        yield made if kind is SdkTransport else made.of(None)
+        yield made if kind is SdkTransport else made.for_stream(None)
     finally:
         await made.close()
 

@@ -53,10 +53,6 @@ _WHY_DROPPED = (
 )
 
 
-async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRecords:
-    return ForeignSubRecords.DROP
-
-
 class Deaggregator:
     """Expands the aggregates of one shard, in order. Sub-records whose hash key belongs to another shard are dropped or kept.
 
@@ -65,18 +61,19 @@ class Deaggregator:
 
     `foreign_sub_records` decides what happens to foreign sub-records. It is asked at most twice for each response: for misplaced and
     for other records. It receives the latest arrival of the response's records (epoch ms), and whether the record is misplaced. After
-    it has once answered that keys do not decide the shard (AUTO record distribution), every sub-record is kept without a check.
+    it has once answered that keys do not decide the shard (AUTO record distribution), every sub-record is kept without a check. Without
+    it they are dropped.
     """
 
     def __init__(
         self,
         shard: Shard,
         metrics: ShardMetrics,
-        foreign_sub_records: Callable[[float, bool], Awaitable[ForeignSubRecords]] = _drop_foreign,
+        foreign_sub_records: Callable[[float, bool], Awaitable[ForeignSubRecords]] | None = None,
     ) -> None:
         self.shard = shard
         self.metrics = metrics
-        self.foreign_sub_records = foreign_sub_records
+        self.foreign_sub_records = foreign_sub_records or _drop_foreign
         own = shard.hash_range
         self._takes_all = own == HashRange()
         self._own = own
@@ -150,6 +147,10 @@ class Deaggregator:
 
     def _are_hash_keys_owned(self, keys: Sequence[str]) -> list[bool | None]:
         return [None if key is None else key in self._own for key in map(hash_key_from, keys)]
+
+
+async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRecords:
+    return ForeignSubRecords.DROP
 
 
 def _results_for_table(

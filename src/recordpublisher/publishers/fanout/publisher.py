@@ -49,7 +49,7 @@ from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from ..stream_arns import arn_of, stream_name
 from .config import FanOutConfig, RegistrationType
-from .registration import PROCESS_REF_COUNTS, ConsumerRefCounts, ConsumerRegistrar
+from .registration import ConsumerRefCounts, ConsumerRegistrar
 
 log = logging.getLogger(__name__)
 
@@ -267,7 +267,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         *,
         ports: FanOutService | None = None,
         clock: Clock | None = None,
-        ref_counts: ConsumerRefCounts = PROCESS_REF_COUNTS,
+        ref_counts: ConsumerRefCounts | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._properties = Properties(properties)

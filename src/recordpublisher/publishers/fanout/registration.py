@@ -37,52 +37,6 @@ LIMIT_PAUSE_SECONDS = 1.0
 """Seconds between tries of a registration that was throttled: five are allowed in a second."""
 
 
-class ConsumerRefCounts:
-    """Owns the reference count of each consumer, across the event loops and threads of one process.
-
-    Other processes are not counted. If a process deregisters a consumer that another process still reads, the other
-    process registers it again (F4).
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[ConsumerKey, _RefCount] = {}
-
-    def acquire(self, key: ConsumerKey) -> None:
-        """Count one more user of the consumer."""
-        with self._lock:
-            self._counts.setdefault(key, _RefCount()).count += 1
-
-    def release(self, key: ConsumerKey, *, keeps_registered: bool) -> bool:
-        """Count one user less. Return whether it was the last one, and no user keeps the consumer registered."""
-        with self._lock:
-            counted = self._counts[key]
-            counted.count -= 1
-            counted.keeps_registered |= keeps_registered
-            if counted.count > 0:
-                return False
-            del self._counts[key]
-            return not counted.keeps_registered
-
-
-PROCESS_REF_COUNTS = ConsumerRefCounts()
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerKey:
-    """One consumer of one stream at one endpoint."""
-
-    endpoint: str
-    stream_arn: str
-    name: str
-
-
-@dataclass(slots=True)
-class _RefCount:
-    count: int = 0
-    keeps_registered: bool = False
-
-
 class ConsumerRegistrar:
     """Owns the consumer ARN of every stream of one factory, and the factory's references to the consumers.
 
@@ -95,13 +49,13 @@ class ConsumerRegistrar:
         config: FanOutConfig,
         clock: Clock,
         endpoint: str = "",
-        ref_counts: ConsumerRefCounts = PROCESS_REF_COUNTS,
+        ref_counts: ConsumerRefCounts | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._registration = RegistrationCalls(port, config, clock, draw)
         self._config = config
         self._endpoint = endpoint
-        self._ref_counts = ref_counts
+        self._ref_counts = PROCESS_REF_COUNTS if ref_counts is None else ref_counts
         self._draw = draw
         self._arns: dict[str, str] = {}
         self._keys: dict[str, ConsumerKey] = {}
@@ -215,6 +169,53 @@ def _message_of_vanished(stream: str, arn: str) -> str:
         f"the consumer of stream '{stream}' is not registered (or no longer): {arn}; registration is NONE, so register it by command and "
         f"set flink.stream.efo.consumerarn.{stream}, or let LAZY or EAGER do it"
     )
+
+
+class ConsumerRefCounts:
+    """Owns the reference count of each consumer, across the event loops and threads of one process.
+
+    Other processes are not counted. If a process deregisters a consumer that another process still reads, the other
+    process registers it again (F4).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[ConsumerKey, _RefCount] = {}
+
+    def acquire(self, key: ConsumerKey) -> None:
+        """Count one more user of the consumer."""
+        with self._lock:
+            self._counts.setdefault(key, _RefCount()).count += 1
+
+    def release(self, key: ConsumerKey, *, keeps_registered: bool) -> bool:
+        """Count one user less. Return whether it was the last one, and no user keeps the consumer registered."""
+        with self._lock:
+            counted = self._counts[key]
+            counted.count -= 1
+            counted.keeps_registered |= keeps_registered
+            if counted.count > 0:
+                return False
+            del self._counts[key]
+            return not counted.keeps_registered
+
+
+PROCESS_REF_COUNTS = ConsumerRefCounts()
+"""The users in this process, which all factories share by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerKey:
+    """One consumer of one stream at one endpoint."""
+
+    endpoint: str
+    stream_arn: str
+    name: str
+
+
+@dataclass(slots=True)
+class _RefCount:
+    count: int = 0
+    keeps_registered: bool = False
 
 
 class RegistrationCalls:
