@@ -147,7 +147,7 @@ Gauges of a silent or held shard keep growing. Names are Flink's where Flink has
 
 Prometheus gets seconds and bytes, with the labels `subtask`, `stream` and `shard`; a text becomes a label of a metric that is always 1
 ([export](../operate/export-metrics.md)). What to watch: [monitor a job](../operate/watch-a-job.md). Spark has [its
-own](../spark/README.md#monitoring-it)."""
+own](../spark/monitor.md#what-the-progress-has)."""
 
 
 def _spark_options_page() -> str:
