@@ -1,5 +1,7 @@
 """ShardTable: parents before children, inherited watermarks, shards that expire."""
 
+from dataclasses import replace
+
 import pytest
 
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
@@ -165,3 +167,27 @@ def test_a_total_has_what_shards_counted_that_were_removed_and_what_is_counted_a
     assert made.total("dead_letters") == 4
     assert made.total("late_after_idle") == 3
     assert made.total("skipped_records") == 0
+
+
+def test_an_ended_shard_that_only_the_publisher_has_is_removable_when_all_its_children_have_started():
+    """It stays in each listing, so it is never missing there."""
+    archived = replace(shard("a"), closed=True, is_unlisted=True)
+    listed = [archived, shard("b", "a"), shard("c", "a")]
+    made = table(*listed)
+    in_stage(made["s/a"], ShardStage.ENDED)
+    in_stage(made["s/b"], ShardStage.READING)
+    assert removable(made, "s", listed) == []
+    in_stage(made["s/c"], ShardStage.READING)
+    assert removable(made, "s", listed) == ["s/a"]
+    made.remove("s/a")
+    assert made.add_listed(listed) == []
+    assert made.parents_finished(shard("b", "a"))
+
+
+def test_an_ended_shard_of_an_archive_stays_while_a_child_is_read_elsewhere_or_is_unknown():
+    archived = replace(shard("a"), closed=True, is_unlisted=True)
+    made = table(archived)
+    in_stage(made["s/a"], ShardStage.ENDED)
+    assert removable(made, "s", [archived]) == []
+    made.add_listed([shard("b", "a")])
+    assert removable(made, "s", [archived, shard("b", "a")]) == []

@@ -162,11 +162,15 @@ class ShardTable:
     def removable(self) -> list[str]:
         """Return the unlisted shards that may be removed now (S5).
 
+        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have started:
+        they prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
+
         An own shard may be removed once it has ended and expired and its children in this subtask have started. A shard
         of another subtask may be removed at once, because it does not decide whether its children may start.
         """
         awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
-        return [key for key in self._unlisted if self._may_be_removed(key, awaited)]
+        archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
+        return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
 
     @property
     def is_exhausted(self) -> bool:
@@ -223,6 +227,12 @@ class ShardTable:
     def _may_be_removed(self, key: str, awaited: set[str]) -> bool:
         own = self._entries.get(key)
         return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))
+
+    def _is_succeeded(self, entry: ShardEntry) -> bool:
+        """Return whether a shard has ended and each of its children is read here. Others may not know yet that it has ended."""
+        children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
+        are_read = [child is not None and child.stage is not ShardStage.WAITING for child in children]
+        return entry.stage is ShardStage.ENDED and bool(are_read) and all(are_read)
 
     def _is_finished(self, key: str, child: Shard) -> bool:
         own = self._entries.get(key)
