@@ -142,7 +142,7 @@ def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Sche
 
 
 def _united_type(there: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
-    """Return a type with the fields of both, also in lists and maps of objects; None if they differ otherwise."""
+    """Return a type with the fields of both, including lists and maps of objects; None if they differ otherwise."""
     types = pa.types
     if types.is_struct(there) and types.is_struct(wanted):
         fields = {there.field(index).name: there.field(index).type for index in range(there.num_fields)}
