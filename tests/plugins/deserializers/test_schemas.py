@@ -298,6 +298,54 @@ async def test_infer_needs_a_sink_and_one_property(monkeypatch, tmp_path):
     }
 
 
+def rows_of_iceberg(folder):
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    return load_catalog("default", **catalog).load_table("lake.orders").scan().to_arrow().to_pylist()
+
+
+def rows_of_folder(folder):
+    return (
+        duckdb.sql(f"FROM read_parquet('{folder}/lake/**/*.parquet', union_by_name=true)").to_arrow_table().to_pylist()
+    )
+
+
+def rows_of_delta(folder):
+    return DeltaTable(str(folder / "table")).to_pyarrow_table().to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("sink", "rows_of"),
+    [("parquet", rows_of_folder), ("delta", rows_of_delta), ("iceberg", rows_of_iceberg)],
+)
+async def test_infer_partitions_an_empty_place_by_a_field_inside_an_object_at_the_first_try(
+    monkeypatch, tmp_path, sink, rows_of
+):
+    given = {
+        "parquet": {"flink.sink.parquet.path": f"{tmp_path}/lake"},
+        "delta": {"flink.sink.delta.uri": f"{tmp_path}/table"},
+    }
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    given["iceberg"] = {f"flink.sink.iceberg.catalog.{name}": value for name, value in catalog.items()}
+    given["iceberg"]["flink.sink.iceberg.table"] = "lake.orders"
+    state = {"flink.state.uri": f"{tmp_path}/state"} if sink == "iceberg" else {}
+    more = {**INFER, **PARTITIONED, **state, "flink.sink": sink, **given[sink]}
+    at = {"at": "2026-11-26T06:00:00Z"}
+    orders = [
+        {"id": 1, "address": {"country": 47}, **at},
+        {"id": 2},
+        {"id": 3, "address": {"country": 46, "code": "x"}},
+    ]
+    payloads = [json.dumps(order).encode() for order in orders]
+    shards = {"a": [], "b": payloads[:2], "c": payloads[2:]}
+    for count in (1, 2, 3):
+        install(monkeypatch, dict(list(shards.items())[:count]), closed=True)
+        async with rp.DataFetcher(["orders"], {**GIVEN, **more}) as fetcher:
+            await fetcher.run()
+
+    found = {row["id"]: row["address"] for row in rows_of(tmp_path)}
+    assert found == {1: {"country": 47, "code": None}, 2: None, 3: {"country": 46, "code": "x"}}
+
+
 async def test_infer_adds_columns_to_a_database(monkeypatch, tmp_path):
     given = {"flink.sink": "sql", "flink.sink.sql.uri": f"sqlite:///{tmp_path}/a.db", "flink.sink.sql.table": "orders"}
     await job(monkeypatch, GUESSED, {"id": 2, "item": "tea"}, **INFER, **given)

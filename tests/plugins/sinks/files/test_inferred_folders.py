@@ -82,7 +82,7 @@ def by_duckdb(folder):
 
 
 def by_polars(folder):
-    files = [pl.scan_parquet(file, hive_partitioning=True) for file in Path(folder).rglob("*.parquet")]
+    files = [pl.scan_parquet(file, hive_partitioning=True) for file in Path(folder).glob("[!.]*/**/*.parquet")]
     return pl.concat(files, how="diagonal_relaxed").collect().to_dicts()
 
 

@@ -97,6 +97,25 @@ def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldCol
     return {name: column for name, column in columns.items() if name not in known}
 
 
+def is_narrower(there: types.TypeEngine[Any], wanted: types.TypeEngine[Any]) -> bool:
+    """Return whether a column of the wanted type holds every value of the column that is there, and more."""
+    if isinstance(there, Integer) and isinstance(wanted, Integer):
+        return _bits(there) < _bits(wanted)
+    if isinstance(there, types.Float) or isinstance(wanted, types.Float):
+        return isinstance(there, REAL) and isinstance(wanted, Double)
+    if not isinstance(there, Numeric) or not isinstance(wanted, Numeric):
+        return False
+    if there.precision is None or wanted.precision is None:
+        return there.precision is not None
+    digits = wanted.precision - (wanted.scale or 0) - there.precision + (there.scale or 0)
+    decimals = (wanted.scale or 0) - (there.scale or 0)
+    return min(digits, decimals) >= 0 < max(digits, decimals)
+
+
+def _bits(of: types.TypeEngine[Any]) -> int:
+    return 64 if isinstance(of, BigInteger) else 16 if isinstance(of, SmallInteger) else 32
+
+
 _NAMED: dict[str, types.TypeEngine[Any]] = {
     "TINYINT": SmallInteger(),
     "SMALLINT": SmallInteger(),

@@ -34,7 +34,7 @@ from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.groups.sinks import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
-from .columns import FieldColumns, cannot_take, columns_of_type, columns_of_values
+from .columns import FieldColumns, cannot_take, columns_of_type, columns_of_values, is_narrower
 from .latest_by_key import LatestByKey
 from .rows import (
     IDENTITY,
@@ -141,7 +141,7 @@ class TargetTable:
         self._describe(connection)
         for name, statement in _statements(connection, self.table, self._columns, fields).items():
             connection.exec_driver_sql(statement)
-            log.info("added column %s to table %s", name, self._name)
+            log.info("changed column %s of table %s: %s", name, self._name, statement)
         self._describe(connection)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
@@ -308,7 +308,9 @@ def _needs_columns(table: Table, columns: str) -> bool:
 
 
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
-    """Return the statement that adds a column, for each field without one.
+    """Return the statement that adds or widens a column, for each field without one, or with one of a narrower type.
+
+    Only PostgreSQL widens columns: those of SQLite hold every number.
 
     Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
 
@@ -331,6 +333,16 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
         if not may_add:
             reason = f"table {table.fullname} has no column for field '{name}' of a value: run {statements[name]}"
             raise ConfigurationError(SQL_COLUMNS.key, columns, "EVOLVE, which adds the column", reason=reason)
+    narrow = [
+        name for name, of in fields.items() if name in table.columns and is_narrower(table.columns[name].type, of)
+    ]
+    for name in narrow if connection.dialect.name == "postgresql" else ():
+        statement = widen_column(connection, table, name, fields[name])
+        if columns == "EVOLVE":
+            statements[name] = statement
+        elif is_of_fields(table):
+            reason = f"column '{name}' of table {table.fullname} is narrower than the field of a value: run {statement}"
+            raise ConfigurationError(SQL_COLUMNS.key, columns, "EVOLVE, which widens the column", reason=reason)
     return statements
 
 
@@ -440,6 +452,13 @@ def add_column(connection: Connection, table: Table, name: str, column: types.Ty
     dialect = connection.dialect
     added = CreateColumn(Column(name, column)).compile(dialect=dialect)
     return f"ALTER TABLE {dialect.identifier_preparer.format_table(table)} ADD COLUMN {added}"
+
+
+def widen_column(connection: Connection, table: Table, name: str, of: types.TypeEngine[Any]) -> str:
+    """Return the statement that gives a column a wider type."""
+    preparer = connection.dialect.identifier_preparer
+    kind = of.compile(dialect=connection.dialect)
+    return f"ALTER TABLE {preparer.format_table(table)} ALTER COLUMN {preparer.quote(name)} TYPE {kind}"
 
 
 def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:
