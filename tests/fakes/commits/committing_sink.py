@@ -60,6 +60,15 @@ class TableSink(CommittingSink):
                 del self.table.staged[name]
 
 
+class NoRivals:
+    """Starts of a test replace each other at once."""
+
+    replaced_ms = None
+
+    async def wait(self, found):
+        return False
+
+
 class Start:
     """One start of a job, as far as its commits: its sink, open, and what it has restored."""
 
@@ -69,6 +78,7 @@ class Start:
         place = ElasticGroup(store or sink.entries(), LeaseSettings(20.0), job)
         named = GroupJob(sink.destination(), ("orders",), sink.entries() is not None, job)
         self.alone = AloneWorker(place, named, sink, clock or SystemClock())
+        self.alone._rivals = NoRivals()
 
     @property
     def life(self):

@@ -19,7 +19,7 @@ from sqlalchemy import BigInteger, create_engine, inspect, text
 from sqlalchemy.dialects import postgresql
 
 import recordpublisher as rp
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import schema_type
+from recordpublisher.plugins.deserializers.schemas import schema_type
 from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.plugins.sinks.sql.columns import conversion_of
 from recordpublisher.plugins.sinks.sql.target_table import why_no_column
