@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol, runtime_checkable
@@ -43,6 +44,10 @@ class MeasuredFetcher(Protocol):
 class MeasuredProducer(Protocol):
     """The part of a `Producer`, or of a `KinesisSink` that is used without a job, that is exported."""
 
+    @property
+    def stream(self) -> str:
+        """Name of the stream that it puts into."""
+
     def exported_metrics(self) -> list[SinkMetric]:
         """Return the current metrics."""
 
@@ -71,8 +76,8 @@ async def export_metrics(
 def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
     """Return the metrics in the text format of Prometheus, for a page `/metrics` that the application serves itself.
 
-    - `sources`: fetchers, whose event loop must make the call, producers, and Kinesis sinks that are not the sink of a job. A producer or
-      sink counts as a subtask. Its number follows those of the fetchers, in the order of the arguments.
+    - `sources`: fetchers, whose event loop must make the call, producers, and Kinesis sinks that are not the sink of a job. The label
+      `producer` of a producer or sink is its stream, and `orders-2` for the second one of the stream `orders`.
 
     Raises: TypeError if a source has no metrics.
     """
@@ -83,10 +88,12 @@ def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
 
 
 class _ProducerAsFetcher:
-    """A producer with the number of a subtask."""
+    """A producer with its name."""
 
-    def __init__(self, subtask: int, producer: MeasuredProducer) -> None:
-        self.subtask = subtask
+    subtask = 0
+
+    def __init__(self, name: str, producer: MeasuredProducer) -> None:
+        self.producer = name
         self.sink_metrics = producer.exported_metrics
         self.reasons_not_ready = producer.reasons_not_ready
 
@@ -103,8 +110,17 @@ def _as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
         raise TypeError(
             f"{names} has no metrics to export: give a DataFetcher, a Producer, or a KinesisSink without a job"
         )
-    first = max((fetcher.subtask for fetcher in fetchers), default=-1) + 1
-    return [*fetchers, *(_ProducerAsFetcher(number, each) for number, each in enumerate(producers, first))]
+    made: Counter[str] = Counter()
+    named: list[MeasuredFetcher] = []
+    for each in producers:
+        made[each.stream] += 1
+        number = made[each.stream]
+        named.append(_ProducerAsFetcher(each.stream if number == 1 else f"{each.stream}-{number}", each))
+    return [*fetchers, *named]
+
+
+def _name(fetcher: MeasuredFetcher) -> str:
+    return fetcher.producer if isinstance(fetcher, _ProducerAsFetcher) else ""
 
 
 @asynccontextmanager
@@ -135,13 +151,18 @@ class FetchersHere:
         """Return the metrics of each fetcher."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
-            SubtaskMetrics(fetcher.subtask, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
+            SubtaskMetrics(
+                fetcher.subtask, metrics["subtask"], metrics["shards"], fetcher.sink_metrics(), _name(fetcher)
+            )
             for fetcher, metrics in read
         ]
 
     def check(self) -> list[SubtaskHealth]:
         """Return the health of each fetcher."""
-        return [SubtaskHealth(fetcher.subtask, True, fetcher.reasons_not_ready()) for fetcher in self._fetchers]
+        return [
+            SubtaskHealth(fetcher.subtask, True, fetcher.reasons_not_ready(), _name(fetcher))
+            for fetcher in self._fetchers
+        ]
 
 
 log = logging.getLogger("recordpublisher.metrics")

@@ -94,11 +94,12 @@ EXPORTED_SHARD_METRICS = tuple(_exported("shard", metric) for metric in SHARD_ME
 
 
 class Origin(NamedTuple):
-    """The origin of values: a subtask and its sink, or a shard that the subtask reads (if `shard` is not empty)."""
+    """The origin of values: a subtask and its sink, a shard that the subtask reads (if `shard` is not empty), or a producer."""
 
     subtask: int
     stream: str = ""
     shard: str = ""
+    producer: str = ""
 
 
 Row = tuple[Origin, dict[str, Any]]
@@ -113,11 +114,19 @@ def shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
 
 
 def exported_tables(subtasks: Sequence[SubtaskMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
-    """Return the metrics of subtasks, of their sinks (each metric once), and of shards, with the rows of each table."""
+    """Return the metrics of subtasks, of their sinks (each metric once), and of shards, with the rows of each table.
+
+    A program that only produces has those of sinks alone.
+    """
+    jobs = [each for each in subtasks if not each.producer]
     of_sinks = {metric.name: _exported("sink", metric) for each in subtasks for metric in each.sink}
-    in_sinks = [(Origin(each.subtask), {one.name: one.value for one in each.sink}) for each in subtasks]
+    in_sinks = [
+        (Origin(each.subtask, producer=each.producer), {one.name: one.value for one in each.sink}) for each in subtasks
+    ]
+    if subtasks and not jobs:
+        return [(of_sinks.values(), in_sinks)]
     return [
-        (EXPORTED_SUBTASK_METRICS, [(Origin(each.subtask), each.values) for each in subtasks]),
+        (EXPORTED_SUBTASK_METRICS, [(Origin(each.subtask), each.values) for each in jobs]),
         (of_sinks.values(), in_sinks),
-        (EXPORTED_SHARD_METRICS, [row for each in subtasks for row in shard_rows(each)]),
+        (EXPORTED_SHARD_METRICS, [row for each in jobs for row in shard_rows(each)]),
     ]
