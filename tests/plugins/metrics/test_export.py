@@ -78,7 +78,7 @@ async def test_a_program_that_only_produces_has_all_pages(producer, monkeypatch)
                 pages[path] = response.status, await response.text()
     assert pages["/healthz"] == pages["/readyz"] == (200, "ok\n")
     assert pages["/metrics"][0] == 200
-    assert 'recordpublisher_sink_written_records_total{subtask="0"} 0\n' in pages["/metrics"][1]
+    assert 'recordpublisher_sink_written_records_total{producer="out"} 0\n' in pages["/metrics"][1]
 
 
 def test_cloudwatch_writes_the_metrics_of_a_producer(producer, tmp_path):
@@ -92,19 +92,26 @@ def test_cloudwatch_writes_the_metrics_of_a_producer(producer, tmp_path):
             pass
 
     asyncio.run(run())
-    assert json.loads(file.read_text())["sinkNumRecordsOut"] == 0
+    line = json.loads(file.read_text())
+    assert (line["sinkNumRecordsOut"], line["Producer"]) == (0, "out")
+    assert "Subtask" not in line
 
 
 def test_the_text_is_the_page(producer):
     text = metrics_text(producer)
     assert "# TYPE recordpublisher_sink_written_records_total counter\n" in text
-    assert 'recordpublisher_subtask_ready{subtask="0"} 1\n' in text
+    assert 'recordpublisher_producer_ready{producer="out"} 1\n' in text
+    assert 'recordpublisher_sink_failing_seconds{producer="out"} 0.0\n' in text
+    assert "subtask" not in text
+    assert "recordpublisher_shard_" not in text
 
 
-def test_producers_are_numbered_behind_the_fetchers():
-    text = metrics_text(rp.Producer("a", ACCESS), MeasuredFetcher(0), rp.Producer("b", ACCESS))
-    numbers = [line.split('"')[1] for line in text.splitlines() if line.startswith("recordpublisher_subtask_up{")]
-    assert numbers == ["0", "1", "2"]
+def test_producers_have_the_names_of_their_streams_beside_fetchers():
+    of_an_arn = rp.KinesisSink("arn:aws:kinesis:eu-west-1:123456789012:stream/a", ACCESS)
+    text = metrics_text(rp.Producer("a", ACCESS), MeasuredFetcher(0), rp.Producer("b", ACCESS), of_an_arn)
+    ready = [line.split("{")[1] for line in text.splitlines() if line.startswith("recordpublisher_producer_ready{")]
+    assert ready == ['producer="a"} 1', 'producer="b"} 1', 'producer="a-2"} 1']
+    assert 'recordpublisher_subtask_up{subtask="0"} 1\n' in text
 
 
 async def test_what_has_no_metrics_is_refused_at_once():

@@ -11,25 +11,33 @@ from ..metric_types import SinkMetric
 
 
 class SubtaskMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`.
+    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`, or of a producer, which has only those of its sink.
 
     - `values`: the metrics of the subtask by name.
     - `shards`: the metrics of each shard by `stream/shard-id`.
     - `sink`: the metrics of the sink.
+    - `producer`: the name of the producer: its stream, with a number if the process has several of one stream. Empty for a subtask.
     """
 
     subtask: int
     values: dict[str, Any]
     shards: dict[str, dict[str, Any]]
     sink: list[SinkMetric] = []
+    producer: str = ""
 
 
 class SubtaskHealth(msgspec.Struct, frozen=True):
-    """Whether a subtask's event loop responds, and why the subtask is not ready. It is ready if there is no reason."""
+    """Whether the event loop of a subtask or producer responds, and why it is not ready. It is ready if there is no reason."""
 
     subtask: int
     responds: bool
     not_ready: list[str]
+    producer: str = ""
+
+    @property
+    def name(self) -> str:
+        """The subtask or producer, for messages."""
+        return f"producer {self.producer}" if self.producer else f"subtask {self.subtask}"
 
     @property
     def is_ready(self) -> bool:

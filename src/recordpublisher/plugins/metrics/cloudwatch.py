@@ -60,6 +60,8 @@ class CloudWatchExporter(PeriodicExporter):
 
     def _lines_of(self, subtask: SubtaskMetrics) -> Iterable[dict[str, Any]]:
         own = {"Job": self._job, "Subtask": str(subtask.subtask)}
+        if subtask.producer:
+            own = {"Job": self._job, "Producer": subtask.producer}
         sink = [structs.replace(each, name=_sink_name(each)) for each in subtask.sink]
         yield self._line(own, [*SUBTASK_METRICS, *sink], subtask.values | {each.name: each.value for each in sink})
         if self._with_shards:

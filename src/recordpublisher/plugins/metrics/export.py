@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -83,6 +84,10 @@ class MeasuredFetcher(Protocol):
 class MeasuredProducer(Protocol):
     """The exported part of a `Producer`, or of a `KinesisSink` that is used without a job."""
 
+    @property
+    def stream(self) -> str:
+        """Name of the stream that the producer puts into."""
+
     def exported_metrics(self) -> list[SinkMetric]:
         """Return the current metrics."""
 
@@ -102,13 +107,24 @@ def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
         raise TypeError(
             f"{names} has no metrics to export; pass a DataFetcher, a Producer, or a KinesisSink without a job"
         )
-    return [*fetchers, *map(_ProducerAsFetcher, producers)]
+    made: Counter[str] = Counter()
+    named: list[MeasuredFetcher] = []
+    for each in producers:
+        made[each.stream] += 1
+        number = made[each.stream]
+        named.append(_ProducerAsFetcher(each.stream if number == 1 else f"{each.stream}-{number}", each))
+    return [*fetchers, *named]
+
+
+def _name(fetcher: MeasuredFetcher) -> str:
+    return fetcher.producer if isinstance(fetcher, _ProducerAsFetcher) else ""
 
 
 class _ProducerAsFetcher:
-    """Presents a producer as a fetcher that reads no shard."""
+    """Presents a producer, with its name, as a fetcher that reads no shard."""
 
-    def __init__(self, producer: MeasuredProducer) -> None:
+    def __init__(self, name: str, producer: MeasuredProducer) -> None:
+        self.producer = name
         self.sink_metrics = producer.exported_metrics
         self.reasons_not_ready = producer.reasons_not_ready
 
@@ -135,13 +151,16 @@ class FetchersHere:
         """Return the metrics of each fetcher."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
-            SubtaskMetrics(number, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
+            SubtaskMetrics(number, metrics["subtask"], metrics["shards"], fetcher.sink_metrics(), _name(fetcher))
             for number, (fetcher, metrics) in enumerate(read)
         ]
 
     def check(self) -> list[SubtaskHealth]:
         """Return the health of each fetcher."""
-        return [SubtaskHealth(number, True, each.reasons_not_ready()) for number, each in enumerate(self._fetchers)]
+        return [
+            SubtaskHealth(number, True, each.reasons_not_ready(), _name(each))
+            for number, each in enumerate(self._fetchers)
+        ]
 
 
 @asynccontextmanager
@@ -260,11 +279,12 @@ EXPORTED_SHARD_METRICS = tuple(_export_metric("shard", metric) for metric in SHA
 
 
 class Origin(NamedTuple):
-    """The origin of values: a subtask and its sink, or a shard that the subtask reads (if `shard` is not empty)."""
+    """The origin of values: a subtask and its sink, a shard that the subtask reads (if `shard` is not empty), or a producer."""
 
     subtask: int
     stream: str = ""
     shard: str = ""
+    producer: str = ""
 
 
 Row = tuple[Origin, dict[str, Any]]
@@ -279,11 +299,19 @@ def shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
 
 
 def exported_tables(subtasks: Sequence[SubtaskMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
-    """Return the metrics of subtasks, of their sinks (each metric once), and of shards, with the rows of each table."""
+    """Return the metrics of subtasks, of their sinks (each metric once), and of shards, with the rows of each table.
+
+    A program that only produces has those of sinks alone.
+    """
+    jobs = [each for each in subtasks if not each.producer]
     of_sinks = {metric.name: _export_metric("sink", metric) for each in subtasks for metric in each.sink}
-    in_sinks = [(Origin(each.subtask), {one.name: one.value for one in each.sink}) for each in subtasks]
+    in_sinks = [
+        (Origin(each.subtask, producer=each.producer), {one.name: one.value for one in each.sink}) for each in subtasks
+    ]
+    if subtasks and not jobs:
+        return [(of_sinks.values(), in_sinks)]
     return [
-        (EXPORTED_SUBTASK_METRICS, [(Origin(each.subtask), each.values) for each in subtasks]),
+        (EXPORTED_SUBTASK_METRICS, [(Origin(each.subtask), each.values) for each in jobs]),
         (of_sinks.values(), in_sinks),
-        (EXPORTED_SHARD_METRICS, [row for each in subtasks for row in shard_rows(each)]),
+        (EXPORTED_SHARD_METRICS, [row for each in jobs for row in shard_rows(each)]),
     ]

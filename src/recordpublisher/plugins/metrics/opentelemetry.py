@@ -107,6 +107,8 @@ class OpenTelemetryExporter(PeriodicExporter):
 
 
 def _attributes(origin: Origin) -> dict[str, str | int]:
+    if origin.producer:
+        return {"messaging.system": SYSTEM, "messaging.operation.name": "send", "messaging.client.id": origin.producer}
     if not origin.shard:
         return {"recordpublisher.subtask": origin.subtask}
     return {

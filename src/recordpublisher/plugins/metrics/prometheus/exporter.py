@@ -37,6 +37,7 @@ Row = tuple[str, dict[str, Any]]
 """The labels of a subtask or shard, and its values."""
 _UP = "recordpublisher_subtask_up", "gauge", "1 while the event loop of the subtask responds"
 _READY = "recordpublisher_subtask_ready", "gauge", "1 while the subtask reads and its checkpoints are stored"
+_PRODUCER_READY = "recordpublisher_producer_ready", "gauge", "1 until an error ends the producer"
 
 
 class PrometheusExporter(MetricsExporter):
@@ -103,7 +104,7 @@ class PrometheusExporter(MetricsExporter):
 
     async def _ready(self) -> Page:
         health = await self._source.health()
-        reasons = [f"subtask {each.subtask}: {reason}" for each in health for reason in each.not_ready]
+        reasons = [f"{each.name}: {reason}" for each in health for reason in each.not_ready]
         page = _health_page([_silence(each) for each in health if not each.responds] + reasons)
         return page if page.status == 503 else Page(page.body + await self._behind())
 
@@ -115,7 +116,7 @@ class PrometheusExporter(MetricsExporter):
 
 
 def _silence(health: SubtaskHealth) -> str:
-    return f"subtask {health.subtask}: its event loop does not respond"
+    return f"{health.name}: its event loop does not respond"
 
 
 def _health_page(reasons: list[str]) -> Page:
@@ -133,8 +134,8 @@ def host_and_port(address: str) -> tuple[str, int]:
 def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
     """Return the metrics in the text format of Prometheus, for a page `/metrics` that the application serves itself.
 
-    - `sources`: fetchers, whose event loop must make the call, producers, and Kinesis sinks that are not the sink of a job. A producer or
-      sink counts as a subtask. Its number follows those of the fetchers, in the order of the arguments.
+    - `sources`: fetchers, whose event loop must make the call, producers, and Kinesis sinks that are not the sink of a job. The label
+      `producer` of a producer or sink is its stream, and `orders-2` for the second one of the stream `orders`.
 
     Raises: TypeError if a source has no metrics.
     """
@@ -143,12 +144,17 @@ def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
 
 
 def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth]) -> str:
-    """Return the page /metrics: each metric once, with a line for each subtask or shard."""
-    healths = list(health)
-    lines = [
-        *family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths]),
-        *family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths]),
-    ]
+    """Return the page /metrics: each metric once, with a line for each subtask, shard or producer."""
+    found = list(health)
+    healths, producers = [each for each in found if not each.producer], [each for each in found if each.producer]
+    lines: list[str] = []
+    if healths or not producers:
+        lines += family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths])
+        lines += family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths])
+    if producers:
+        lines += family(
+            *_PRODUCER_READY, [f"{{{_producer(each.producer)}}} {int(each.is_ready)}" for each in producers]
+        )
     for metrics, rows in exported_tables(list(subtasks)):
         labelled = [(_labels(origin), values) for origin, values in rows]
         for metric in metrics:
@@ -173,7 +179,13 @@ def _samples(metric: ExportedMetric, rows: list[Row]) -> list[str]:
     return [f"{{{labels}}} {value!r}" for labels, value in numbers if value is not None]
 
 
+def _producer(name: str) -> str:
+    return f'producer="{escaped_label(name)}"'
+
+
 def _labels(origin: Origin) -> str:
+    if origin.producer:
+        return _producer(origin.producer)
     stream, shard = escaped_label(origin.stream), escaped_label(origin.shard)
     return (f'stream="{stream}",shard="{shard}",' if shard else "") + f'subtask="{origin.subtask}"'
 

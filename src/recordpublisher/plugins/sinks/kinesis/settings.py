@@ -113,6 +113,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     "openRequests": (GAUGE, "calls", "PutRecords calls that have not ended"),
     "shards": (GAUGE, "shards", "open shards of the stream, as last listed"),
     "meanRecordBytes": (GAUGE, "bytes", "recent mean of data and key of a user record"),
+    "failingMs": (GAUGE, "ms", "how long a shard has taken no record, unless it only throttles; 0 while puts succeed"),
     "backpressureCycles": (COUNTER, "checks", "checks for capacity by a waiting write that found none"),
     "numRecordsOut": (COUNTER, "records", "user records acknowledged"),
     "numBytesOut": (COUNTER, "bytes", "bytes of data and keys acknowledged"),
