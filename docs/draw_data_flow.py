@@ -51,7 +51,7 @@ LAYERS = (
         "fetcher", "fetcher/", "#faf0cf", "many shards: order, event-time alignment, exact state, checkpoints",
         (
             "fetcher.shards.shard_table:ShardTable",
-            "fetcher.watermarks.alignment:Alignment",
+            "fetcher.watermarks:Alignment",
             "fetcher.pipeline.emitter:Emitter",
         ),
         "write(batch), watermark(ms), flush(checkpoint)", "write returned: the position moves",

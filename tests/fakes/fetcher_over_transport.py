@@ -13,7 +13,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.plugins.archive.catalogue import Catalogue
 from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.host.manager import load_registry

@@ -2,7 +2,7 @@
 
 from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.watermark_functions import raised
-from recordpublisher.fetcher.watermarks.watermark_tracker import WatermarkTracker
+from recordpublisher.fetcher.watermarks import WatermarkTracker
 
 
 class OtherWorkers(WatermarkTracker):

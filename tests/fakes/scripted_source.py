@@ -18,7 +18,7 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits
+from recordpublisher.fetcher.pipeline.reading import BudgetLimits
 
 from .simulated_stream import StreamPlan
 

@@ -16,11 +16,10 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery
-from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermark_functions import emit_limit
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties

@@ -11,7 +11,7 @@ from recordpublisher.publishers.shards import Shard
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .dependencies import FetcherDependencies
-from .leases.lease_counts import LeaseCounts
+from .leases.owned_leases import LeaseCounts
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
@@ -19,24 +19,17 @@ from .monitoring.subtask_view import SubtaskView
 from .monitoring.workers_wanted import WorkersWanted
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
-from .pipeline.dead_letter_handler import DeadLetterHandler
-from .pipeline.emitter import Emitter
-from .pipeline.memory_budget import MemoryBudget
-from .pipeline.read_intake import ReadIntake
-from .pipeline.read_tasks import ReadTasks
+from .pipeline.dead_letters import DeadLetterHandler
+from .pipeline.emitter import Emitter, RunCompletion
+from .pipeline.reading import MemoryBudget, ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
 from .pipeline.suspension import SuspensionDetector
-from .pipeline.termination import RunCompletion
 from .shard_lifecycle import ShardLifecycle
-from .shards.missing_shards import MissingShards
-from .shards.owned_shards import OwnedShards
 from .shards.shard_entry import ShardEntry
-from .shards.shard_table import ShardTable
+from .shards.shard_table import MissingShards, OwnedShards, ShardTable
 from .sink import SinkContext, always
 from .subtask_fetcher import FetcherParts, SubtaskFetcher
-from .watermarks.alignment import Alignment
-from .watermarks.ended_parent_hold import EndedParentHold
-from .watermarks.straggler_exclusion import StragglerDetector
+from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 if TYPE_CHECKING:
     from .elastic.worker_lives import ElasticGroup
@@ -59,7 +52,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         shards.on_reader_failed(entry, error)
 
     if group is not None:
-        from .elastic.group_tracker import GroupTracker
+        from .elastic.leased_ownership import GroupTracker
         from .pipeline.lease_gate import CurrentWorker, LeaseGate
 
         current = CurrentWorker()
@@ -119,11 +112,9 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
-        from .elastic.group_entry import job_of
-        from .elastic.lease_checkpointer import LeaseCheckpointer
-        from .elastic.leased_ownership import LeasedOwnership
+        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership
         from .elastic.leased_shards import LeasedShards
-        from .elastic.worker_lives import WorkerLives
+        from .elastic.worker_lives import WorkerLives, job_of
 
         snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)

@@ -12,13 +12,12 @@ from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
 from .checkpoints.alone_job import AloneJob
-from .checkpoints.checkpoint_age import CheckpointAge
-from .checkpoints.commit_counts import CommitCounts
+from .checkpoints.checkpoint_scheduler import CheckpointAge
+from .checkpoints.commits import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letter_handler import DeadLetterHandler
+from .pipeline.dead_letters import DeadLetterHandler, naming_sink
 from .pipeline.emitter import Emitter
-from .pipeline.sink_errors import naming_sink
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint

@@ -16,12 +16,11 @@ from .alarms import AlarmListener
 from .checkpoints.alone_job import AloneJob
 from .checkpoints.starts import Starts
 from .settings import FetcherSettings
-from .shards.discovery import ShardDiscovery
-from .shards.missing_shards import ShardExists
+from .shards.discovery import ShardDiscovery, StreamList
 from .shards.retention_check import RetentionCheck
-from .shards.stream_list import StreamList
+from .shards.shard_table import ShardExists
 from .sink import Sink, State, Traced, untraced
-from .watermarks.watermark_tracker import WatermarkTracker
+from .watermarks import WatermarkTracker
 
 
 @dataclass(frozen=True, slots=True)

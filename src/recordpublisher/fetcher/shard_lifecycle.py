@@ -10,14 +10,11 @@ from recordpublisher.publishers.shards import Shard
 
 from .dependencies import FetcherDependencies
 from .pipeline.bounds import Bounds, EndReason
-from .pipeline.emitter import Emitter
-from .pipeline.read_tasks import ReadTasks
-from .pipeline.termination import RunCompletion, TerminationCondition
+from .pipeline.emitter import Emitter, RunCompletion, TerminationCondition
+from .pipeline.reading import ReadTasks
 from .shards.shard_entry import ShardEntry, ShardListener, ShardStage
 from .shards.shard_table import ShardTable
-from .watermarks.alignment import Alignment
-from .watermarks.ended_parent_hold import EndedParentHold
-from .watermarks.straggler_exclusion import StragglerDetector
+from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_AGE_MS = 60_000

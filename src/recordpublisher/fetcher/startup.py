@@ -13,24 +13,24 @@ from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
 
 from .active_minimum import lowest_active
-from .checkpoints.initial_states import (
+from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay
+from .checkpoints.starts import (
+    Starts,
     data_loss_error,
     initial_states,
     is_startable,
+    list_restored,
     old_shards,
     shards_no_longer_listed,
     shards_past_retention,
     shards_with_unread_children,
     unlisted_states,
 )
-from .checkpoints.restored_listing import list_restored
-from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay
-from .checkpoints.starts import Starts
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .pipeline.sink_errors import close_sink, naming_sink
-from .shards.missing_shards import MissingShards
+from .pipeline.dead_letters import close_sink, naming_sink
 from .shards.shard_state import ShardState
+from .shards.shard_table import MissingShards
 from .sink import SinkContext, State
 
 log = logging.getLogger("recordpublisher.start")

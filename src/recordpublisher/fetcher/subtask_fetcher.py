@@ -15,17 +15,17 @@ from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .metric_types import SinkMetric
-from .monitoring.hung_call import cancel_if_hung
+from .monitoring.alarm_monitor import cancel_if_hung
+from .monitoring.metrics_exporter import SinkMetrics
 from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
-from .monitoring.sink_metrics import SinkMetrics
 from .monitoring.status_log import StatusLogger
 from .monitoring.subtask_view import SubtaskView
 from .ownership.shard_ownership import ShardOwnership
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
-from .pipeline.dead_letter_handler import DeadLetterHandler
+from .pipeline.dead_letters import DeadLetterHandler
+from .pipeline.emitter import RunCompletion, TerminationCondition
 from .pipeline.retention_gaps import RetentionGaps
-from .pipeline.termination import RunCompletion, TerminationCondition
 from .shard_lifecycle import ShardLifecycle
 from .shards.shard_entry import ShardStage
 from .sink import SinkContext, Unfinished

@@ -13,18 +13,11 @@ from typing import Any
 import msgspec
 
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
-from recordpublisher.fetcher.checkpoints.checkpoint_scheduler import CheckpointScheduler
 from recordpublisher.fetcher.conditional_store import wait_for_store
 from recordpublisher.fetcher.metric_types import SinkMetric
-from recordpublisher.fetcher.monitoring.hung_call import cancel_if_hung
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
-from recordpublisher.fetcher.monitoring.sink_metrics import SinkMetrics
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason
-from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
-from recordpublisher.fetcher.pipeline.sink_errors import close_sink, naming_sink
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.termination import RunCompletion
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from recordpublisher.publishers.base import QueueSource
@@ -46,6 +39,11 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..consumer.shard_consumer import BatchDecorator
+from ..fetcher.checkpoints.checkpoint_scheduler import CheckpointAge, CheckpointScheduler
+from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
+from ..fetcher.monitoring.metrics_exporter import SinkMetrics
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler, close_sink, naming_sink
+from ..fetcher.pipeline.emitter import RunCompletion
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
 from .view import QueueAlarms, QueueView

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
-from recordpublisher.fetcher.pipeline.emitter import tell_user_error
 from recordpublisher.fetcher.sink import RecordsCall, Sink, Traced
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
@@ -23,6 +21,8 @@ from recordpublisher.publishers.user_code import is_raised_in_user_code
 
 from ..consumer.event_time import check_arrivals
 from ..consumer.shard_consumer import BatchDecorator
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler
+from ..fetcher.pipeline.emitter import tell_user_error
 from .in_flight import InFlight
 
 log = logging.getLogger("recordpublisher.queue")

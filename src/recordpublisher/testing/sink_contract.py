@@ -17,16 +17,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
-from recordpublisher.fetcher.leases.documents.position_part import PositionPart
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
+from ..fetcher.checkpoints.commits import Commits
+from ..fetcher.leases.documents.group_store import PositionPart
 from .contract import Contract, on_case
 
 ARRIVAL = 1_700_000_000.5

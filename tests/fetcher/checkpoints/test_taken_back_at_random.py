@@ -4,10 +4,9 @@ import asyncio
 import random
 from dataclasses import replace
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import PARTS
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.leases.alone_takeover import seal_worker
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.position_part import PositionPart
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart
 from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual

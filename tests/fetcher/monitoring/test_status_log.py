@@ -9,9 +9,7 @@ from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
-from recordpublisher.fetcher.watermarks.alignment import Alignment
-from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import Alignment, LocalWatermark, OwnWatermark
 
 from fakes.shard_entries import START, AlwaysRunning, StoppedClock, in_stage, shard, watermarked
 

@@ -6,17 +6,14 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.pipeline.emitter import Emitter
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
-from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
+from recordpublisher.fetcher.pipeline.emitter import Emitter, TerminationCondition
+from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.termination import TerminationCondition
 from recordpublisher.fetcher.settings import AlignmentTimes, FetcherSettings
 from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.fetcher.sink import Sink, always
-from recordpublisher.fetcher.watermarks.alignment import Alignment
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import PoisonedRecord, UserRecord

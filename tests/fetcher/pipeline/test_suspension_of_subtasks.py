@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher

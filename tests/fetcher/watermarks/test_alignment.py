@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.settings import AlignmentTimes
-from recordpublisher.fetcher.watermarks.alignment import Alignment
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark
 
 from fakes.other_workers import OtherWorkers
 from fakes.shard_entries import AlwaysRunning, StoppedClock, entry, marker, watermarked

@@ -7,7 +7,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
-from recordpublisher.fetcher.watermarks.ended_parent_hold import EndedParentHold
+from recordpublisher.fetcher.watermarks import EndedParentHold
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.active_minimum import ShardsStatus
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import OwnWatermark
 
 ACTIVE, IDLE = ShardsStatus.ACTIVE, ShardsStatus.IDLE
 REPORTS = st.tuples(st.sampled_from([ACTIVE, IDLE]), st.none() | st.integers(0, 100))

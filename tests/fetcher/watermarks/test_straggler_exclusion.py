@@ -6,7 +6,7 @@ import logging
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_table import ShardTable
-from recordpublisher.fetcher.watermarks.straggler_exclusion import StragglerDetector
+from recordpublisher.fetcher.watermarks import StragglerDetector
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.other_workers import OtherWorkers

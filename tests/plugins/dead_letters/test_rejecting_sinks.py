@@ -3,8 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
-from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, DeadLetterHandler
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.dead_letters.replay import JobTarget, replayed
 from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from sqlalchemy import create_engine
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.plugins.dead_letters.replay import DropTarget, replayed, stored_letters_of
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink

@@ -10,12 +10,11 @@ from functools import partial
 from msgspec.inspect import type_info
 
 from recordpublisher.consumer.typed_values import fields_of, name_of
-from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_other_job
+from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.committing_sink import stores_positions
-from recordpublisher.fetcher.elastic.rival_starts import is_process
+from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import HOST, WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import HOST, GroupStore, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store

@@ -24,7 +24,7 @@ from ..options import Job, JobProperties, PropertyOptions, is_python_job, search
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
-    from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+    from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
     from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
     from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, STATE_URI
 
 from ..shards.shard_state import ShardState, StoredState
 from ..sink import State
@@ -132,3 +133,31 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
         raise StateError(f"a position cannot be read: {state.position.sequence!r}") from error
     part = state.position.sub_sequence if state.position.is_inside_aggregate else float("inf")
     return (state.ended, True, order, part)
+
+
+# Names the documents of a job in a conditional store, and refuses the positions of another job (E10).
+
+ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
+"""The setting to change, in words, for a job that must not share the positions of another one."""
+_TAKE_ALONG = (
+    "To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
+    "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
+)
+LEASE_TABLE = "group/leases"
+"""The name of a group's lease table."""
+PARTS = "group/positions/"
+"""The prefix of the names of a group's positions. If a sink stores the entries, they are stored without a lease table."""
+
+
+def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
+    """Check that stored positions do not belong to a job with another `flink.job.name`.
+
+    If either job has no name, the positions may belong to this job.
+
+    Raises: StateError if both names are given and differ.
+    """
+    if stored and given and stored != given:
+        raise StateError(
+            f"{place} has the positions of job '{stored}', and this is job '{given}', which would continue from these. Give it a place of "
+            f"its own ({ANOTHER_PLACE}), or set {JOB_NAME.key}={stored} to continue as that job. {_TAKE_ALONG}"
+        )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
+import random
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -20,27 +22,28 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
-from ..checkpoints.assignment_kinds import refuse_other_job
-from ..checkpoints.commit_counts import CommitCounts
-from ..checkpoints.commits import tell_of_others
-from ..checkpoints.snapshot import checked_snapshot, snapshot_to_json
+from ..checkpoints.commits import CommitCounts, tell_of_others
+from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
 from ..committing_sink import CommittingSink, entries_of
 from ..conditional_store import ConflictError, Stored, pause
 from ..leases.alone_takeover import seal_worker, sealed_alone
-from ..leases.documents.group_job import GroupJob
-from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
-from ..leases.documents.lease_table import AloneOwner, LeaseTable
-from ..leases.documents.position_part import PositionKey, Positions, StoredPosition
+from ..leases.documents.group_store import (
+    HOST,
+    MAX_ATTEMPTS,
+    GroupStore,
+    PositionKey,
+    Positions,
+    StoredPosition,
+    WorkerRecord,
+)
+from ..leases.documents.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.documents.stored_states import states_of
-from ..leases.documents.worker_record import HOST, WorkerRecord
 from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
 from ..shards.shard_state import ShardState
 from ..sink import Sink, State
 from .committed_positions import CommittedPositions, SinkLives
-from .group_entry import refuse_entries
-from .rival_starts import RivalStarts
-from .worker_lives import ElasticGroup
+from .worker_lives import ElasticGroup, refuse_entries
 
 log = logging.getLogger("recordpublisher.start")
 CONFIRMED_SECONDS = 20.0
@@ -356,3 +359,83 @@ class AloneWorker:
 
 
 _SUCCESSOR = "a later start, or a reset of the positions in {place}, has taken its place, and what it had not stored is read again"
+
+
+# Slows down starts that replace each other again and again, because two supervisors run the same job alone.
+
+WINDOW_SECONDS = 60.0
+"""A second replacement within this time, by the clocks of the processes, has to wait for up to this time (seconds)."""
+LOOK_SECONDS = 5.0
+"""Seconds between two reads of the running worker's record while a start waits."""
+
+
+class RivalStarts:
+    """Owns how long a start leaves the shards to the worker that runs the job alone, before it replaces that worker.
+
+    A start that replaces a worker which may be running states the time in its record (`replaced_ms`). If the worker that it finds has
+    done the same within the last minute, two starts probably replace each other. Then it waits for up to a minute, or until that worker
+    has ended.
+    """
+
+    def __init__(self, documents: GroupStore, clock: Clock, chance: random.Random) -> None:
+        self._documents = documents
+        self._clock = clock
+        self._chance = chance
+        self._until: float | None = None
+        self.replaced_ms: int | None = None
+
+    async def wait(self, found: WorkerRecord | None) -> bool:
+        """Return whether this start has waited, so that it has to read the lease table again.
+
+        - `found`: the record of the worker that runs alone, or None if there is none.
+
+        Raises: StoreUnavailableError if the store does not answer; StateError if the record cannot be read.
+        """
+        self.replaced_ms = None
+        if found is None or not _may_be_running(found):
+            return False
+        now, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        self.replaced_ms = now_ms
+        if found.replaced_ms is None or abs(now_ms - found.replaced_ms) >= WINDOW_SECONDS * 1000:
+            return False
+        if self._until is None:
+            seconds = WINDOW_SECONDS * (0.5 + 0.5 * self._chance.random())
+            self._until = now + seconds
+            log.error(
+                "worker %s on %s (process %d) has replaced another worker %.0f s ago, and this start would replace it: two supervisors "
+                "seem to run this job alone. Stop one of them, or start both with --group. This start waits for up to %.0f s",
+                found.worker,
+                found.host or "an unknown host",
+                found.pid,
+                abs(now_ms - found.replaced_ms) / 1000,
+                seconds,
+            )
+        if now >= self._until:
+            return False
+        await self._wait_until_it_ends(found.worker, self._until)
+        return True
+
+    async def _wait_until_it_ends(self, worker: str, until: float) -> None:
+        while (left := until - self._clock.monotonic()) > 0:
+            await asyncio.sleep(min(LOOK_SECONDS, left))
+            record = await self._documents.read_record(worker)
+            if record is None or not _may_be_running(record.document):
+                return
+
+
+def _may_be_running(record: WorkerRecord) -> bool:
+    """Return whether a worker may be running: it was not sealed, and this host does not know that its process has ended."""
+    return not record.is_sealed and (record.host != HOST or is_process(record.pid))
+
+
+def is_process(number: int) -> bool:
+    """Return whether this machine has a process with this number; True if that is not known."""
+    if os.name != "posix":  # os.kill would end the process there
+        return True
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

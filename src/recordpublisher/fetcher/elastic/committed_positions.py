@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
-from ..checkpoints.commit_counts import CommitCounts
-from ..checkpoints.commits import Commits
+from ..checkpoints.commits import CommitCounts, Commits
 from ..committing_sink import CommittingSink, Staged
 from ..conditional_store import ConditionalStore
-from ..leases.documents.group_store import GroupStore, part_name
-from ..leases.documents.position_part import PositionPart, Positions, is_stored, positions_to_json
-from ..leases.documents.worker_record import WorkerRecord
+from ..leases.documents.group_store import (
+    GroupStore,
+    PositionPart,
+    Positions,
+    WorkerRecord,
+    is_stored,
+    part_name,
+    positions_to_json,
+)
 from ..leases.position_store import PositionStore, read_positions, seal_part
 from ..pipeline.emitter import Emitter
 

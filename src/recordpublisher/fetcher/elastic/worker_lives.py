@@ -3,25 +3,93 @@
 import asyncio
 import logging
 import random
+import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
+from recordpublisher.publishers.password_masking import mask_passwords
 
-from ..checkpoints.checkpoint_age import CheckpointAge
-from ..conditional_store import ConditionalStore
-from ..leases.documents.group_job import GroupJob
-from ..leases.documents.group_store import GroupStore
+from ..checkpoints.checkpoint_scheduler import CheckpointAge
+from ..checkpoints.snapshot import ANOTHER_PLACE, PARTS, refuse_other_job
+from ..committing_sink import entries_of
+from ..conditional_store import ConditionalStore, ConflictError, pause
+from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
+from ..leases.documents.lease_table import GroupJob
+from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.heartbeat import LateJoinError
-from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import HANDOVER_SECONDS, LeaseSettings
+from ..leases.owned_leases import LeaseCounts
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..ownership.shard_ownership import StartTask
 from ..pipeline.lease_gate import CurrentWorker
+from ..shards.discovery import StreamList
+from ..sink import Sink
 from .committed_positions import CommittedPositions
 from .leased_shards import LeasedShards
+
+
+def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
+    """Return what this process reads and where it writes. `name`: the name of the job."""
+    names = tuple(sorted(streams)) if streams.is_fixed else None
+    return GroupJob(mask_passwords(sink.destination()), names, entries_of(sink) is not None, name)
+
+
+async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
+    """Make `job` the job of the group, if the group has another one and no process is in it. Do nothing if there is no group.
+
+    Silent workers are waited for, for the lease duration.
+
+    Raises: StateError if a worker is running, which it names, or if the group has a job with another name; StoreUnavailableError if the
+    store cannot be reached now.
+    """
+    for attempt in range(MAX_ATTEMPTS):
+        found = await GroupStore(store).read_table()
+        if found is not None and found.document.job is not None:
+            refuse_other_job(store.place, found.document.job.name, job.name)
+        difference = None if found is None else job.contradiction(found.document.job)
+        if found is None or difference is None:
+            return
+        try:
+            await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
+        except LiveWorkerError as error:
+            raise StateError(
+                f"the group of this job has other settings: {difference}. Worker {error.worker} of the group in {store.place} sends "
+                f"heartbeats: stop all its processes first. Another job needs {ANOTHER_PLACE}"
+            ) from error
+        writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
+        try:
+            await GroupStore(store).write_table(
+                replace(found.document, version=version, writer=writer, job=job), found.version
+            )
+        except ConflictError:  # another process has joined in the meantime
+            await pause(attempt)
+        else:
+            log.info(
+                "the group in %s, which ran another job before, has no worker; this worker begins it again: %s",
+                store.place,
+                difference,
+            )
+            return
+    raise StateError(f"the group in {store.place} is begun again and again by processes with other settings")
+
+
+async def refuse_entries(entries: GroupStore, place: str) -> None:
+    """Refuse positions next to a sink's rows whose lease table is not in `place`. Called before the first table is written.
+
+    Raises: StateError, with the worker that has stored the positions.
+    """
+    for name in await entries.names(PARTS):
+        worker = name.removeprefix(PARTS).rpartition("/")[0]
+        part = await entries.read_part(worker, 0)
+        if part is not None and part.document.positions:
+            raise StateError(
+                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: start with the "
+                f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
+            )
+
 
 log = logging.getLogger("recordpublisher.group")
 

@@ -7,8 +7,7 @@ from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.job import MAX_LAG
 
 from ..shards.shard_table import ShardTable
-from ..watermarks.alignment import Alignment
-from ..watermarks.local_watermark import LocalWatermark
+from ..watermarks import Alignment, LocalWatermark
 from .shard_view import unread_ms
 
 log = logging.getLogger("recordpublisher.fetcher")

@@ -6,18 +6,17 @@ import msgspec
 
 from recordpublisher.publishers.clock import Clock
 
-from ..checkpoints.checkpoint_age import CheckpointAge
-from ..checkpoints.commit_counts import CommitCounts
-from ..leases.lease_counts import LeaseCounts
+from ..checkpoints.checkpoint_scheduler import CheckpointAge
+from ..checkpoints.commits import CommitCounts
+from ..leases.owned_leases import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
 from ..pipeline.emitter import Emitter
-from ..pipeline.read_intake import ReadIntake
+from ..pipeline.reading import ReadIntake
 from ..pipeline.suspension import SuspensionDetector
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
 from ..sink import Unfinished
-from ..watermarks.alignment import Alignment
-from ..watermarks.watermark_tracker import WatermarkTracker
+from ..watermarks import Alignment, WatermarkTracker
 from .alarm_monitor import AlarmMonitor
 from .retention_periods import RetentionPeriods
 from .shard_view import SHARD_METRICS, ShardView, lag_ms

@@ -8,14 +8,11 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
-from ..checkpoints.initial_states import initial_states, unlisted_states
-from ..checkpoints.restored_listing import list_restored
 from ..checkpoints.snapshot import RestoredState
+from ..checkpoints.starts import initial_states, list_restored, unlisted_states
 from ..dependencies import FetcherDependencies
 from ..shard_lifecycle import ShardLifecycle
-from ..shards.missing_shards import MissingShards
-from ..shards.owned_shards import OwnedShards
-from ..shards.shard_table import ShardTable
+from ..shards.shard_table import MissingShards, OwnedShards, ShardTable
 from ..sink import SinkContext
 from ..startup import OpenedJob, check_for_data_loss, open_job
 from .shard_ownership import ShardOwnership

@@ -12,7 +12,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_state import ShardState
-from .shard_observation import ShardObservation
+from .retention_gaps import ShardObservation
 
 
 class EndReason(Enum):

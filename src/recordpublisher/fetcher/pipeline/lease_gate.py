@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from recordpublisher.publishers.clock import Clock
 
+from ..leases.heartbeat import WritePermission
 from ..leases.worker import Worker
-from ..leases.write_permission import WritePermission
 from .suspension import SuspensionDetector
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.publishers.errors import ConfigurationError

@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Rejected, SinkContext
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter, letter_of_line, letter_of_row
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_line, letter_of_row
 from recordpublisher.fetcher.stored_documents import unreadable
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties

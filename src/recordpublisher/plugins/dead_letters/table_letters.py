@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, delete, select, tuple_
 from sqlalchemy.exc import DataError
 
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter, letter_of_row
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_row
 from recordpublisher.fetcher.stored_documents import unreadable
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE, SQL_URI

@@ -4,8 +4,7 @@ import asyncio
 import secrets
 
 from recordpublisher.fetcher.conditional_store import ConflictError, Stored, pause
-from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore, WorkerRecord
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.groups.job import LEASE_DURATION
 

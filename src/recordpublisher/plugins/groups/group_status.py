@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.planning.group_view import GroupView
-from recordpublisher.fetcher.leases.planning.shard_loads import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, weight
+from recordpublisher.fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, GroupView, weight
 
 
 class WorkerState(StrEnum):

@@ -11,7 +11,7 @@ from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.pipeline.dead_letter_handler import OF_SINK, of_dead_letter_sink
+from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, of_dead_letter_sink
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import ConfigurationError

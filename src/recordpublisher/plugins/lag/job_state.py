@@ -6,16 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from recordpublisher.fetcher.checkpoints.initial_states import initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
-from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, Positions, WorkerRecord
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.documents.position_part import Positions
 from recordpublisher.fetcher.leases.documents.stored_states import alone_states, states_of
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.position_store import read_alone_part, read_positions
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from recordpublisher.fetcher.monitoring.stuck_shard_detector import LineageProgress
+from recordpublisher.fetcher.monitoring.alarm_monitor import LineageProgress
 from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import is_idle

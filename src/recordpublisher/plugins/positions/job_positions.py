@@ -11,8 +11,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_sn
 from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
 from recordpublisher.fetcher.leases.alone_takeover import seal_worker
-from recordpublisher.fetcher.leases.documents.first_group import store_as_group
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings

@@ -7,12 +7,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import PARTS
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.committing_sink import CommittingSink, Leftover, Staged, entries_of
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.alone_takeover import seal_worker
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.position_part import PositionPart
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.position_store import seal_part
 from recordpublisher.fetcher.sink import Sink

@@ -14,7 +14,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import StartingPosition

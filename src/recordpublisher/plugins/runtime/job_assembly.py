@@ -18,12 +18,11 @@ from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
-from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -185,8 +184,7 @@ def _alone_worker(
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         return None
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-    from recordpublisher.fetcher.elastic.group_entry import job_of
-    from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+    from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup, job_of
     from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 
     name = given.value(JOB_NAME)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.function_property import imported_function

@@ -5,8 +5,7 @@ import asyncio
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
-from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
+from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES

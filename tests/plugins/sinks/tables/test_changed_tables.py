@@ -13,12 +13,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.assignment_kinds import PARTS
-from recordpublisher.fetcher.checkpoints.snapshot import checked_snapshot
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS, checked_snapshot
 from recordpublisher.fetcher.leases.alone_takeover import seal_worker
-from recordpublisher.fetcher.leases.documents.first_group import store_as_group
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.position_part import PositionPart
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart, store_as_group
 from recordpublisher.fetcher.leases.position_store import seal_parts
 from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.spark.source.claim import ReadClaim

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE
+from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.fetcher.pipeline.bounds import Bounds

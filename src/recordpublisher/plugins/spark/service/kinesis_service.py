@@ -4,12 +4,12 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.monitoring.retention_periods import RetentionPeriods
-from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_table import MissingShards
 from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.stream_lister import StreamLister

@@ -4,9 +4,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import given_position
+from recordpublisher.fetcher.checkpoints.starts import given_position, initial_states
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock

@@ -215,7 +215,7 @@ class OnBadRecord(Enum):
     | what is wrong | property | found in |
     |---|---|---|
     | payload not decompressed, or too large; no value; no valid event time | `flink.deserializer.error` | `consumer/shard_consumer.py` |
-    | the sink can never write it | `flink.deserializer.error` | `fetcher/pipeline/dead_letter_handler.py` |
+    | the sink can never write it | `flink.deserializer.error` | `fetcher/pipeline/dead_letters.py` |
     | the function of MapSink failed after the last retry | `flink.sink.map.on.failure` | `plugins/sinks/map/handling.py` |
     | Spark: a row can never be written | `flink.spark.write.onfailure` | `plugins/spark/writer.py` |
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import Delays, serve_in_thread
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
