@@ -31,7 +31,7 @@ from .fetcher.sink import Sink as Sink
 from .fetcher.sink import SinkContext as SinkContext
 from .fetcher.sink import Unfinished as Unfinished
 from .fetcher.sink import UnfinishedShard as UnfinishedShard
-from .plugins.columns.frame_columns import to_arrow as to_arrow
+from .plugins.columns.typed_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
@@ -39,7 +39,7 @@ from .plugins.host.manager import publisher_class as publisher_class
 from .plugins.host.registry import Registrar as Registrar
 from .plugins.host.registry import Registry as Registry
 from .plugins.metrics.export import export_metrics as export_metrics
-from .plugins.metrics.export import metrics_text as metrics_text
+from .plugins.metrics.prometheus.exporter import metrics_text as metrics_text
 from .plugins.positions.reset import reset_positions as reset_positions
 from .plugins.runtime.data_fetcher import DataFetcher as DataFetcher
 from .plugins.runtime.aws_lambda import lambda_handler as lambda_handler
@@ -64,10 +64,10 @@ from .plugins.sinks.reactive import ReactiveSink as ReactiveSink
 from .plugins.sinks.sql import SqlSink as SqlSink
 from .plugins.stores.folder_store import FolderStore as FolderStore
 from .publishers.base import BatchConsumer as BatchConsumer
+from .publishers.base import QueueSource as QueueSource
 from .publishers.base import RecordPublisher as RecordPublisher
 from .publishers.base import RecordPublisherFactory as RecordPublisherFactory
 from .publishers.base import RunResult as RunResult
-from .publishers.queue.queue_source import QueueSource as QueueSource
 from .publishers.errors import RecordPublisherError as RecordPublisherError
 from .publishers.errors import ConfigurationError as ConfigurationError
 from .publishers.errors import PluginError as PluginError

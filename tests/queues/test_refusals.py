@@ -86,7 +86,7 @@ async def test_a_job_without_them_runs(registry):
 def test_who_reads_from_positions_is_told_what_to_use(registry):
     given = rp.Properties({"flink.stream.recordpublisher": "FAKE_QUEUE"})
     with pytest.raises(
-        rp.ConfigurationError, match=r"Spark needs positions, and a queue has none\. Valid: POLLING or EFO"
+        rp.ConfigurationError, match=r"Spark needs positions, but a queue has none\. Valid: POLLING or EFO"
     ):
         checked_publisher_class(registry, given, "Spark")
 

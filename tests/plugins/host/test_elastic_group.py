@@ -31,11 +31,11 @@ def refused(properties, **arguments):
     [
         ("flink.state.uri", None, "'flink.state.uri' is required: ELASTIC keeps leases and positions there"),
         ("flink.state.uri", "sqlite:///group.db", "'flink.job.name' is required"),
-        ("flink.state.uri", "hdfs://folder", "there is no client of HDFS here"),
+        ("flink.state.uri", "hdfs://folder", "this library has no client of HDFS"),
         (
             "flink.watermark.tracker",
             "tcp",
-            "is 'tcp': with ELASTIC assignment the global watermark is in the store",
+            "tracker=tcp' cannot be combined with 'flink.shard.assignment=ELASTIC': the store of the group keeps",
         ),
         ("flink.watermark.lookahead.millis", 2_999, "Valid: at least 3000"),
         ("flink.watermark.tracker.timeout", 39_999, "Valid: at least 40000, twice flink.lease.duration"),
@@ -49,8 +49,12 @@ def test_a_property_that_does_not_fit_is_named(tmp_path, key, value, named):
 @pytest.mark.parametrize(
     ("argument", "value", "named"),
     [
-        ("parallelism", 2, "share the shards. Valid: 1"),
-        ("restore", {"version": 1}, "the positions are in the store of the group"),
+        ("parallelism", 2, "setting 'parallelism=2' cannot be combined with 'flink.shard.assignment=ELASTIC'"),
+        (
+            "restore",
+            {"version": 1},
+            "setting 'restore' cannot be combined with 'flink.shard.assignment=ELASTIC': the store of the group keeps the positions",
+        ),
     ],
 )
 def test_an_argument_that_does_not_fit_is_named(tmp_path, argument, value, named):
@@ -63,7 +67,7 @@ class KeepsPositions(rp.MemorySink):
 
 
 def test_a_sink_that_keeps_positions_and_not_those_of_workers_is_refused(tmp_path):
-    named = "KeepsPositions keeps positions with what it writes, and is no `CommittingSink`"
+    named = "KeepsPositions keeps positions next to its records, but is not a `CommittingSink`"
     assert named in refused(elastic(tmp_path), sink=KeepsPositions())
 
 

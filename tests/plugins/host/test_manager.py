@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from recordpublisher import ConfigurationError, PluginError, Properties, RecordPublisherFactory, Sink, hookimpl
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
+from recordpublisher.consumer.event_time import BoundedOutOfOrderness
 from recordpublisher.plugins.host.manager import _warn_once, load_registry, warn_of_broken_plugins
 from recordpublisher.plugins.host.registry import hidden_by_folder
 from recordpublisher.publishers.properties import declaration
@@ -141,7 +141,7 @@ def test_a_misspelt_hook_is_reported(install):
 def test_a_plugin_without_a_marked_function_is_reported(install):
     install("unmarked", FACTORY.format(name="QUEUED").replace("@hookimpl", "").replace("@rp.hookimpl", ""))
 
-    reason = "it registers nothing: no function is marked with @recordpublisher.hookimpl"
+    reason = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
     assert status_of(load_registry(), "unmarked").reason == f"PluginError: {reason}"
     with pytest.raises(ConfigurationError, match=reason):
         load_registry().publishers.get("QUEUED", key=KEY)

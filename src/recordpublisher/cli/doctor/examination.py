@@ -14,7 +14,7 @@ from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
-from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.job import (
     DEAD_LETTER,
@@ -267,7 +267,7 @@ def _plugins(registry: Registry, properties: Properties) -> str:
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)
     check_reading(registry, properties)
-    # A job that does not use a clashing name runs, with a warning. Whoever examines an installation wants to know.
+    # A job that does not use a clashing name runs, with a warning. An examination must report the clash all the same.
     if clashes := [clash for table in registry.tables().values() for clash in table.clashes()]:
         raise PluginError("; ".join(clashes))
     return ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])

@@ -11,7 +11,7 @@ from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, STATE_URI
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
@@ -85,13 +85,16 @@ def lag(
     seconds = interval or WATCH_SECONDS
     is_watching = watch_shards or interval is not None
     if (is_watching or live is not None) and (check or as_json):
-        raise ConfigurationError("--check" if check else "--json", True, "without --watch and --live")
+        given = {"--watch": watch_shards, "--interval": interval is not None, "--live": live is not None}
+        raise ConfigurationError.conflict(
+            "--check" if check else "--json", *(name for name, is_set in given.items() if is_set)
+        )
     streams, properties = read_job_or_stream(job_or_stream, file, options)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
     tells = file is not None or is_job(job_or_stream)
     if live is not None:
-        from recordpublisher.plugins.dashboard.http_snapshots import HttpSnapshots
+        from recordpublisher.plugins.dashboard.snapshots import HttpSnapshots
 
         of_job = HttpSnapshots(live, streams)
         if is_watching:
@@ -117,6 +120,16 @@ def lag(
 
 
 def _grace_seconds(given: float | None, properties: Properties) -> float:
+    """Return how long --check waits for a position to move.
+
+    Raises: ConfigurationError if the alarms are off, or if the job stores no positions while it runs.
+    """
+    if properties.value(ALARM_INTERVAL) < 0:
+        reason = f"--check exits with {ALARM} once records wait that long"
+        raise ConfigurationError(ALARM_INTERVAL.key, -1, "a duration such as 5m", reason=reason)
+    if checkpoint_interval_ms(properties) < 0:
+        reason = "the job stores its positions only when it stops, so --check could not tell whether it reads"
+        raise ConfigurationError(CHECKPOINT_INTERVAL.key, -1, "a duration such as 10s", reason=reason)
     return max(MIN_GRACE_SECONDS, 3 * checkpoint_interval_ms(properties) / 1000) if given is None else given
 
 
@@ -148,8 +161,8 @@ async def _read(
     no stored positions.
     """
     if grace_seconds is not None and positions is None:
-        valid = "together with --state, or with the properties of a job that stores its positions"
-        raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
+        reason = "give --state, or the properties of a job that stores its positions"
+        raise ConfigurationError.needs("--check", "stored positions", reason=reason)
     shards: list[ShardSnapshot] = []
     async with probes_opened(properties, streams, positions) as probes:
         for probe in probes:
@@ -161,10 +174,7 @@ async def _watch_stored_job(
     properties: Properties, streams: Sequence[str], positions: PositionsReader | None, interval_seconds: float
 ) -> None:
     """Show the job again and again until cancelled. Raises: KinesisError or StateError if the first reading fails."""
-    from recordpublisher.plugins.dashboard.stored_snapshots import (  # brings the AWS SDK
-        JoinedSnapshots,
-        StoredSnapshots,
-    )
+    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
 
     clock = SystemClock()
     async with probes_opened(properties, streams, positions) as probes:

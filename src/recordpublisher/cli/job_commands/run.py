@@ -97,7 +97,7 @@ def run(
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
     Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
-    yields one. Options and -p are above its own settings and arguments: flink.state.uri stands in place of a state_store.
+    yields one. Options and -p are above its own settings and arguments: flink.state.uri replaces a state_store.
 
     Calls are retried for 15 minutes while the service, a state store or a database is away (flink.job.max.outage).
     A host that DNS does not know ends the start after seconds.
@@ -151,8 +151,9 @@ def run(
 def _refuse_subtasks(job: str, parallelism: int, subtask: int | None) -> None:
     """Check that a job which is a program has one process only. Raises: ConfigurationError if --parallelism or --subtask is given."""
     if parallelism > 1 or subtask is not None:
-        reason = f"{job} is a program; --elastic shares its shards between processes"
-        raise ConfigurationError("--parallelism" if parallelism > 1 else "--subtask", parallelism, "1", reason=reason)
+        reason = "a program runs in one process; start several with --elastic, which share its shards"
+        key, value = ("--parallelism", parallelism) if parallelism > 1 else ("--subtask", subtask)
+        raise ConfigurationError.conflict(key, job, value=value, reason=reason)
 
 
 async def _run_program(
@@ -184,8 +185,10 @@ def _with_assignment(properties: Properties, elastic: bool, parallelism: int) ->
     if elastic:
         properties = properties.merged({SHARD_ASSIGNMENT.key: "ELASTIC"})
     if parallelism > 1 and properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
-        reason = "with ELASTIC assignment, start one process after the other: they share the shards"
-        raise ConfigurationError("--parallelism", parallelism, "1", reason=reason)
+        reason = "start one process after the other instead; they share the shards"
+        raise ConfigurationError.conflict(
+            "--parallelism", f"{SHARD_ASSIGNMENT.key}=ELASTIC", value=parallelism, reason=reason
+        )
     return properties
 
 
@@ -201,7 +204,7 @@ def _run_as_subtask(subtask: int, parallelism: int, descriptor: int, metrics_fol
 def _exporters(properties: Properties, port: int) -> list[MetricsExporter]:
     """Return the exporter that serves the dashboard on this port, in addition to the exporters that the properties name."""
     from recordpublisher.fetcher.settings import IdleIntervals
-    from recordpublisher.plugins.dashboard.live_snapshots import LiveDashboard
+    from recordpublisher.plugins.dashboard.snapshots import LiveDashboard
 
     return [LiveDashboard(port, IdleIntervals.of(properties).shown_ms, properties.value(JOB_NAME))]
 

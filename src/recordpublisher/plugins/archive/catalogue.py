@@ -193,8 +193,8 @@ class _Folder:
 
 class _Objects:
     def __init__(self, uri: str, properties: Properties) -> None:
-        from recordpublisher.plugins.stores.obstore_client import ObjectLocation
-        from recordpublisher.plugins.stores.s3_store import SCHEMES
+        from recordpublisher.plugins.stores.aws_stores import SCHEMES
+        from recordpublisher.plugins.stores.object_storage import ObjectLocation
 
         self.place = uri.rstrip("/")
         self._properties = properties
@@ -211,7 +211,7 @@ class _Objects:
 
     async def paths(self, prefix: str) -> list[str]:
         """Return the names of all objects below a prefix."""
-        from recordpublisher.plugins.stores.obstore_client import as_state_errors
+        from recordpublisher.plugins.stores.object_storage import as_state_errors
 
         await self._objects.refresh()
         with as_state_errors(self.place):
@@ -224,7 +224,7 @@ class _Objects:
 
     async def content(self, path: str) -> bytes:
         """Read an object."""
-        from recordpublisher.plugins.stores.obstore_client import as_state_errors
+        from recordpublisher.plugins.stores.object_storage import as_state_errors
 
         async with self._slots:
             await self._objects.refresh()

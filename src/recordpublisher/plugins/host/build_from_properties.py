@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
+from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.consumer.typed_values import Json
-from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
@@ -42,8 +42,7 @@ from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHE
 from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
 
-from ..deserializers.schemas.chosen_schema import ConvertedValues, schema_type
-from ..deserializers.schemas.inference import InferredJson, InferredRow
+from ..deserializers.schemas import ConvertedValues, InferredJson, InferredRow, schema_type
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -70,7 +69,7 @@ def checked_publisher_class(
     name = name or properties.as_given(RECORD_PUBLISHER)
     made = registry.publishers.get(name, RECORD_PUBLISHER.key)
     if not issubclass(made, RecordPublisherFactory):
-        reason = f"{what} needs positions, and a queue has none"
+        reason = f"{what} needs positions, but a queue has none"
         valid = "POLLING or EFO, which read the queue's stream"
         raise ConfigurationError(RECORD_PUBLISHER.key, name, valid, reason=reason)
     return made
@@ -107,9 +106,11 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         return None
     name = properties.value(DEAD_LETTER_SINK)
     if name is None:
-        reason = f"needed by {ON_BAD_RECORD.key}=DEAD_LETTER"
+        reason = f"{ON_BAD_RECORD.key}=DEAD_LETTER needs it"
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
-    registry.sinks.get(name, DEAD_LETTER_SINK.key)  # an error about the name is not one of the sink
+    registry.sinks.get(
+        name, DEAD_LETTER_SINK.key
+    )  # An error about the name must not be changed as errors of the sink are.
     own = dead_letter_properties(properties)
     if own.value(ARCHIVE):
         reason = "dead letters are not all records of a shard"
@@ -174,11 +175,11 @@ def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deser
     if name == "json":
         return InferredJson(properties) if rows is InferredRow else Json(rows)
     if rows is InferredRow:
-        reason = f"columns are inferred from JSON, and {DESERIALIZER.key} is {name}; name the columns"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        reason = "columns can only be inferred from JSON; name the columns"
+        raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", value="INFER", reason=reason)
     if name in ("bytes", "text", "protobuf") or ":" in name:
-        reason = f"{DESERIALIZER.key}={name} makes values of its own type; leave one of the two out"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        reason = "that deserialiser makes values of its own type"
+        raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", reason=reason)
     return ConvertedValues(registry.deserializers.make(name, DESERIALIZER.key, properties), rows)
 
 

@@ -22,6 +22,8 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of
 
+_ELASTIC = f"{SHARD_ASSIGNMENT.key}=ELASTIC"
+
 
 def elastic_group_of(
     properties: Properties,
@@ -38,11 +40,11 @@ def elastic_group_of(
     if properties.value(SHARD_ASSIGNMENT) != "ELASTIC" and properties.value(JOB_WORKERS) != "GROUP":
         return None
     if parallelism != 1:
-        reason = "with ELASTIC assignment, processes are started one by one and share the shards"
-        raise ConfigurationError("parallelism", parallelism, "1", reason=reason)
+        reason = "processes are started one by one, and share the shards"
+        raise ConfigurationError.conflict("parallelism", _ELASTIC, value=parallelism, reason=reason)
     if restore:
-        reason = "with ELASTIC assignment the positions are in the store of the group"
-        raise ConfigurationError("restore", "an argument", "not given", reason=reason)
+        reason = "the store of the group keeps the positions"
+        raise ConfigurationError.conflict("restore", _ELASTIC, reason=reason)
     for writing in (sink, dead_letters):
         _check_sink(writing)
     is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
@@ -58,15 +60,15 @@ def elastic_group_of(
 def _check_sink(sink: Sink | None) -> None:
     """Check that a sink that keeps positions can be fenced for each worker (E1). Raises: ConfigurationError if it cannot."""
     if sink is not None and stores_positions(type(sink)) and not isinstance(sink, CommittingSink):
-        reason = f"{type(sink).__name__} keeps positions with what it writes, and is no `CommittingSink`"
+        reason = f"{type(sink).__name__} keeps positions next to its records, but is not a `CommittingSink`"
         raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
 
 
 def _check_alignment(properties: Properties) -> None:
     tracker, lookahead_ms = properties.value(TRACKER), properties.value(LOOKAHEAD)
     if tracker != "IN_PROCESS":
-        reason = "with ELASTIC assignment the global watermark is in the store of the group"
-        raise ConfigurationError(TRACKER.key, properties.as_given(TRACKER), "not set", reason=reason)
+        reason = "the store of the group keeps the global watermark"
+        raise ConfigurationError.conflict(TRACKER.key, _ELASTIC, value=properties.as_given(TRACKER), reason=reason)
     least_ms = round(3 * HELD_SECONDS * 1000)
     if lookahead_ms is not None and lookahead_ms < least_ms:
         reason = "ELASTIC learns the global watermark once a second: with less, a live stream could not be followed"

@@ -24,14 +24,13 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob
 
 from ..host.build_from_properties import (
@@ -147,7 +146,9 @@ def build_job(
     if group is None and given.is_set(JOB_WORKERS):
         if parallelism > 1:
             reason = "one process that runs alone reads every shard"
-            raise ConfigurationError("parallelism", parallelism, f"1 with {JOB_WORKERS.key}=ALONE", reason=reason)
+            raise ConfigurationError.conflict(
+                "parallelism", f"{JOB_WORKERS.key}=ALONE", value=parallelism, reason=reason
+            )
         alone = _alone_worker(given, sink, store, streams, clock)
     elif group is None:
         if store is not None and not is_in_commits:

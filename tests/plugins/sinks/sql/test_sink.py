@@ -275,7 +275,7 @@ async def test_fields_do_not_replace_the_records_metadata(path):
 
 async def test_a_full_buffer_requests_a_checkpoint(path):
     asked = []
-    sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1000})
+    sink = sink_on(path, **{"flink.sink.buffer.bytes": 1000})
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
     await sink.write(batch(b"small"))
     assert not asked
@@ -285,7 +285,7 @@ async def test_a_full_buffer_requests_a_checkpoint(path):
 
 async def test_the_job_waits_while_twice_as_much_waits(path):
     resumed = []
-    sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1_000})
+    sink = sink_on(path, **{"flink.sink.buffer.bytes": 1_000})
     await sink.open(rp.SinkContext(resume_writing=lambda: resumed.append(sink.has_room())))
     await sink.write(batch(b"x" * 1_000))
     assert sink.has_room()
@@ -470,7 +470,7 @@ async def test_the_checks_refuse_the_schema_that_a_start_refuses(path):
 
 
 async def test_the_checks_refuse_a_file_in_a_folder_that_does_not_exist(path):
-    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.uri.*there is no folder .*/not/there"):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.uri.*the folder .*/not/there does not exist"):
         await findings(sink_on(path.parent / "not/there/job.db"))
 
 

@@ -15,11 +15,10 @@ except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns
-from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
@@ -76,8 +75,8 @@ class ParquetSink(FileSink):
         if self._takes_fields and context.value_type is InferredRow:
             if self.keeps_archive:
                 raise _no_archive_of_fields()
-            derived = [part.name for part in self._partitions.parts if part.is_derived]
-            return InferredColumns(pa.schema([]), derived, check)
+            kinds = self._options.kinds() | self._partitions.kinds()
+            return InferredColumns(pa.schema([]), self._partitions.derived_names, check, kinds=kinds)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
         if self.keeps_archive and columns.schema != FileColumns().schema:
             raise _no_archive_of_fields()
@@ -89,9 +88,9 @@ class ParquetSink(FileSink):
         if not isinstance(columns, InferredColumns):
             await self._folder().agree(columns.schema, may_change=may_change)
             return columns
-        columns = await self._folder().inferred(columns, {}, may_change=False)
-        self._check(columns)
-        return await self._folder().inferred(columns, {}, may_change=may_change)
+        columns = await self._folder().inferred(columns, None, may_change=False)
+        self._check(columns.complete())
+        return await self._folder().inferred(columns, None, may_change=may_change)
 
     def _check(self, columns: FileColumns) -> None:
         self._partitions.check(columns.schema)

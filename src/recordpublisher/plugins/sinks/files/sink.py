@@ -23,7 +23,7 @@ from recordpublisher.publishers.errors import ConfigurationError, SinkError, Sta
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.job import COMPRESSION
-from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, FILE_BUFFER
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, FILES_BUFFER_BYTES, SINK_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, is_valid_name
@@ -75,7 +75,7 @@ class FileSink(CommittingSink):
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
 
     Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. A file with the same name and other content is
-    never replaced: the later file has a suffix. When more than `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
+    never replaced: the later file has a suffix. When more than `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
 
     Files of an archive (`flink.sink.archive`) are named `<stream>/<shard>/<after>_<through>`, by the range in which they are complete. The
     files of one range in several partitions end in `.1of3`. If no record of a range can be written, the range is the name of an empty file
@@ -94,7 +94,7 @@ class FileSink(CommittingSink):
         if folder is None:
             raise ConfigurationError(key, None, "a folder")
         self._path, self._key = folder, key
-        self._limit = properties.value(FILE_BUFFER)
+        self._limit = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
         self.keeps_archive = properties.value(ARCHIVE)
         if self.keeps_archive and (compression := properties.value(COMPRESSION)) != "NONE":
             reason = f"decompressed payloads are not what came; leave {COMPRESSION.key} out, the job that reads the archive decompresses"
@@ -173,7 +173,7 @@ class FileSink(CommittingSink):
             self._context.request_checkpoint()
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.file.buffer.bytes` waits.
+        """Return whether less than twice `flink.sink.buffer.bytes` waits.
 
         The limit is reached while the folder or the entries are unavailable for long.
         """
@@ -259,8 +259,8 @@ class FileSink(CommittingSink):
         missing = await self._files_there.publish(files)
         if lost := [f"{hidden} ({name})" for hidden, name in missing if hidden in first]:
             raise StateError(
-                f"{', '.join(lost)} of {self._files_there.place}: committed and not there: somebody has deleted what waits to be "
-                "published, and these records are in no file"
+                f"{', '.join(lost)} of {self._files_there.place}: committed, but missing: another program has deleted files "
+                "that wait to be published, and their records are lost"
             )
         if missing:
             names = ", ".join(name for _, name in missing)

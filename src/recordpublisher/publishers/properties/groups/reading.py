@@ -144,15 +144,6 @@ ADAPTIVE_READS = POLLING.boolean(
     False,
 )
 
-DYNAMODB_STREAMS = PropertyGroup("DynamoDB Streams")
-DYNAMODB_EMPTY_READS = DYNAMODB_STREAMS.integer(
-    "flink.dynamodb.tip.empty.reads",
-    "Empty responses in a row after which a shard counts as read to its tip; the service does not tell.",
-    10,
-    minimum=1,
-    unit="reads",
-)
-
 FAN_OUT = PropertyGroup("Fan-out")
 CONSUMER_NAME = FAN_OUT.text(
     "flink.stream.efo.consumername",
@@ -191,20 +182,6 @@ HTTP_PROTOCOL = FAN_OUT.choice(
     "HTTP1_1",
     ("HTTP1_1", "HTTP2"),
 )
-INACTIVITY_TIMEOUT = FAN_OUT.integer(
-    "flink.shard.subscribetoshard.inactivity.timeout",
-    "A subscription without an event for this long is reopened (the service sends one about every 5 s).",
-    20_000,
-    minimum=1,
-    unit="ms",
-)
-UNREAD_TIMEOUT = FAN_OUT.integer(
-    "flink.shard.subscribetoshard.unread.timeout",
-    "A subscription left unread for this long under back-pressure is closed until there is capacity.",
-    60_000,
-    minimum=1,
-    unit="ms",
-)
 DEREGISTRATION = FAN_OUT.choice(
     "flink.stream.efo.deregister",
     "When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (ELASTIC: the last process of the group), "
@@ -225,14 +202,6 @@ QUEUE_CREATION = QUEUE.choice(
     "When a queue that does not exist is created: LAZY at start-up, EAGER at construction, NONE not by this job. It is never deleted.",
     "LAZY",
     ("LAZY", "EAGER", "NONE"),
-)
-QUEUE_START = QUEUE.choice(
-    "flink.queue.start",
-    "Where a queue begins that this job creates.",
-    "LATEST",
-    ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
-    note="with flink.stream.initpos.timestamp",
-    valid_other="earliest",
 )
 VISIBILITY_TIMEOUT = QUEUE.integer(
     "flink.queue.visibility.timeout",
@@ -266,10 +235,14 @@ GETITERATOR_RETRIES = retry_properties(RETRIES, "flink.shard.getiterator", "GetS
 LIST_SHARDS_RETRIES = retry_properties(RETRIES, "flink.list.shards", "ListShards", 10, 1_000, 5_000)
 DESCRIBE_STREAM_RETRIES = retry_properties(RETRIES, "flink.stream.describe", "DescribeStreamSummary", 50, 2_000, 5_000)
 DESCRIBE_CONSUMER_RETRIES = retry_properties(
-    RETRIES, "flink.stream.describestreamconsumer", "DescribeStreamConsumer", 50, 2_000, 5_000
-)
-LIST_CONSUMERS_RETRIES = retry_properties(
-    RETRIES, "flink.stream.liststreamconsumers", "ListStreamConsumers", 10, 200, 1_000, ("none", "none", "none")
+    RETRIES,
+    "flink.stream.describestreamconsumer",
+    "DescribeStreamConsumer",
+    50,
+    2_000,
+    5_000,
+    # The FLIP finds a consumer with ListStreamConsumers, the connector and we with DescribeStreamConsumer.
+    also="flink.stream.liststreamconsumers",
 )
 REGISTER_RETRIES = retry_properties(
     RETRIES, "flink.stream.registerstreamconsumer", "RegisterStreamConsumer", 10, 200, 1_000, ("", "500", "2000")
@@ -282,5 +255,5 @@ SUBSCRIBE_RETRIES = retry_properties(
 )
 ALL_RETRIES = (
     GETRECORDS_RETRIES, GETITERATOR_RETRIES, LIST_SHARDS_RETRIES, DESCRIBE_STREAM_RETRIES, DESCRIBE_CONSUMER_RETRIES,
-    LIST_CONSUMERS_RETRIES, REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES,
+    REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES,
 )  # fmt: skip
