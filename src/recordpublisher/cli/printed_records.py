@@ -19,7 +19,7 @@ from ..extras import install_command
 from ..plugins.deserializers.decompression import decompressor_for
 from ..plugins.deserializers.schemas import columns_text, known, merged, shape_of, with_names
 from ..plugins.sinks.files.jsonl import as_json
-from ..publishers.errors import UNDECODABLE, ConfigurationError
+from ..publishers.errors import ConfigurationError
 from ..publishers.log_fields import counted
 from ..publishers.properties.groups.job import (
     COMPRESSION,
@@ -32,6 +32,7 @@ from ..publishers.properties.groups.job import (
 from ..publishers.properties.properties import Properties
 from ..publishers.records import Record, RecordBatch, UserRecord
 from ..publishers.shards import Shard
+from ..publishers.undecodable import UNDECODABLE
 from .execution import print_note
 from .output import printable_json
 
