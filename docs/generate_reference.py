@@ -56,7 +56,7 @@ AREAS = {
         [
             "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "ShardMetrics",
             "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
-            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry",
+            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],
     ),
 }  # fmt: skip

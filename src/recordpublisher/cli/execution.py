@@ -74,7 +74,7 @@ class CommandGroup(TyperGroup):
 
 @contextmanager
 def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
-    """Let a ConfigurationError of the library name the command's option in place of the function's argument.
+    """Let a ConfigurationError of the library name the command's option instead of the function's argument.
 
     The option is `--port` for an argument `port`, or another one that is given as `port="--other-port"`.
     """
@@ -204,7 +204,7 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
         if len(received) == 1:
             loop.call_soon_threadsafe(task.cancel)
         elif received[-1][0] - received[0][0] > PATIENCE_SECONDS:
-            # Another cancellation may not help: a write into a pipe that nobody reads may block the loop, or a thread for which it waits.
+            # Another cancellation may not help: a write into a pipe without a reader may block the loop, or a thread for which it waits.
             os._exit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):

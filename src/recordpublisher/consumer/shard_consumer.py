@@ -412,7 +412,7 @@ class AdvancingPositions:
             if self._publisher not in _UNORDERED_PUBLISHERS:
                 _UNORDERED_PUBLISHERS.add(self._publisher)
                 log.warning(
-                    "%s: `order_of` of the factory cannot order the sequence numbers '%s' and '%s' (%s), so that nobody notices if the "
+                    "%s: `order_of` of the factory cannot order the sequence numbers '%s' and '%s' (%s), so it is not noticed if the "
                     "publisher goes back; implement `order_of`: its default is for whole numbers",
                     self._publisher,
                     last.sequence,

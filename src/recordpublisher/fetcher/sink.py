@@ -51,7 +51,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """What a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
+    """The values that a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
 
     - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what

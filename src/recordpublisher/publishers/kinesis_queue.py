@@ -218,7 +218,7 @@ class KinesisQueue(QueueSource):
             raise
 
     async def _expand(self, received: Sequence[ReceivedRecord]) -> list[UserRecord]:
-        """Return the records, with the parts of an aggregate in its place. An aggregate without parts is left out."""
+        """Return the records, with the parts of an aggregate instead of the aggregate. An aggregate without parts is skipped."""
         records = [UserRecord(each.data, each.record_id, each.arrival, each.partition_key) for each in received]
         parts = self._deaggregator.batches(
             ReadResponse(records, 1, next_iterator=""), None, StartingPosition.trim_horizon()

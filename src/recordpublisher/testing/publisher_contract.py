@@ -261,7 +261,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_shards_that_the_stream_no_longer_lists_are_closed(self, case: PublisherCase) -> None:
-        """The shards join a complete listing. A shard that is not closed would be waited for."""
+        """Each of them joins a complete listing. A shard that is not closed would be waited for."""
         stream = case.shard.stream
         listed = await own_shards(case.factory, stream, None) or [case.shard]
         names = {shard.shard_id for shard in listed}

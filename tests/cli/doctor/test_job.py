@@ -293,7 +293,7 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
     assert running.words.endswith("(2 shards); a start here joins, and takes its share")
     assert later.words == "no: no worker of the group sends heartbeats"
     assert static.verdict == "PROBLEM"
-    assert "flink.shard.assignment=ELASTIC, and STATIC does not go on from these" in static.words
+    assert "flink.shard.assignment=ELASTIC, and STATIC does not continue from these" in static.words
 
 
 async def test_a_group_cannot_begin_where_subtasks_keep_their_positions(tmp_path):
@@ -303,7 +303,7 @@ async def test_a_group_cannot_begin_where_subtasks_keep_their_positions(tmp_path
         store, running = await checked({**properties, "flink.shard.assignment": "ELASTIC"})
 
     assert store.verdict == "PROBLEM"
-    assert "flink.shard.assignment=STATIC, and ELASTIC does not go on from these" in store.words
+    assert "flink.shard.assignment=STATIC, and ELASTIC does not continue from these" in store.words
     assert running.verdict == "not checked"
 
 

@@ -224,8 +224,8 @@ def test_all_letters_are_dropped_once_that_is_confirmed(results):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("drop nothing", "'NUMBER' is required. Valid: sequence numbers, or --all"),
-        ("drop both", "option '--all' cannot be combined with 'NUMBER'"),
+        ("drop nothing", "'SEQUENCE' is required. Valid: sequence numbers, or --all"),
+        ("drop both", "option '--all' cannot be combined with 'SEQUENCE'"),
     ],
 )
 def test_either_numbers_or_all_letters_are_dropped(results, command, said):

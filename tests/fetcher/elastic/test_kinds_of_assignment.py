@@ -51,7 +51,7 @@ def test_positions_of_a_group_are_not_stored_where_subtasks_keep_theirs():
         store = MemoryStore()
         states = SnapshotStore(store)
         generation = await states.open_generation(0)
-        with pytest.raises(StateError, match="ELASTIC does not go on from these"):
+        with pytest.raises(StateError, match="ELASTIC does not continue from these"):
             await store_as_group(store, STATES)
         await states.store(0, generation, {})
         return await store.list_names("group/")
@@ -77,7 +77,7 @@ def test_a_group_that_begins_at_the_same_moment_as_a_subtask_goes_and_leaves_not
         store = MemoryStore()
         states = SnapshotStore(store)
         at_the_first_write(store, "group/leases", lambda: states.open_generation(0))
-        with pytest.raises(StateError, match="ELASTIC does not go on from these"):
+        with pytest.raises(StateError, match="ELASTIC does not continue from these"):
             await store_as_group(store, STATES)
         await SnapshotStore(store).open_generation(0)  # the subtask may be started again
         return await store.list_names("group/")
@@ -90,7 +90,7 @@ def test_a_subtask_that_begins_at_the_same_moment_as_a_group_goes_and_leaves_not
         store = MemoryStore()
         states = SnapshotStore(store)
         at_the_first_write(store, "subtask-0", lambda: write_first_table(GroupStore(store), LeaseTable()))
-        with pytest.raises(StateError, match="STATIC does not go on from these"):
+        with pytest.raises(StateError, match="STATIC does not continue from these"):
             await states.open_generation(0)
         return await store.list_names("subtask-"), await GroupStore(store).read_table()
 
@@ -105,7 +105,7 @@ def test_a_worker_that_has_opened_before_a_subtask_began_ends_when_it_finds_the_
         group = ElasticProcesses(shards=1)
         process = await group.join()  # it has looked for subtasks; it finds its table later
         await group.store.put_if_absent("subtask-0", b"{}")
-        with pytest.raises(StateError, match="ELASTIC does not go on from these"):
+        with pytest.raises(StateError, match="ELASTIC does not continue from these"):
             await process.running
         await asyncio.sleep(60)
         return await GroupStore(group.store).read_table()

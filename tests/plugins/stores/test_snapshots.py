@@ -116,7 +116,7 @@ async def test_a_fixed_number_of_subtasks_does_not_start_over_the_positions_of_a
     group = conditional_store_of(uri, "flink.state.uri", state_properties)
     await group.put_if_absent(LEASE_TABLE, table_to_bytes(LeaseTable()))
     await group.close()
-    with pytest.raises(StateError, match="STATIC does not go on from these"):
+    with pytest.raises(StateError, match="STATIC does not continue from these"):
         await stores().open_generation(0)
 
 

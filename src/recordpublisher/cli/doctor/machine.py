@@ -1,4 +1,4 @@
-"""What this machine has: Python, Spark, and the way to the service."""
+"""Checks of this machine: Python, Spark, and the way to the service."""
 
 import asyncio
 import os

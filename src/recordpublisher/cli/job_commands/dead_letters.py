@@ -36,7 +36,7 @@ dead_letters = subcommands(
 
 MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
 """Limits of the reasons that are shown below a list: their number, and the characters of each."""
-OfQueue = Annotated[bool, typer.Option("--queue", help="Those of the job's queue, in place of a sink.")]
+OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of the job's queue instead of a sink.")]
 
 
 class Target(StrEnum):
@@ -202,9 +202,9 @@ async def drop(
         list[str] | None, typer.Argument(metavar="SEQUENCE", help="Sequence numbers, as `list` shows them.")
     ] = None,
     all_letters: Annotated[
-        bool, typer.Option("--all", help="Every letter that can be read, in place of numbers.")
+        bool, typer.Option("--all", help="Drop every letter that can be read, instead of chosen ones.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove them, with --all.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that --all removes them.")] = False,
     queue: OfQueue = False,
 ) -> None:
     """Remove letters for good.
@@ -214,8 +214,8 @@ async def drop(
 
     if bool(numbers) is all_letters:
         if all_letters:
-            raise ConfigurationError.conflict("--all", "NUMBER")
-        raise ConfigurationError("NUMBER", None, "sequence numbers, or --all")
+            raise ConfigurationError.conflict("--all", "SEQUENCE")
+        raise ConfigurationError("SEQUENCE", None, "sequence numbers, or --all")
     if all_letters and not yes:
         raise ConfigurationError("--yes", None, "--yes", reason="it removes every dead letter of the job")
 

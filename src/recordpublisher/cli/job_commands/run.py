@@ -97,7 +97,7 @@ def run(
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
     Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
-    yields one. Options and -p are above its own settings and arguments: flink.state.uri stands in place of a state_store.
+    yields one. Options and -p are above its own settings and arguments: flink.state.uri replaces a state_store.
 
     Calls are retried for 15 minutes while the service, a state store or a database is away (flink.job.max.outage).
     A host that DNS does not know ends the start after seconds.

@@ -37,6 +37,6 @@ def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
 def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
     """Raise StateError, because the stored positions belong to the other kind of assignment (E10)."""
     raise StateError(
-        f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not go on from these. To go on, set "
-        f"-p {SHARD_ASSIGNMENT.key}={stored}; to change to {given}, use {ANOTHER_PLACE}. {_TAKE_ALONG}"
+        f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not continue from these. To continue, "
+        f"set -p {SHARD_ASSIGNMENT.key}={stored}; to change to {given}, use {ANOTHER_PLACE}. {_TAKE_ALONG}"
     )

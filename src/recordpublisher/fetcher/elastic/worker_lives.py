@@ -201,6 +201,7 @@ class WorkerLives:
             job=self._job,
             times=self.times,
             is_first=self._current.worker is None,
+            on_advance=self._current.notify_advance,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._current.become(worker)

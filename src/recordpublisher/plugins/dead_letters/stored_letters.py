@@ -126,7 +126,7 @@ class FileLetters(StoredLetters):
 
     def _keep_left(self) -> None:
         if self._left:
-            # The random name differs from that of every other replay, also of one that runs at the same time.
+            # The random name differs from that of every other replay, even of one that runs at the same time.
             rewritten = self._folder / HIDDEN / f"left-of-replay-{secrets.token_hex(8)}{self._suffix}"
             make_folder(rewritten.parent)
             self._write(rewritten, sorted(self._left))

@@ -11,6 +11,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "POLLING": "publishers.polling:PollingRecordPublisherFactory",
         "EFO": "publishers.fanout:FanOutRecordPublisherFactory",
         "QUEUE": "publishers.kinesis_queue:KinesisQueue",
+        "ARCHIVE": "plugins.archive.factory:ArchiveFactory",
         "DYNAMODB_STREAMS": "publishers.dynamodb_streams:DynamoDbStreamsFactory",
     },
     "sinks": {

@@ -187,7 +187,7 @@ class KclLeaseTable:
             # If it has, the SDK's retry met its own first attempt, which had succeeded.
             if not await self._has(written):
                 raise StateError(
-                    f"the lease {lease.key} in {self.place} was changed meanwhile: is a worker of the KCL alive?"
+                    f"the lease {lease.key} in {self.place} was changed in the meantime; is a worker of the KCL running?"
                 ) from error
 
     async def create(self) -> None:

@@ -117,10 +117,12 @@ def described_job(
         return given.merged({STATE_URI.key: store.place})
     if store is not None:
         raise ConfigurationError(
-            "state_store", type(store).__name__, f"{STATE_URI.key}, for what is beside the program"
+            "state_store", type(store).__name__, f"{STATE_URI.key}, which commands outside of the program can use"
         )
     if sink is not None and stores_positions(type(sink)):
-        raise ConfigurationError("sink", type(sink).__name__, f"{SINK.key}, for what is beside the program")
+        raise ConfigurationError(
+            "sink", type(sink).__name__, f"{SINK.key}, which commands outside of the program can use"
+        )
     return given
 
 

@@ -124,7 +124,7 @@ def hint_for(code: str, kind: type[KinesisError]) -> str:
 
 
 class NoCredentialsError(ConfigurationError):
-    """No AWS credentials were found."""
+    """Raised if no AWS credentials were found."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__("AWS credentials", None, TO_HAVE_CREDENTIALS)

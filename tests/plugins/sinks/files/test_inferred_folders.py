@@ -15,7 +15,7 @@ from recordpublisher.plugins.deserializers.schemas import InferredJson, Inferred
 
 from fakes.batches import batch
 
-EXPECTED = "ValueError: it is no row of the schema: "
+EXPECTED = "ValueError: it is not a valid row of the schema: "
 
 
 class Job:

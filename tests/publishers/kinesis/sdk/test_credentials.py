@@ -100,7 +100,9 @@ async def test_one_basic_key_alone_names_the_other(given, missing):
     async with service() as stub:
         with pytest.raises(ConfigurationError) as raised:
             await list_with(stub, **{given: "X"})
-    assert str(raised.value).startswith(f"property '{PREFIX}{missing}' is required: needed beside {PREFIX}{given}")
+    assert str(raised.value).startswith(
+        f"property '{PREFIX}{missing}' is required: needed together with {PREFIX}{given}"
+    )
 
 
 async def test_env_var_reads_the_environment_and_nothing_else(monkeypatch, tmp_path):

@@ -25,6 +25,7 @@ from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
+from .archived_shards import COLUMNS
 from .folder_columns import Folder
 from .sink import MOST_NAME_BYTES, FileSink, Rejected
 
@@ -46,6 +47,10 @@ class ParquetSink(FileSink):
         self._takes_fields = given.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(given)
         self._partitions = Partitions(given.value(PARTITIONS))
+        taken = [part.name for part in self._partitions.parts if not part.is_derived and part.name in COLUMNS]
+        if self.keeps_archive and taken:
+            reason = f"the files have no column {taken[0]} then, which an archive needs; take a field or a time"
+            raise ConfigurationError(PARTITIONS.key, given.value(PARTITIONS), reason=reason)
         self._columns = FileColumns()
         self._schema = self._columns.schema
 

@@ -34,7 +34,7 @@ _WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTE
 
 
 class ListOptions(TypedDict, total=False):
-    """The settings of `MapSink` beside `batch_size`, which a handler of lists needs."""
+    """The settings of `MapSink` other than `batch_size`, which a handler of lists needs."""
 
     concurrency: int
     ordering: OrderingName

@@ -413,7 +413,9 @@ class TableSink(CommittingSink):
             except ConflictingCommitError as error:
                 log.info("%s has a newer version, which is loaded: %s", self._place, error)
             await pause(attempt)
-        raise StoreUnavailableError(f"{self._place} was committed to by others {_MOST_ATTEMPTS} times meanwhile")
+        raise StoreUnavailableError(
+            f"{self._place} was changed by another commit during each of {_MOST_ATTEMPTS} attempts"
+        )
 
     def _publish_once(self, writer: str, commits: list[Staged]) -> None:
         loaded = self._table.load()

@@ -119,7 +119,7 @@ FAN_OUT_WINDOW = SPARK.integer(
 )
 PROBE_INTERVAL = SPARK.integer(
     "flink.spark.probe.interval",
-    "How often the driver polls a quiet shard (a hundred a second at most); no batch is run meanwhile.",
+    "How often the driver polls a quiet shard (a hundred a second at most); no batch runs in that time.",
     1_000,
     0,
     unit="ms",

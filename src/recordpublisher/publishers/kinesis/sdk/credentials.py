@@ -189,7 +189,11 @@ def _required(properties: Properties, declared: Property[str | None]) -> str:
     if value is None:
         needed_by = CREDENTIALS_PROVIDER if properties.is_set(CREDENTIALS_PROVIDER) else None
         other = SECRET_KEY if declared is ACCESS_KEY_ID else ACCESS_KEY_ID
-        reason = f"needed by {needed_by.key}={provider_name(properties)}" if needed_by else f"needed beside {other.key}"
+        reason = (
+            f"needed by {needed_by.key}={provider_name(properties)}"
+            if needed_by
+            else f"needed together with {other.key}"
+        )
         raise ConfigurationError(declared.key, None, declared.valid, reason=reason)
     return value
 
