@@ -14,13 +14,15 @@ from typing import IO, Any
 import msgspec
 from msgspec.structs import replace
 
+from recordpublisher.publishers.undecodable import UNDECODABLE
+
 from ..consumer.event_time import check_times, timestamp_assigner_for
 from ..extras import install_command
 from ..plugins.columns.record_fields import RECORD_FIELDS
 from ..plugins.deserializers.decompression import decompressor_for
 from ..plugins.deserializers.schemas import columns_text, known, merged, shape_of, with_kinds, with_names
 from ..plugins.sinks.files.jsonl import as_json
-from ..publishers.errors import UNDECODABLE, ConfigurationError
+from ..publishers.errors import ConfigurationError
 from ..publishers.log_fields import counted
 from ..publishers.properties.groups.job import (
     COMPRESSION,

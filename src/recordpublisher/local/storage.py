@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from .account import Account
 from .api_errors import ApiError

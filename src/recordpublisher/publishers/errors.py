@@ -30,8 +30,6 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-import msgspec
-
 from .password_masking import mask_passwords
 
 
@@ -252,8 +250,6 @@ class ImpossibleStateError(RecordPublisherError):
 
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 """The reasons that OpenSSL gives for bytes that are not TLS."""
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors for JSON and MessagePack that is malformed or of another type, that is not UTF-8, or that is nested too deeply."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -149,7 +149,7 @@ def check_user_function(
             name, function, valid, reason="it is a generator: calling it would run none of its code"
         )
     if is_plain and is_coroutine_function(function):
-        raise ConfigurationError(name, function, valid, reason="it is async, and nobody would await it")
+        raise ConfigurationError(name, function, valid, reason="it is async, but its result would not be awaited")
     if arguments is not None and not takes(function, arguments):
         raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
 

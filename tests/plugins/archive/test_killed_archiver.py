@@ -43,6 +43,7 @@ class Rows(rp.Sink):
 
 
 @pytest.mark.kills
+@pytest.mark.timeout(SECONDS + 300)
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind):
     draw = random.Random(7)
@@ -68,16 +69,18 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
         began = time.monotonic()
         while time.monotonic() - began < SECONDS:
             job = subprocess.Popen([sys.executable, "-c", JOB, json.dumps(given)])
-            until = time.monotonic() + KILL_SECONDS * draw.uniform(0.7, 1.3)
-            while time.monotonic() < until:
-                stream.put(*range(put, put + 20))
-                put += 20
-                if reshards and time.monotonic() - began > reshards[0]:
-                    reshards.pop(0)
-                    changes.pop(0)()
-                time.sleep(0.05)
-            job.kill()
-            job.wait()
+            try:
+                until = time.monotonic() + KILL_SECONDS * draw.uniform(0.7, 1.3)
+                while time.monotonic() < until:
+                    stream.put(*range(put, put + 20))
+                    put += 20
+                    if reshards and time.monotonic() - began > reshards[0]:
+                        reshards.pop(0)
+                        changes.pop(0)()
+                    time.sleep(0.05)
+            finally:
+                job.kill()
+                job.wait()
             kills += 1
         assert not reshards
         asyncio.run(finish(given))

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import (
     NOT_TLS,
-    UNDECODABLE,
     ConfigurationError,
     ExpiredIteratorError,
     FatalKinesisError,
@@ -27,6 +26,7 @@ from ..errors import (
     TransientError,
 )
 from ..properties.groups.reading import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
+from ..undecodable import UNDECODABLE
 
 T = TypeVar("T")
 

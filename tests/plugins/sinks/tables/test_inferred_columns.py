@@ -273,6 +273,24 @@ async def test_a_new_table_is_partitioned_by_a_field_inside_an_object(kind):
     assert made.reasons == ["ValueError: it is no row of the schema: $.address.country: expected str | null, got int"]
 
 
+async def test_a_new_table_is_partitioned_by_a_time_inside_an_object(kind):
+    made = await job(kind, **{"flink.sink.partitions": "hour={order.at:%Y-%m-%d %H}"})
+    for at in ("2026-11-26T06:59:59.999Z", "2026-11-26T07:00:00+00:00", "1969-12-31T23:59:59Z", None):
+        await made.commit({"order": {"at": at}}, {"order": {"at": at, "id": 1}})
+    await made.sink.close()
+
+    rows = [row["order"] and row["order"]["at"] for row in kind.rows()]
+    assert sorted(str(at)[:19] for at in rows) == [
+        *["1969-12-31 23:59:59"] * 2, *["2026-11-26 06:59:59"] * 2, *["2026-11-26 07:00:00"] * 2, "None", "None",
+    ]  # fmt: skip
+    if isinstance(kind, Iceberg):
+        assert sorted(str(file.file.partition) for file in kind.table().scan().plan_files()) == [
+            "Record[-1]", "Record[498798]", "Record[498799]", "Record[None]",
+        ]  # fmt: skip
+        found = kind.table().scan(row_filter="order.at < '1970-01-01T00:00:00+00:00'")
+        assert (len(list(found.plan_files())), len(found.to_arrow())) == (1, 2)
+
+
 async def test_files_are_sorted_by_a_field_that_the_first_records_show(kind):
     made = await job(kind, **{"flink.sink.parquet.sort": "price"})
     await made.commit({"price": 2.5}, {"price": 1})

@@ -20,11 +20,11 @@ JOB_WORKERS = JOB.choice(
 STREAMS = JOB.text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.")
 STREAMS_FILE = JOB.text(
     "flink.streams.file",
-    "In place of flink.streams: a file with a name or an ARN on each line, read again at each flink.shard.discovery.intervalmillis.",
+    "Instead of flink.streams: a file with a name or an ARN on each line, read again at each flink.shard.discovery.intervalmillis.",
 )
 STREAMS_FUNCTION = JOB.text(
     "flink.streams.function",
-    "In place of flink.streams: module:function, which returns names or ARNs; called again at each flink.shard.discovery.intervalmillis.",
+    "Instead of flink.streams: module:function, which returns names or ARNs; called again at each flink.shard.discovery.intervalmillis.",
 )
 SINK = JOB.text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.")
 DRAIN_TIMEOUT = JOB.integer(
