@@ -257,6 +257,17 @@ def _can_be_shown(error: BaseException) -> bool:
     return True
 
 
+def waiting_line(task: asyncio.Task[Any]) -> str:
+    """Return the file and line at which a task waits, in the innermost call that is not Python's own."""
+    line, coroutine = "an unknown line", task.get_coro()
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+        if frame is not None and not _is_pythons(frame.f_code.co_filename):
+            line = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+    return line
+
+
 def takes(function: Callable[..., Any], arguments: int) -> bool:
     """Return whether `function` can be called with this number of arguments; True if that is unknown."""
     try:
@@ -268,6 +279,10 @@ def takes(function: Callable[..., Any], arguments: int) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _is_pythons(file: str) -> bool:
+    return file.startswith(_PYTHONS_CODE) and "site-packages" not in file
 
 
 def _is_foreign(file: str) -> bool:
