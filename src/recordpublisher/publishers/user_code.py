@@ -259,7 +259,8 @@ def _can_be_shown(error: BaseException) -> bool:
 
 def waiting_line(task: asyncio.Task[Any]) -> str:
     """Return the file and line at which a task waits, in the innermost call that is not Python's own."""
-    line, coroutine = "an unknown line", task.get_coro()
+    line = "an unknown line"
+    coroutine: Any = task.get_coro()
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
         if frame is not None and not _is_pythons(frame.f_code.co_filename):
