@@ -143,6 +143,11 @@ class ShardLifecycle(ShardListener):
                 self._readers.abandon(self._table[key])
                 self._table.remove(key)
 
+    @property
+    def hung_publishers(self) -> list[str]:
+        """The publishers that have not ended although they were cancelled."""
+        return self._readers.hung
+
     async def wait_for_stopped_readers(self) -> None:
         """Wait until the readers of shards that were stopped or dropped have ended."""
         await self._readers.wait_for_abandoned()

@@ -159,6 +159,10 @@ class SubtaskFetcher:
         """Return the records that the sink has not finished, or None if it does not report them."""
         return self._dependencies.sink.unfinished()
 
+    def hung_publishers(self) -> list[str]:
+        """Return the publishers that have not ended although they were cancelled, and where each of them waits."""
+        return self._shards.hung_publishers
+
     def reasons_not_ready(self) -> list[str]:
         """Return why the subtask is not ready, in plain words. Makes no call to a service.
 

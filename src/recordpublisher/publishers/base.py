@@ -141,7 +141,10 @@ class RecordSource(AsyncPort, ABC):
         """
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Prepare the source. Called once when the job is constructed, outside any event loop. EAGER registers consumers here (F8)."""
+        """Take the names of the job's streams, and prepare the source for them.
+
+        Called once when the job is constructed, before the other methods and outside any event loop. EAGER registers consumers here (F8).
+        """
 
     async def close(self) -> None:
         """Release what the source has opened. Called once, after every reader has stopped."""

@@ -285,3 +285,19 @@ def _can_be_shown(error: BaseException) -> bool:
     except Exception:
         return False
     return True
+
+
+def waiting_line(task: asyncio.Task[Any]) -> str:
+    """Return the file and line at which a task waits, in the innermost call that is not Python's own."""
+    line = "an unknown line"
+    coroutine: Any = task.get_coro()
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+        if frame is not None and not _is_pythons(frame.f_code.co_filename):
+            line = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+    return line
+
+
+def _is_pythons(file: str) -> bool:
+    return file.startswith(_PYTHONS_CODE) and "site-packages" not in file

@@ -241,6 +241,10 @@ class QueueJob:
         """Return the records that the sink has not finished."""
         return self._sink.unfinished()
 
+    def hung_publishers(self) -> list[str]:
+        """Return no publishers, because a queue has none."""
+        return []
+
     def reasons_not_ready(self) -> list[str]:
         """Return why the job is not ready, in plain words; empty while it receives and its flushes succeed. This needs no call."""
         return self._view.reasons_not_ready()

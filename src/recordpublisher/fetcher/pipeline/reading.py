@@ -16,6 +16,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.user_code import waiting_line
 
 from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
@@ -90,6 +91,16 @@ class ReadTasks:
     async def wait_for_abandoned(self) -> None:
         """Wait until the readers of abandoned shards have ended."""
         await asyncio.gather(*self._abandoned, return_exceptions=True)
+
+    @property
+    def hung(self) -> list[str]:
+        """The readers that have not ended although they were cancelled, with the line at which each of them waits."""
+        name = type(self._factory).__name__
+        return [
+            f"the publisher of {name} for {task.get_name().removeprefix('read ')}, which waits at {waiting_line(task)}"
+            for task in self._cancelled
+            if not task.done()
+        ]
 
     def cancel(self) -> None:
         """Cancel every reader."""

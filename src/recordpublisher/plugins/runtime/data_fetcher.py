@@ -2,10 +2,11 @@
 
 from __future__ import annotations  # the reference and help() show types by their names
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.alarms import AlarmListener
@@ -35,13 +36,16 @@ from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import OF_COMMAND, checked_properties, described_job
 from .batch_decoration import Assigner, Decorators, decorators_and_type
+from .draining import tell_what_drains
 from .job_assembly import build_job
 from .jobs.termination import CLOSING_SECONDS
+from .loop_watch import LoopWatch
 from .short_errors import SHORT_ERRORS
 from .stop_signals import STOP_SIGNALS
 from .stream_names import StreamNames, StreamsArgument
 from .thread_exit import RUNS_IN_THREADS
 
+T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")
 
 
@@ -116,6 +120,7 @@ class DataFetcher(Generic[V]):
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
         self._handles_signals = handle_signals
+        self._stopped = asyncio.Event()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -206,7 +211,8 @@ class DataFetcher(Generic[V]):
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
             self._fetcher.snapshot()  # raises StateError if it was not opened
             try:
-                return await self._fetcher.run_bounded(bounds)
+                with LoopWatch():
+                    return await self._told(self._fetcher.run_bounded(bounds), self._stopped)
             except FatalKinesisError as error:
                 if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
                     error.add_note(f"the state is in {self._state_place}")
@@ -219,6 +225,19 @@ class DataFetcher(Generic[V]):
         shards.
         """
         self._fetcher.stop()
+        self._stopped.set()
+
+    async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event | None = None) -> T:
+        """Return the result of `work`, and log what it waits for once `began` is set: it may wait for code of others without end."""
+        sink = self.properties.value(SINK) or type(self._given_sink).__name__
+        telling = asyncio.create_task(
+            tell_what_drains(sink, self.sink_unfinished, self._fetcher.hung_publishers, began)
+        )
+        try:
+            return await work
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state after exactly the batches whose `write` has returned, as a dict that can be written as JSON."""
@@ -270,7 +289,7 @@ class DataFetcher(Generic[V]):
         """Close everything. An error while closing does not hide the error that ended the job."""
         try:
             try:
-                await self._fetcher.close()
+                await self._told(self._fetcher.close())
             finally:
                 STOP_SIGNALS.remove(self.stop)
                 if self._lister is not None:

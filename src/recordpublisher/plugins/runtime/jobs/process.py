@@ -25,7 +25,7 @@ from recordpublisher.publishers.retry import duration_words
 
 from ..data_fetcher import DataFetcher
 from ..stream_names import streams_argument
-from .termination import call_on_eof, stop_on_signals, tell_what_drains
+from .termination import call_on_eof, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
 _REPORT_SECONDS = 1.0
@@ -70,12 +70,10 @@ async def run_fetcher(
     properties = fetcher.properties
     draining = asyncio.Event()
     opening: asyncio.Task[DataFetcher] | None = None
-    telling: list[asyncio.Task[None]] = []
 
     def drain() -> None:
         draining.set()
         log.info("the job is draining")
-        telling.append(asyncio.create_task(tell_what_drains(properties.value(SINK), fetcher.sink_unfinished)))
         fetcher.stop()
         if opening is not None:
             opening.cancel()  # Nothing was read yet, and the service may not answer for minutes.
