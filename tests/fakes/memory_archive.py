@@ -61,9 +61,9 @@ class MemoryArchive:
         mine = [(path, str(covered)) for path, (key, covered, _) in self._view.items() if key == shard.key]
         return ranges_of(mine, int)
 
-    async def committed(self, stream):
+    async def committed(self):
         state = getattr(self, "owner", self).state
-        return {} if state is None else merge_snapshots([state]).shards
+        return [] if state is None else [*merge_snapshots([state]).shards.items()]
 
     async def open(self, file):
         if file.paths[0] not in self.published:

@@ -7,6 +7,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.archive.factory import ArchiveFactory
 
 FIRST = "shardId-000000000000"
 
@@ -160,3 +161,30 @@ async def test_groups_write_and_read_archives(tmp_path, writes, reads):
         last = Values()
         await read_until(reading(served, folder, "POLLING", **more), last, 10)
         assert sorted(last.numbers) == list(range(40, 50))
+
+
+async def test_the_positions_of_a_group_say_when_it_saw_the_tip(tmp_path):
+    folder = tmp_path / "out"
+    with serve_in_thread(streams={"orders": 1}) as served:
+        served.stream("orders").put({"n": 1})
+        group = {
+            "flink.state.uri": str(tmp_path / "a"),
+            "flink.shard.assignment": "ELASTIC",
+            "flink.lease.duration": 2000,
+        }
+        async with rp.DataFetcher("orders", archiving(served, folder, "jsonl", **group)) as fetcher:
+            running = asyncio.create_task(fetcher.run())
+            async with asyncio.timeout(60):
+                while not await tip_of(served, folder):  # noqa: ASYNC110 - the folder is what is looked at
+                    await asyncio.sleep(0.2)
+            fetcher.stop()
+            await running
+
+
+async def tip_of(served, folder):
+    if not has_rows(folder, 1)():
+        return None
+    factory = ArchiveFactory(rp.Properties(reading(served, folder, "NONE")))
+    committed = dict(await factory._archive.catalogue.committed())
+    await factory.close()
+    return committed[f"orders/{FIRST}"].tip_ms

@@ -68,7 +68,7 @@ class Archive:
             None if lister is None else RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, order_of, clock)
         )
         self._listed: dict[str, dict[str, Shard]] = {}
-        self._committed: tuple[float, Mapping[str, ShardState]] | None = None
+        self._committed: tuple[float, Sequence[tuple[str, ShardState]]] | None = None
         self._documents: dict[str, tuple[float, Mapping[str, ShardDocument]]] = {}
 
     async def catch_up(self, stream: str) -> None:
@@ -128,11 +128,11 @@ class Archive:
         """
         at = self.clock.monotonic()
         if again or self._committed is None or at - self._committed[0] >= DOCUMENT_SECONDS:
-            self._committed = at, await self.catalogue.committed(shard.stream)
-        state = self._committed[1].get(shard.key)
-        if state is None or state.position is None or place_of(state.position, self.order_of) != place:
-            return None
-        return state.tip_ms
+            self._committed = at, await self.catalogue.committed()
+        states = [state for key, state in self._committed[1] if key == shard.key and state.position is not None]
+        return latest(
+            *(each.tip_ms for each in states if each.position and place_of(each.position, self.order_of) == place)
+        )
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
         """Return the oldest record that the stream still has of a shard."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.leases.documents.group_store import PositionPart
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.stored_documents import read_document
-from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of, conditional_store_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.plugins.stores.folder_store import FolderStore
@@ -52,8 +52,8 @@ class Catalogue(Protocol):
         Raises: StoreUnavailableError if the place cannot be reached now; StateError if waiting does not help.
         """
 
-    async def committed(self, stream: str) -> Mapping[str, ShardState]:
-        """Return the positions of the job that writes the archive, by `Shard.key`, as far as they are stored with it."""
+    async def committed(self) -> Sequence[tuple[str, ShardState]]:
+        """Return the positions that jobs which write the archive have stored with it, each with its `Shard.key`."""
 
     async def open(self, file: RangeFile) -> ArchivedRows:
         """Open the files of a range. Raises: FileNotFoundError if they are gone; StateError if they cannot be read."""
@@ -113,10 +113,13 @@ class FileCatalogue:
                 listed[shard.stream, shard.shard_id] = _by_shard(paths).get((shard.stream, shard.shard_id), [])
             return ranges_of(listed.get((shard.stream, shard.shard_id), ()), self._order_of)
 
-    async def committed(self, stream: str) -> Mapping[str, ShardState]:
-        """Read the positions that the sink has stored with its files."""
-        snapshots = await JobStateReader(self._entries).load()
-        return merge_snapshots(snapshots, self._order_of).shards
+    async def committed(self) -> Sequence[tuple[str, ShardState]]:
+        """Read the positions that the sink has stored with its files: those of each worker that the job has been."""
+        found: list[tuple[str, ShardState]] = []
+        for name, each in (await self._entries.list(PARTS)).items():
+            part = PositionPart.from_bytes(each.value, f"{name} in {self._entries.place}")
+            found += [(key.shard, stored.state) for key, stored in part.positions.items()]
+        return found
 
     async def open(self, file: RangeFile) -> ArchivedRows:
         """Open the files of a range."""
