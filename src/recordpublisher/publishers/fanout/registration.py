@@ -314,7 +314,7 @@ class RegistrationCalls:
         except ResourceInUseError:
             return None
         except RetriesExhaustedError as error:
-            # The service answers a throttle as well as a full stream with LimitExceeded. A throttle would have passed.
+            # The service has one code for a throttle and for a stream with its maximum of consumers. A throttle would have passed.
             if isinstance(error.__cause__, ThrottledError):
                 raise ConsumerError(_limit_reached(stream_arn, name)) from error
             raise

@@ -84,7 +84,7 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
     if profile is None or keys is None:
         return None
     if not is_header_text(f"{keys.access_key}{keys.secret_key}{keys.token or ''}"):
-        return None  # The SDK's error for such keys is the one that users know.
+        return None  # The SDK's transport checks such keys as well, and its error says what is wrong with them.
     # 3. Find the endpoint. A property takes precedence over the environment, and the environment over the profile.
     if endpoint is None:
         found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))

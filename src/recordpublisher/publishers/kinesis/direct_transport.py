@@ -167,7 +167,7 @@ class FastPathCalls:
         credentials = await self._credentials()
         if credentials is None:
             return None
-        # 2. Sign and send. A write is never sent twice, because a second one would write its records again.
+        # 2. Sign and send. Only a write is not repeated over a new connection, because its records might be written twice.
         request = route.build(body or _encode(parameters), credentials, time.time())
         head, reader = await pool.exchange(request, self._reader, self._api != "PutRecords")
         # 3. Decode the response. The records of a read were decoded while they arrived.
