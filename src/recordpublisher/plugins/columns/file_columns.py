@@ -14,7 +14,16 @@ from recordpublisher.consumer.typed_values import Json, fields_of, plain_value
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..deserializers.schemas import Shape, columns_text, grown, merged, row_type, shape_of, with_names, without_column
+from ..deserializers.schemas import (
+    Shape,
+    columns_text,
+    grow_shape,
+    merge_shapes,
+    paths_without_column,
+    row_type,
+    shape_of,
+    with_valid_names,
+)
 from .record_columns import RECORD_SCHEMA, arrow_columns, text_column
 from .record_fields import DATA
 from .typed_columns import frame_columns
@@ -86,7 +95,7 @@ class FileColumns:
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
         rows = self._columns.batch(*batches)
-        if self._has_text:
+        if self._has_text:  # A value without fields has no columns of its own, so it is stored as JSON.
             texts = pa.concat_arrays([_texts(batch) for batch in batches])
             rows = pa.RecordBatch.from_arrays([*rows.columns, texts], schema=self.schema)
         if self._check_rows is not None:
@@ -136,7 +145,7 @@ class InferredColumns(FileColumns):
         return InferredColumns(there, start._reserved, self._given, start._grow_shape(seen))
 
     def _grow_shape(self, seen: Mapping[str, Shape]) -> dict[str, Shape]:
-        shape: dict[str, Shape] = grown(self.shape, with_names(seen, self.shape, self._reserved))
+        shape: dict[str, Shape] = grow_shape(self.shape, with_valid_names(seen, self.shape, self._reserved))
         return shape
 
     def fitting(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Iterator[RecordBatch]:
@@ -148,6 +157,7 @@ class InferredColumns(FileColumns):
                 yield batch
                 continue
             rejected += misfits
+            # Aggregated records share a sequence number, so the sub-sequence number is needed as well.
             bad = {(record.sequence_numbers[0], record.sub_sequence_numbers[0]) for record, _ in misfits}
             begin = 0
             for index, number in enumerate(zip(batch.sequence_numbers, batch.sub_sequence_numbers, strict=True)):
@@ -165,7 +175,7 @@ class InferredColumns(FileColumns):
 
         Raises: ValueError if a record does not fit, or has a field without a column. The caller finds out which record it is.
         """
-        for path in without_column(_seen(batches), self.shape):
+        for path in paths_without_column(_seen(batches), self.shape):
             raise ValueError(self._why_no_column(path))
         if self._decode is None:
             rows = arrow_columns(*batches, schema=self.metadata)
@@ -212,7 +222,7 @@ def _seen(batches: Sequence[RecordBatch]) -> Shape:
     seen: Shape = {}
     for batch in batches:
         for value in batch.decoded or ():
-            seen = merged(seen, shape_of(value))
+            seen = merge_shapes(seen, shape_of(value))
     return seen
 
 

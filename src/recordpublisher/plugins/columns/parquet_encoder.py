@@ -25,29 +25,6 @@ _ALL_DIFFERENT = {"value", *(field.name for field in RECORD_FIELDS if field.is_d
 """Columns without a dictionary: nearly every value differs, and a dictionary would take a quarter of the encoding time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParquetOptions:
-    """Options of Parquet files, from the properties `flink.sink.parquet.*`."""
-
-    compression: str = of_property(PARQUET_COMPRESSION)
-    row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
-    has_statistics: bool = of_property(PARQUET_STATISTICS)
-    sorted_by: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, properties: Properties) -> ParquetOptions:
-        """Return the options that the properties name. Raises: ConfigurationError if a property has an invalid value."""
-        names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
-        return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
-
-    def check(self, schema: pa.Schema) -> None:
-        """Check that files with these columns can be sorted. Raises: ConfigurationError if a sort column is missing or nested."""
-        for name in self.sorted_by:
-            if name not in schema.names or pa.types.is_nested(schema.field(name).type):
-                valid = ", ".join(field.name for field in schema if not pa.types.is_nested(field.type))
-                raise ConfigurationError(PARQUET_SORT.key, name, f"some of the columns {valid}")
-
-
 class ParquetEncoder:
     """Owns the rows of the next row group, and the writer of the file, which is opened with its first row group."""
 
@@ -77,6 +54,7 @@ class ParquetEncoder:
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, self._schema)
             self._waiting, self.held_bytes = [], 0
+            # Rows are sorted within their row group only, because the file is written while rows arrive.
             table = table.sort_by(self._order) if self._order else table
             self._open_writer().write_table(table, row_group_size=len(table))
 
@@ -110,3 +88,26 @@ class ParquetEncoder:
                 sorting_columns=pq.SortingColumn.from_ordering(self._schema, self._order) if self._order else None,
             )
         return self._writer
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
+    """Options of Parquet files, from the properties `flink.sink.parquet.*`."""
+
+    compression: str = of_property(PARQUET_COMPRESSION)
+    row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
+    has_statistics: bool = of_property(PARQUET_STATISTICS)
+    sorted_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, properties: Properties) -> ParquetOptions:
+        """Return the options that the properties name. Raises: ConfigurationError if a property has an invalid value."""
+        names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
+        return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
+
+    def check(self, schema: pa.Schema) -> None:
+        """Check that files with these columns can be sorted. Raises: ConfigurationError if a sort column is missing or nested."""
+        for name in self.sorted_by:
+            if name not in schema.names or pa.types.is_nested(schema.field(name).type):
+                valid = ", ".join(field.name for field in schema if not pa.types.is_nested(field.type))
+                raise ConfigurationError(PARQUET_SORT.key, name, f"some of the columns {valid}")

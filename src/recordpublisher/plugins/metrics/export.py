@@ -106,6 +106,7 @@ def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
         raise TypeError(
             f"{names} has no metrics to export; pass a DataFetcher, a Producer, or a KinesisSink without a job"
         )
+    # The numbers continue those of the fetchers, because each exported row is identified by its subtask.
     first = max((fetcher.subtask for fetcher in fetchers), default=-1) + 1
     return [*fetchers, *(_ProducerAsFetcher(number, each) for number, each in enumerate(producers, first))]
 
@@ -155,6 +156,7 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
     """Keep exporters open while the block runs."""
     async with AsyncExitStack() as opened:
         for exporter in exporters:
+            # The callback comes first, so that an exporter whose `open` fails halfway is closed as well.
             opened.push_async_callback(exporter.close)
             await exporter.open(source)
         yield
@@ -183,8 +185,8 @@ class PeriodicExporter(MetricsExporter):
         """Send a last time, then stop."""
         if self._sending is not None:
             self._sending.cancel()
-            await asyncio.wait([self._sending])
-            await self._send_once()
+            await asyncio.wait([self._sending])  # An interrupted send may still run in a thread.
+            await self._send_once()  # The counts since the last interval would be lost otherwise.
 
     async def _run(self) -> None:
         while True:
@@ -194,7 +196,7 @@ class PeriodicExporter(MetricsExporter):
     async def _send_once(self) -> None:
         try:
             await self.send(await self._source.metrics())
-        except Exception as error:
+        except Exception as error:  # A monitoring system that is away must not end the job.
             log.warning("metrics were not sent; the next interval tries again: %s: %s", type(error).__name__, error)
 
 
@@ -220,6 +222,7 @@ class ExportedMetric:
     def prometheus_name(self) -> str:
         """The name by Prometheus's conventions, with unit and `_total`. The name of a text ends in `_info`."""
         parts = ["recordpublisher", self.scope, self.stem]
+        # `committed_bytes` already ends in its unit.
         if self.unit and not self.stem.endswith(self.unit):
             parts.append(self.unit)
         endings = {MetricType.COUNTER: ["total"], MetricType.TEXT: ["info"]}
@@ -229,7 +232,7 @@ class ExportedMetric:
     def opentelemetry_name(self) -> str:
         """The name by OpenTelemetry's conventions, without unit; the standard name if there is one."""
         if (self.scope, self.source) == ("shard", "records"):
-            return "messaging.client.consumed.messages"
+            return "messaging.client.consumed.messages"  # The only one for which the conventions have a name.
         ending = "_timestamp" if self.unit == "timestamp_seconds" else ""
         is_duration = self.type is MetricType.COUNTER and self.unit == "seconds"
         return f"recordpublisher.{self.scope}.{self.stem}{'_time' if is_duration else ending}"
@@ -286,6 +289,7 @@ def shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
 
 def exported_tables(subtasks: Sequence[SubtaskMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
     """Return the metrics of subtasks, of their sinks (each metric once), and of shards, with the rows of each table."""
+    # Sinks of one job have the same metrics, and each may appear once on a page of Prometheus.
     of_sinks = {metric.name: _export_metric("sink", metric) for each in subtasks for metric in each.sink}
     in_sinks = [(Origin(each.subtask), {one.name: one.value for one in each.sink}) for each in subtasks]
     return [
