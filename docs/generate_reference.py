@@ -56,7 +56,7 @@ AREAS = {
         [
             "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "ShardMetrics",
             "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
-            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry",
+            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],
     ),
 }  # fmt: skip
@@ -67,7 +67,7 @@ FURTHER = {
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
-        ("consumer.watermark_strategies", ["WatermarkStrategy"]),
+        ("consumer.event_time", ["WatermarkStrategy"]),
         ("fetcher.coordination.remote_tracker", ["RemoteTracker"]),
         ("fetcher.coordination.coordinator", ["Coordinator"]),
         (

@@ -24,6 +24,7 @@ _NAMES = {
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",
+    ".plugins.host.manager": "publisher_class",
     ".plugins.host.registry": "Registrar Registry",
     ".plugins.metrics.export": "export_metrics",
     ".plugins.metrics.prometheus.exporter": "metrics_text",
@@ -43,8 +44,7 @@ _NAMES = {
     ".plugins.sinks.reactive": "ReactiveSink",
     ".plugins.sinks.sql": "SqlSink",
     ".plugins.stores.folder_store": "FolderStore",
-    ".publishers.base": "BatchConsumer RecordPublisher RecordPublisherFactory RunResult",
-    ".publishers.queue.queue_source": "QueueSource",
+    ".publishers.base": "BatchConsumer QueueSource RecordPublisher RecordPublisherFactory RunResult",
     ".publishers.errors": (
         "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError ResourceInUseError "
         "ExpiredIteratorError ResourceNotFoundError FatalKinesisError StreamNotActiveError StreamNotFoundError ConsumerError "

@@ -35,6 +35,7 @@ from .plugins.columns.typed_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
+from .plugins.host.manager import publisher_class as publisher_class
 from .plugins.host.registry import Registrar as Registrar
 from .plugins.host.registry import Registry as Registry
 from .plugins.metrics.export import export_metrics as export_metrics
@@ -63,10 +64,10 @@ from .plugins.sinks.reactive import ReactiveSink as ReactiveSink
 from .plugins.sinks.sql import SqlSink as SqlSink
 from .plugins.stores.folder_store import FolderStore as FolderStore
 from .publishers.base import BatchConsumer as BatchConsumer
+from .publishers.base import QueueSource as QueueSource
 from .publishers.base import RecordPublisher as RecordPublisher
 from .publishers.base import RecordPublisherFactory as RecordPublisherFactory
 from .publishers.base import RunResult as RunResult
-from .publishers.queue.queue_source import QueueSource as QueueSource
 from .publishers.errors import RecordPublisherError as RecordPublisherError
 from .publishers.errors import ConfigurationError as ConfigurationError
 from .publishers.errors import PluginError as PluginError

@@ -9,7 +9,7 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import FencedError, SinkError, StoreUnavailableError
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher, read
@@ -51,6 +51,20 @@ def test_the_pinned_start_is_stored_before_the_first_read():  # P3
     assert [flushed.state for flushed in sink.flushed] == store.kept
     assert store.kept[0]["pinnedStartMs"] == EPOCH_MS
     assert store.kept[0]["shards"]["s/a"]["start"] == {"type": "AT_TIMESTAMP", "timestamp": EPOCH_MS}
+
+
+def test_an_age_is_subtracted_once_however_often_the_job_starts():  # P3
+    source, store = ScriptedSource(), MemoryStore()
+    source.add("a", 1)
+
+    async def start_without_state_of_the_shard():
+        an_hour = Starts(StartingPosition(PositionType.LATEST, ago_ms=3_600_000))
+        store.kept = [{**each, "shards": {}} for each in store.kept]
+        await make_fetcher(source, RecordingSink(), starts=an_hour, checkpoints=SubtaskCheckpoints(store, 0, 1)).open()
+        return store.kept[-1]["pinnedStartMs"], store.kept[-1]["shards"]["s/a"]["start"]["timestamp"]
+
+    for _ in range(2):
+        assert run_virtual(start_without_state_of_the_shard()) == (EPOCH_MS - 3_600_000, EPOCH_MS - 3_600_000)
 
 
 def test_checkpoints_are_stored_in_the_interval_and_flush_the_sink_first():  # S6

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import FunctionTimestamps
+from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
@@ -18,9 +17,9 @@ from recordpublisher.publishers.errors import (
     ImpossibleStateError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import OldestRecord
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher

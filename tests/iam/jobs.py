@@ -43,7 +43,7 @@ JOBS = {
         {
             "flink.sink": "parquet",
             "flink.sink.parquet.path": f"s3://bucket/lake/orders/{RUN}",
-            "flink.sink.file.interval": 500,
+            "flink.state.checkpoint.interval": 500,
         },
     ),
     "elastic-s3": Job(

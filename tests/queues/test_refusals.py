@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.host.build_from_properties import publisher_class
+from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Claim, Owner
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
@@ -88,7 +88,7 @@ def test_who_reads_from_positions_is_told_what_to_use(registry):
     with pytest.raises(
         rp.ConfigurationError, match=r"Spark needs positions, but a queue has none\. Valid: POLLING or EFO"
     ):
-        publisher_class(registry, given, "Spark")
+        checked_publisher_class(registry, given, "Spark")
 
 
 def test_a_bounded_reader_is_refused(registry, monkeypatch):

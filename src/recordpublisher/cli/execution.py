@@ -27,7 +27,7 @@ from .logs import logs_json
 from .output import printable_line
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+    from recordpublisher.publishers.kinesis.management import ManagementClient
 
 log = logging.getLogger("recordpublisher.command")
 log.setLevel(logging.INFO)
@@ -239,9 +239,8 @@ def call_service(
     """
 
     async def call() -> T:
-        from recordpublisher.publishers.kinesis.management.client import (
-            ManagementClient,
-        )  # Imported here because it loads the AWS SDK.
+        # Imported here because it loads the AWS SDK.
+        from recordpublisher.publishers.kinesis.management import ManagementClient
 
         async with ManagementClient(properties, [] if stream is None else [stream]) as client:
             return await work(client)

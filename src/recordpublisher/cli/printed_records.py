@@ -16,10 +16,18 @@ from msgspec.structs import replace
 
 from ..consumer.event_time import check_times, timestamp_assigner_for
 from ..extras import install_command
+from ..plugins.columns.record_fields import RECORD_FIELDS
 from ..plugins.deserializers.decompression import decompressor_for
-from ..plugins.deserializers.schemas import columns_text, known_part, merge_shapes, shape_of, with_valid_names
+from ..plugins.deserializers.schemas import (
+    columns_text,
+    known_part,
+    merge_shapes,
+    shape_of,
+    with_kinds,
+    with_valid_names,
+)
 from ..plugins.sinks.files.jsonl import as_json
-from ..publishers.errors import ConfigurationError
+from ..publishers.errors import UNDECODABLE, ConfigurationError
 from ..publishers.log_fields import counted
 from ..publishers.properties.groups.job import (
     COMPRESSION,
@@ -32,7 +40,6 @@ from ..publishers.properties.groups.job import (
 from ..publishers.properties.properties import Properties
 from ..publishers.records import Record, RecordBatch, UserRecord
 from ..publishers.shards import Shard
-from ..publishers.undecodable import UNDECODABLE
 from .execution import print_note
 from .output import printable_json
 
@@ -99,8 +106,10 @@ class RecordFormat(StrEnum):
 
 
 @contextmanager
-def record_file(kind: RecordFormat, path: Path | None) -> Iterator[RecordFile]:
+def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
     """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
+
+    `partitions`: the job's `flink.sink.partitions`, whose fields a schema has with the types that the job gives them.
 
     Raises: ConfigurationError if the file cannot be written; ImportError if the extra `arrow` is missing.
     """
@@ -119,7 +128,7 @@ def record_file(kind: RecordFormat, path: Path | None) -> Iterator[RecordFile]:
         with nullcontext(out) if path is None else out:
             is_replaced = path is not None and path.is_file()
             is_schema = kind is RecordFormat.SCHEMA
-            file = SchemaFile(out, is_replaced) if is_schema else RecordFile(kind, out, is_replaced)
+            file = SchemaFile(out, is_replaced, partitions) if is_schema else RecordFile(kind, out, is_replaced)
             try:
                 yield file
             except BaseException:
@@ -202,10 +211,14 @@ class RecordFile:
 
 
 class SchemaFile(RecordFile):
-    """Infers a schema from the fields of JSON objects, and writes it at the end in the form of `flink.deserializer.schema`."""
+    """Infers a schema from the fields of JSON objects, and writes it at the end in the form of `flink.deserializer.schema`.
 
-    def __init__(self, out: IO[bytes], is_replaced: bool = False) -> None:
+    `pattern`: the job's `flink.sink.partitions`.
+    """
+
+    def __init__(self, out: IO[bytes], is_replaced: bool = False, pattern: str | None = None) -> None:
         super().__init__(RecordFormat.JSON, out, is_replaced)
+        self._pattern = pattern
         self._seen: Any = {}
         self._others = 0
 
@@ -222,6 +235,14 @@ class SchemaFile(RecordFile):
         """Write the schema."""
         self._begin()
         shape = known_part(with_valid_names(self._seen, {})) or {}
+        if shape and self._pattern is not None:
+            from recordpublisher.plugins.columns.partitions import (
+                Partitions,  # loads pyarrow, which other formats do without
+            )
+
+            of_metadata = {field.name for field in RECORD_FIELDS}
+            kinds = Partitions(self._pattern).kinds().items()
+            shape = with_kinds(shape, {path: kind for path, kind in kinds if path.split(".")[0] not in of_metadata})
         self._out.write(f"{columns_text(shape)}\n".encode() if shape else b"")
         self._out.flush()
         if self._others or not shape:

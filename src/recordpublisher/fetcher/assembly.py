@@ -170,7 +170,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 checkpointer.times,
                 leases,
                 checkpointer.commit_counts,
-                WorkersWanted(settings.catch_up_ms / 1000, clock),
+                WorkersWanted(clock),
             ),
         )
     )

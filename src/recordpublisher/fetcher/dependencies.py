@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.polling.shard_probe import TipDistance
@@ -12,6 +11,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..consumer.shard_consumer import BatchDecorator
 from .alarms import AlarmListener
 from .checkpoints.alone_job import AloneJob
 from .checkpoints.snapshot_store import SubtaskCheckpoints

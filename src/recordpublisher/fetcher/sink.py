@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Generic, NamedTuple
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, V
-from recordpublisher.publishers.skipped_records import how_to_go_on
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records import how_to_continue
 from recordpublisher.publishers.user_code import AsyncPort
 
 from .metric_types import SinkMetric
@@ -29,7 +31,7 @@ Traced = Callable[[RecordsCall], RecordsCall]
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     """Raise SinkError with the name of the record: the default for a record that a sink rejects (S7)."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
-    remedy = how_to_go_on(record.stream, record.shard_id, numbers[0])
+    remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
@@ -218,6 +220,28 @@ class Sink(AsyncPort, ABC, Generic[V]):
         it does not: drop the queued records of these shards, because the next reader writes them again. May be called while a `write` or
         `flush` waits. Default: do nothing.
         """
+
+    def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
+        """Called when the job learns of a shard of its streams, whichever process reads the shard. Default: do nothing.
+
+        - `open_ms`: a time at which the shard was open (epoch ms), if a listing has shown it open. A shard that the end of its parent has
+          named is notified again when a listing has it.
+        """
+
+    def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
+        """Called before the first write of a reader: from here on the written records are complete.
+
+        Also called before the write behind a gap that the job has accepted, with TRIM_HORIZON. Default: do nothing.
+
+        - `start`: AFTER the last record that the job has emitted, or the start of a shard that was never read.
+        - `follows_parents`: whether the shard was never read, and the job has read its parents. Then TRIM_HORIZON is its true beginning.
+        """
+
+    def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
+        """Called when the job has read up to a position and has no record to write: none there can be used here. Default: do nothing."""
+
+    def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
+        """Called when the last record of a shard was written; the next checkpoint says so. Default: do nothing."""
 
     async def watermark(self, watermark: int) -> None:
         """Called when every record below `watermark` (epoch ms) was written, except late ones (W1). Default: do nothing.

@@ -103,7 +103,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     # 4. Decide where each shard begins.
     await check_for_data_loss(listed, restored, opened, job, missing)
     pinned_ms = restored.pinned_ms if job.starts.is_pinned else await _pinned_ms(restored, job)
-    starts = job.starts.pinned_at(pinned_ms)
+    starts = job.starts.begun_at(pinned_ms)
     states = initial_states(listed, restored, starts)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
     unlisted = unlisted_states(listed, restored)
@@ -165,8 +165,11 @@ async def check_for_data_loss(
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Return the restored time of the pinned start, or pin it now: a job pins its start once."""
-    return await dependencies.pin_latest(dependencies.streams[0]) if restored.pinned_ms is None else restored.pinned_ms
+    """Return the restored time of the pinned start, or pin it now: a job pins its start once. An age is subtracted here."""
+    if restored.pinned_ms is not None:
+        return restored.pinned_ms
+    now_ms = await dependencies.pin_latest(dependencies.streams[0])
+    return dependencies.starts.default.pinned_at(now_ms).timestamp_ms or now_ms
 
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:

@@ -30,14 +30,9 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Self
 
+import msgspec
+
 from .password_masking import mask_passwords
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def without_colours(text: str) -> str:
-    """Return a text without the codes of a terminal's colours, which errors of other libraries also have in logs."""
-    return _COLOURS.sub("", text)
 
 
 class RecordPublisherError(Exception):
@@ -123,7 +118,8 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
 
 def _without_secrets(value: object) -> object:
-    """Return text with its passwords masked, and a container as the name of its type, because it may hold secrets without their names."""
+    """Return text with its passwords masked, and a container as the name of its type."""
+    # A container may hold secrets without their names, so nothing of it is shown.
     if isinstance(value, str):
         return mask_passwords(value)
     return f"a {type(value).__name__}" if isinstance(value, Iterable) and not isinstance(value, type) else value
@@ -252,14 +248,26 @@ class ImpossibleStateError(RecordPublisherError):
     """An invariant of this library is broken (F11)."""
 
 
+# --- errors of others -----------------------------------------------------------------------------------------------------------------
+
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 """The reasons that OpenSSL gives for bytes that are not TLS."""
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors for JSON and MessagePack that is malformed or of another type, that is not UTF-8, or that is nested too deeply."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Return the error and its causes, each only once, because an error can be its own cause."""
+    """Return the error and its causes, each only once."""
+    # An error can be its own cause, so the ones that were seen are remembered.
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def without_colours(text: str) -> str:
+    """Return a text without the codes of a terminal's colours."""
+    # Errors of other libraries have these codes even in logs.
+    return _COLOURS.sub("", text)

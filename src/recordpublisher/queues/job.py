@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
 from recordpublisher.fetcher.checkpoints.checkpoint_scheduler import CheckpointScheduler
@@ -28,6 +27,7 @@ from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import RunCompletion
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
@@ -41,11 +41,11 @@ from recordpublisher.publishers.properties.groups.job import (
 from recordpublisher.publishers.properties.groups.reading import DUPLICATES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..consumer.shard_consumer import BatchDecorator
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
 from .view import QueueAlarms, QueueView

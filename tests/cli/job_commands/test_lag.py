@@ -156,6 +156,16 @@ WRONG = [
     (("--live", "http://127.0.0.1:1"), 1, "no running job serves http://127.0.0.1:1/snapshot.json: "),
     (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' cannot be combined with '--live'"),
     (("--watch", "--json"), 2, "option '--json' cannot be combined with '--watch'"),
+    (
+        ("--check", "-p", "flink.alarm.interval=-1"),
+        2,
+        "'flink.alarm.interval' is -1: --check exits with 3 once records wait that long",
+    ),
+    (
+        ("--check", "-p", "flink.state.checkpoint.interval=-1"),
+        2,
+        "interval' is -1: the job stores its positions only when it stops",
+    ),
     (("-p", "flink.alarm.interval=soon"), 2, "property 'flink.alarm.interval' is 'soon'"),
 ]
 

@@ -137,7 +137,7 @@ def test_a_queue_is_read_until_it_is_empty_or_for_so_many_records(orders, job, t
         "flink.streams": "work",
         "flink.stream.recordpublisher": "QUEUE",
         "flink.queue.name": "all-work",
-        "flink.queue.start": "TRIM_HORIZON",
+        "flink.stream.initpos": "TRIM_HORIZON",
         "flink.sink": "map",
         "flink.sink.map.function": "shop:handle",
         "flink.sink.map.ordering": "NONE",

@@ -10,7 +10,7 @@ import pytest
 
 from recordpublisher.cli.stream_commands.streams import as_fields, as_text
 from recordpublisher.local import Delays, serve_in_thread
-from recordpublisher.publishers.kinesis.management.client import ListedStream, StreamDescription
+from recordpublisher.publishers.kinesis.management import ListedStream, StreamDescription
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 from recordpublisher.publishers.shards import Shard
 

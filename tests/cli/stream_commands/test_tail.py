@@ -295,9 +295,21 @@ def test_the_schema_of_objects_is_printed_whatever_the_job_reads_them_as():
     assert done.stdout == "id BIGINT, address STRUCT<country: STRING>, paid BOOLEAN\n"
 
 
+def test_a_printed_schema_has_the_fields_of_the_jobs_partitions_with_their_types():
+    with serve_in_thread(streams={"orders": 1}) as served:
+        served.stream("orders").put({"id": 1, "at": "2026-11-26T06:00:00Z", "of": {"x": 1}})
+        pattern = "dt={eventTime:%Y}/day={at:%d}/country={of.country}"
+        given = {**served.properties(), "flink.sink.partitions": pattern}
+        options = [part for key, value in given.items() for part in ("-p", f"{key}={value}")]
+        done = command("tail", "orders", *options, "--no-follow", "--format", "schema")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "id BIGINT, at TIMESTAMP, of STRUCT<x: BIGINT, country: STRING>\n"
+
+
 PLUGIN = """
 import recordpublisher as rp
-from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.base import QueueSource
 
 
 class Reading(rp.RecordPublisher):

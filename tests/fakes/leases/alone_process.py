@@ -12,7 +12,7 @@ from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import Sink
 
-from .elastic_processes import DURATION, ConnectedStore, ElasticProcesses, FetcherProcess, TimedSink
+from .elastic_processes import DURATION, ElasticProcesses, FetcherProcess, TimedSink
 from fakes.scripted_source import fetcher_dependencies
 
 
@@ -20,7 +20,7 @@ class AloneProcess(FetcherProcess):
     """Owns one fetcher, its connection to the store, and its run."""
 
     def __init__(self, group: ElasticProcesses, sink: Sink | None = None, **properties: object) -> None:
-        self.store = ConnectedStore(group.store)
+        self.store = group.connect()
         self.sink = sink or TimedSink(group.rows, 0.0)
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
         dependencies = fetcher_dependencies(group.source, self.sink, given)

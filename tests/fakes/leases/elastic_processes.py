@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.elastic.leased_shards import LeasedShards
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
@@ -102,7 +103,7 @@ class ElasticProcess(FetcherProcess):
     def __init__(
         self,
         source: ScriptedSource,
-        store: ConnectedStore,
+        store: ConditionalStore,
         sink: Sink,
         properties: dict[str, object],
         streams: Sequence[str],
@@ -166,10 +167,23 @@ class ElasticProcesses:
         **properties: object,
     ) -> ElasticProcess:
         """Start a process. Its sink is a TimedSink, or this one. `latest_ms`: it begins at LATEST, which is this time (epoch ms)."""
-        store = ConnectedStore(self.store)
+        return await self.made(streams, sink, latest_ms, **properties).start()
+
+    def made(
+        self,
+        streams: Sequence[str] = ("s",),
+        sink: Sink | None = None,
+        latest_ms: int | None = None,
+        **properties: object,
+    ) -> ElasticProcess:
+        """A process that has not been started."""
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
         sink = sink or TimedSink(self.rows, self._cost)
-        return await ElasticProcess(self.source, store, sink, given, streams, latest_ms, self._chance).start()
+        return ElasticProcess(self.source, self.connect(), sink, given, streams, latest_ms, self._chance)
+
+    def connect(self) -> ConditionalStore:
+        """The connection of a process that starts to the store of all processes."""
+        return ConnectedStore(self.store)
 
     async def join_two(self, **properties: object) -> tuple[ElasticProcess, ElasticProcess]:
         """Start two processes, and wait until each reads half of the shards."""

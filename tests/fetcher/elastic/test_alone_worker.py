@@ -1,6 +1,7 @@
 """A job that runs alone: a later start and a fresh worker of a group replace it at once; it never replaces a living group."""
 
 import asyncio
+import contextlib
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,7 @@ from recordpublisher.publishers.errors import FencedError, StateError, StoreUnav
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.alone_process import AloneProcess
-from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+from fakes.leases.elastic_processes import DURATION, ElasticProcesses, TimedSink
 from fakes.leases.static_process import StaticProcess
 
 
@@ -45,6 +46,24 @@ def test_a_later_start_resumes_where_the_last_one_stopped():
 
     group = run_virtual(story())
     assert sorted(group.rows) == sorted(group.sent)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_stop_seals_the_record_unless_the_store_is_away(is_cut):
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await written_alone(group)
+        if is_cut:
+            process.store.is_cut = True
+            await asyncio.sleep(30)
+        began = now()
+        with contextlib.suppress(StoreUnavailableError):
+            await process.stop()
+        await process.fetcher.close()
+        record = await GroupStore(group.store).read_record(process.alone.name)
+        return record.document.is_sealed, now() - began
+
+    assert run_virtual(story()) == (not is_cut, pytest.approx(0, abs=1))
 
 
 def test_a_later_start_replaces_one_that_runs_at_once():
@@ -294,6 +313,45 @@ def test_at_rest_it_writes_the_time_of_its_last_read_only():
         return written
 
     assert run_virtual(story()) == 1
+
+
+@pytest.mark.parametrize("interval", [-1, 600_000])
+def test_it_notices_a_successor_between_rare_checkpoints(interval):
+    async def story():
+        group = ElasticProcesses(shards=1)
+        first = await AloneProcess(group, **{"flink.state.checkpoint.interval": interval}).start()
+        began = now()
+        second = await AloneProcess(group).start()
+        with pytest.raises(FencedError):
+            await first.running
+        noticed = now() - began
+        await second.stop()
+        return noticed
+
+    assert run_virtual(story()) <= 25
+
+
+def test_it_notices_a_successor_while_its_sink_is_flushed():
+    class SlowSink(TimedSink):
+        async def flush(self, checkpoint):
+            await asyncio.sleep(300 if self.is_slow else 0)
+
+    async def story():
+        group = ElasticProcesses(shards=1)
+        sink = SlowSink(group.rows, 0.0)
+        sink.is_slow = False
+        first = await AloneProcess(group, sink).start()
+        sink.is_slow = True
+        await asyncio.sleep(6)  # the flush of its first checkpoint has begun
+        began = now()
+        second = await AloneProcess(group).start()
+        await group.wait_until(lambda: first.fetcher._completion.error is not None)
+        noticed = now() - began
+        await second.stop()
+        await first.kill()
+        return noticed
+
+    assert run_virtual(story()) <= 25
 
 
 def test_what_a_start_has_left_that_took_nothing_is_deleted_after_a_day():

@@ -261,6 +261,33 @@ async def test_what_a_process_does_in_its_group_is_counted():
         assert counts.unowned == 0
 
 
+@virtual
+async def test_shards_of_a_killed_worker_count_as_unowned_before_its_lease_ends():
+    async with group_of("a", "b") as group:
+        await group.kill("b")
+        await asyncio.sleep(group.settings.duration * 0.8)
+        assert group.workers["a"]._counts.unowned == 2
+
+
+@virtual
+async def test_a_worker_waits_for_leases_only_of_workers_that_were_never_seen_alive():
+    async with group_of("a") as group:
+        await group.kill("a")
+        group.join("c")
+        await asyncio.sleep(group.settings.duration / 2)
+        assert (reads(group, "c"), group.workers["c"].waits_for) == ([], ["a"])
+        await asyncio.sleep(group.settings.duration)
+        assert (len(reads(group, "c")), group.workers["c"].waits_for) == (4, [])
+
+
+@virtual
+async def test_a_worker_beside_more_workers_than_shards_waits_for_nothing():
+    async with group_of("a", shards=1) as group:
+        group.join("b")
+        await asyncio.sleep(2 * group.settings.interval)
+        assert (reads(group, "b"), group.workers["b"].waits_for) == ([], [])
+
+
 def test_shards_that_nobody_reads_are_counted_with_the_longest_time():
     counts = LeaseCounts()
     counts.observe_unowned([3.0, 7.5])

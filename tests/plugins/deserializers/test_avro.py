@@ -35,7 +35,7 @@ def test_the_record_of_the_specification_is_a_dict():
 def test_a_file_holds_the_schema(tmp_path):
     (tmp_path / "test.avsc").write_text(SCHEMA)
 
-    assert values(FROM_THE_SPECIFICATION, **{"schema.file": str(tmp_path / "test.avsc")}) == [{"a": 27, "b": "foo"}]
+    assert values(FROM_THE_SPECIFICATION, schema=str(tmp_path / "test.avsc")) == [{"a": 27, "b": "foo"}]
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,13 @@ def test_an_invalid_schema_is_a_configuration_error(schema):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(rp.ConfigurationError, match=r"avro\.schema\.file' is .*missing\.avsc.*No such file"):
-        values(**{"schema.file": str(tmp_path / "missing.avsc")})
+    with pytest.raises(rp.ConfigurationError, match=r"avro\.schema' is .*missing\.avsc.*No such file"):
+        values(schema=str(tmp_path / "missing.avsc"))
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, r"is required: .* Valid: an Avro schema as JSON, or flink\.deserializer\.avro\.schema\.file"),
-        (
-            {"schema": SCHEMA, "schema.file": "x.avsc"},
-            r"cannot be combined with 'flink\.deserializer\.avro\.schema\.file'",
-        ),
-    ],
-)
-def test_exactly_one_schema_is_needed(given, words):
-    with pytest.raises(rp.ConfigurationError, match=words):
-        values(**given)
+def test_a_schema_is_needed():
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.deserializer\.avro\.schema' .*flink\.deserializer=avro"):
+        values()
 
 
 NODE = '{"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}'

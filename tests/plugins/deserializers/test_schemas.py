@@ -244,7 +244,7 @@ async def test_the_properties_of_the_page_are_all_that_a_job_needs(monkeypatch, 
 PARTITIONED = {"flink.sink.partitions": "country={address.country}/dt={at:%Y-%m-%d}"}
 
 
-@pytest.mark.parametrize("sink", [parquet, delta])
+@pytest.mark.parametrize("sink", [parquet, delta, iceberg])
 async def test_files_and_tables_are_partitioned_by_a_field_inside_an_object(monkeypatch, tmp_path, sink):
     orders = [{**ORDER, "id": number, "address": {"country": country}} for number, country in enumerate(["NO", "SE"])]
 
@@ -266,9 +266,21 @@ async def test_delta_has_the_field_as_a_partition_column_of_its_type(monkeypatch
     assert table.to_pyarrow_table(columns=["country", "dt"]).to_pylist() == [{"country": "NO", "dt": "2026-11-26"}]
 
 
-async def test_iceberg_refuses_a_field_inside_an_object_whose_partition_it_would_not_note(monkeypatch, tmp_path):
-    with pytest.raises(rp.ConfigurationError, match=r"pyiceberg keeps no limits of address.country"):
-        await iceberg(monkeypatch, tmp_path, ORDER, **PARTITIONED)
+async def test_iceberg_notes_the_partition_of_a_field_inside_an_object_and_skips_files_by_it(monkeypatch, tmp_path):
+    orders = [{**ORDER, "id": number, "address": {"country": name}} for number, name in enumerate(["NO", "SE", None])]
+    orders += [{**ORDER, "id": 3, "address": None}, {**ORDER, "id": 4, "address": {"country": "x" * 300}}]
+
+    found = await iceberg(monkeypatch, tmp_path, *orders, **PARTITIONED)
+
+    assert [row["address"] for row in sorted(found, key=itemgetter("id"))] == [row["address"] for row in orders]
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    table = load_catalog("default", **catalog).load_table("lake.orders")
+    assert [field.name for field in table.spec().fields] == ["address_country_identity", "at_day"]
+    noted = [row["partition"]["address_country_identity"] for row in table.inspect.files().to_pylist()]
+    assert sorted(noted, key=str) == ["NO", None, "SE", "x" * 300]
+    assert table.metadata.name_mapping() is not None
+    plan = table.scan(row_filter="address.country == 'SE'")
+    assert [len(list(plan.plan_files())), plan.to_arrow()["id"].to_pylist()] == [1, [1]]
 
 
 INFER = {"flink.deserializer.schema": "INFER"}
@@ -326,11 +338,63 @@ async def test_infer_is_refused_where_no_column_could_follow(monkeypatch, tmp_pa
         await job(monkeypatch, **INFER, **more, **{"flink.state.uri": str(tmp_path)})
 
 
-def test_a_reader_of_arrow_refuses_infer(monkeypatch):
-    install(monkeypatch, {"a": []}, closed=True)
+FIRST = {"id": 1, "price": 1, "stream": "x", "address": {"country": "NO"}, "at": "2026-11-26T06:00:00Z"}
+SEEN = [FIRST, {"id": 2, "price": 1.5, "large": 2**63}, {"id": 3, "address": {"code": 7}, "none": None, "empty": []}]
 
-    with pytest.raises(rp.ConfigurationError, match="read_polars and read_pandas take deserializer='json'"):
-        rp.read_arrow("orders", PROPERTIES, deserializer_schema="infer")
+
+@pytest.mark.parametrize("read", [rp.read_arrow, rp.read_polars, rp.read_pandas])
+def test_a_frame_has_the_columns_that_all_records_show(monkeypatch, read):
+    install(monkeypatch, {"a": [json.dumps(each).encode() for each in SEEN]}, closed=True)
+
+    found = read("orders", PROPERTIES, deserializer_schema="infer")
+    frame = (
+        found.read_all() if read is rp.read_arrow else found if read is rp.read_polars else pa.Table.from_pandas(found)
+    )
+    frame = frame if isinstance(frame, pa.Table) else frame.to_arrow()
+
+    names = ["id", "price", "stream", "address", "at", "large"]
+    assert frame.column_names[:7] == [*names, "shardId"]
+    rows = sorted(frame.select(names).to_pylist(), key=itemgetter("id"))
+    assert [row["address"] for row in rows] == [{"country": "NO", "code": None}, None, {"country": None, "code": 7}]
+    assert [(row["price"], row["large"], row["stream"], row["at"]) for row in rows][:2] == [
+        (1.0, None, "x", FIRST["at"]),
+        (1.5, Decimal(2**63), None, None),
+    ]
+
+
+def test_a_frame_is_not_read_if_a_record_does_not_fit_unless_it_is_skipped(monkeypatch, caplog):
+    def read(**more):
+        install(monkeypatch, {"a": [b'{"id": 1}', b'{"id": "x"}', b"[1]", b'{"Id": 2}']}, closed=True)
+        return rp.read_polars("orders", PROPERTIES, deserializer_schema="INFER", metadata=False, **more)
+
+    with pytest.raises(rp.DeserializationError, match="it is no object"):
+        read()
+    assert read(deserializer_error="SKIP").rows() == [(1,)]
+    reasons = [message.partition("was skipped: ")[2] for message in caplog.messages if "recordpublisher" not in message]
+    assert [reason for reason in reasons if reason] == [
+        "ValueError: it is no row of the schema: $.id: expected int | null, got str",
+        "ValueError: the field 'Id' cannot be a column: its name differs from another in case only, or is no name; name the columns in "
+        "flink.deserializer.schema",
+    ]
+
+
+def test_a_frame_that_does_not_fit_names_the_record_and_the_field(monkeypatch):
+    install(monkeypatch, {"a": [b'{"id": 1}', b'{"id": "x"}']}, closed=True)
+
+    with pytest.raises(rp.DeserializationError, match=r"\$.id: expected int \| null, got str"):
+        rp.read_arrow("orders", PROPERTIES, deserializer_schema="INFER")
+
+
+def test_columns_of_an_inferred_frame_are_chosen_by_name(monkeypatch):
+    def read(*payloads, **more):
+        install(monkeypatch, {"a": [*payloads]}, closed=True)
+        return rp.read_arrow("orders", PROPERTIES, deserializer_schema="INFER", **more).read_all()
+
+    assert read(b'{"a": 1, "b": 2}', columns=["b", "shardId"]).to_pylist() == [{"b": 2, "shardId": "a"}]
+    assert read(columns=["b"]).schema == pa.schema([("b", pa.null())])
+    assert read(b"{}", metadata=False).num_rows == 1
+    with pytest.raises(rp.ConfigurationError, match="'columns' is 'c'"):
+        read(b'{"a": 1}', columns=["c"])
 
 
 async def test_dead_letters_have_no_schema_and_any_sink_takes_them_beside_infer(monkeypatch, tmp_path):

@@ -148,7 +148,7 @@ def test_an_unknown_publisher_lists_the_installed_ones(site):
     assert done.returncode == 2
     assert done.stderr == (
         "recordpublisher: property 'flink.stream.recordpublisher' is 'KAFKA': "
-        "no publisher of that name is installed. Valid: DYNAMODB_STREAMS, EFO, LINES, POLLING, QUEUE\n"
+        "no publisher of that name is installed. Valid: ARCHIVE, DYNAMODB_STREAMS, EFO, LINES, POLLING, QUEUE\n"
     )
 
 

@@ -3,7 +3,7 @@
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.stored_positions import JobPositions
-from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 
 from fakes.shard_entries import START, shard
 
@@ -46,6 +46,13 @@ def test_a_job_started_at_latest_is_compared_with_its_pinned_start():  # P3
     stored = job(snapshot(0, pinned=99), start=StartingPosition.latest())
 
     assert stored.states["s/a"].start == StartingPosition.at_timestamp(99)
+
+
+def test_an_age_was_subtracted_when_the_job_started():  # P3
+    an_hour = StartingPosition(PositionType.LATEST, ago_ms=3_600_000)
+    stored = job(snapshot(0, pinned=5_000_000), start=an_hour)
+
+    assert stored.states["s/a"].start == StartingPosition.at_timestamp(5_000_000)
 
 
 def test_the_lowest_shard_is_one_that_has_not_ended():

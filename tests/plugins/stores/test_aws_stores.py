@@ -288,7 +288,7 @@ async def test_the_first_error_ends_the_other_calls():
 
 async def test_a_client_that_stays_open_renews_its_credentials(tmp_path, monkeypatch):
     """The SDK renews keys in the last ten minutes of their life."""
-    monkeypatch.setattr("recordpublisher.publishers.kinesis.sdk.checked_credentials.RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr("recordpublisher.publishers.kinesis.sdk.session.RENEWAL_SECONDS", 0.0)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'keys'}\n")
     end = (datetime.now(UTC) + timedelta(minutes=9)).isoformat()

@@ -14,7 +14,7 @@ from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.plugins.stores.read_claim_store import BatchId, read_claim_store_of
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.endpoint import endpoint_of
+from recordpublisher.publishers.kinesis.access import endpoint_of
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.memory_store import MemoryStore

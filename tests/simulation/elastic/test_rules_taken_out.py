@@ -22,7 +22,7 @@ SEARCHED = 40
 """How many seeds are tried, from the one that was found: a change of the protocol changes what a seed does."""
 FOUND = [
     ("ancestors_come_back", "reshards", 0),
-    ("an_ended_life_commits", "commits_at_random", 96),
+    ("an_ended_life_commits", "commits_at_random", 798),
     ("answers_decide", "random", 1),
     ("children_before_parents", "reshards", 0),
     ("children_forget_their_parents", "restart_past_retention", 0),
@@ -34,7 +34,7 @@ FOUND = [
     ("ends_need_children", "listed_source", 0),
     ("failed_take_is_dropped", "random", 1),
     ("joiners_begin_anew", "random", 0),
-    ("known_children_are_all", "old_listings", 14),
+    ("known_children_are_all", "old_listings", 97),
     ("late_joins_count", "sealed_before_it_knows_that_it_joined", 0),
     ("leases_survive_their_stream", "stream_is_made_again", 0),
     ("leave_without_stopping", "rolling_restarts", 0),

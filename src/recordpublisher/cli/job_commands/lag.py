@@ -11,7 +11,7 @@ from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, STATE_URI
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
@@ -120,6 +120,16 @@ def lag(
 
 
 def _grace_seconds(given: float | None, properties: Properties) -> float:
+    """Return how long --check waits for a position to move.
+
+    Raises: ConfigurationError if the alarms are off, or if the job stores no positions while it runs.
+    """
+    if properties.value(ALARM_INTERVAL) < 0:
+        reason = f"--check exits with {ALARM} once records wait that long"
+        raise ConfigurationError(ALARM_INTERVAL.key, -1, "a duration such as 5m", reason=reason)
+    if checkpoint_interval_ms(properties) < 0:
+        reason = "the job stores its positions only when it stops, so --check could not tell whether it reads"
+        raise ConfigurationError(CHECKPOINT_INTERVAL.key, -1, "a duration such as 10s", reason=reason)
     return max(MIN_GRACE_SECONDS, 3 * checkpoint_interval_ms(properties) / 1000) if given is None else given
 
 

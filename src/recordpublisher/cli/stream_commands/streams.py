@@ -22,7 +22,7 @@ from ..output import aligned, echo, joined, json_text, table, time_text
 from ..shard_tree import known_shard, shard_tree
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ListedStream, ManagementClient, StreamDescription
+    from recordpublisher.publishers.kinesis.management import ListedStream, ManagementClient, StreamDescription
     from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 
 
@@ -306,7 +306,7 @@ def register(
     async def change(service: ManagementClient) -> str:
         # Imported here because they load the AWS SDK, which other commands do not need.
         from recordpublisher.publishers.fanout.config import FanOutConfig
-        from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
+        from recordpublisher.publishers.fanout.registration import RegistrationCalls
 
         config = FanOutConfig.of(properties.merged({CONSUMER_NAME.key: name, REGISTRATION.key: "LAZY"}))
         calls = RegistrationCalls(service, config, SystemClock())

@@ -34,6 +34,7 @@ from recordpublisher.publishers.initial_position import (
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 from recordpublisher.publishers.properties.times import is_sequence_number
 from recordpublisher.publishers.records import Record, RecordBatch
 
@@ -114,7 +115,7 @@ def tail(
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
     patterns = pattern("--key", key), pattern("--grep", grep)
     reading = RecordReading(properties)
-    with record_file(kind, output) as written:
+    with record_file(kind, output, properties.value(PARTITIONS)) as written:
         printer = _Printer(reading, lambda record: is_chosen(record, *patterns), limit, written)
         if shards:
             printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)

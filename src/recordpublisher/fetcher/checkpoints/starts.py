@@ -62,15 +62,20 @@ class Starts(msgspec.Struct, frozen=True):
         """Return these starts with LATEST replaced by the service's time, which is requested only if it is needed. See `pinned_at`."""
         return self if self.is_pinned else self.pinned_at(await service_time_ms())
 
-    def pinned_at(self, now_ms: int | None) -> Starts:
-        """Return these starts with LATEST replaced by a time (epoch ms), or unchanged if `now_ms` is None (not known).
+    def pinned_at(self, now_ms: int) -> Starts:
+        """Return these starts with LATEST and ages replaced by times. `now_ms` is the time of the service's clock (epoch ms)."""
+        return self._each(lambda start: start.pinned_at(now_ms))
+
+    def begun_at(self, start_ms: int | None) -> Starts:
+        """Return these starts with LATEST or an age replaced by the time to which the job pinned it (epoch ms); unchanged if it is None.
 
         So a start that is tried again, or in another process, is the same (P3).
         """
-        if now_ms is None:
-            return self
-        named = {shard: replace(each, start=each.start.pinned_at(now_ms)) for shard, each in self.by_shard.items()}
-        return Starts(self.default.pinned_at(now_ms), named)
+        return self if start_ms is None else self._each(lambda start: start.begun_at(start_ms))
+
+    def _each(self, changed: Callable[[StartingPosition], StartingPosition]) -> Starts:
+        named = {shard: replace(each, start=changed(each.start)) for shard, each in self.by_shard.items()}
+        return Starts(changed(self.default), named)
 
 
 def given_position(state: ShardState) -> SequenceNumber | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StateError
+from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StateError, StoreUnavailableError
 
 from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
 from ..checkpoints.commit_counts import CommitCounts
@@ -25,16 +25,21 @@ from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
 from ..leases.documents.lease_table import AloneOwner, LeaseTable
 from ..leases.documents.position_part import PositionKey, Positions, StoredPosition
 from ..leases.documents.stored_states import states_of
-from ..leases.documents.worker_record import WorkerRecord
+from ..leases.documents.worker_record import HOST, WorkerRecord
 from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.position_store import PartPositionStore, PositionStore
 from ..shards.shard_state import ShardState
 from ..sink import Sink, State
 from .committed_positions import CommittedPositions, SinkLives
+from .rival_starts import RivalStarts
 from .worker_lives import ElasticGroup
 
 log = logging.getLogger("recordpublisher.start")
-HOST = socket.gethostname()[:255]
+CONFIRMED_SECONDS = 20.0
+"""After this time without an answer that this worker still owns the shards, it asks for one between two checkpoints (seconds).
+
+That happens if checkpoints are rare, or if one of them waits long for the sink.
+"""
 LEFT_MS = 86_400_000
 """What an alone start has left that never took the shards is deleted after this time (ms)."""
 
@@ -77,11 +82,13 @@ class AloneWorker:
         self._clock = clock
         self.name = f"{group.chance.getrandbits(64):016x}"
         self._record = self._documents.own_record(self.name)
+        self._rivals = RivalStarts(self._documents, clock, group.chance)
         self._life = _OneLife(sink, clock) if isinstance(sink, CommittingSink) else None
         self._positions = self._position_store()
         self._owner = AloneOwner(self.name, 0)
         self._beat = 0
         self._has_taken = False
+        self._confirmed = clock.monotonic()
         self._states: Mapping[str, ShardState] = {}
         self._pinned_ms: int | None = None
         self._taken_ms: int | None = None
@@ -99,7 +106,8 @@ class AloneWorker:
     async def open(self) -> tuple[int, list[State]]:
         """Take every shard, and return the epoch and what is stored, as one snapshot.
 
-        An alone worker that still runs is replaced at once. May be repeated after an error: an attempt without an answer is found again.
+        An alone worker that still runs is replaced at once, or after a pause if it has replaced another one just before (`RivalStarts`).
+        May be repeated after an error: an attempt without an answer is found again.
 
         Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
         StoreUnavailableError if the store cannot be reached now; FencedError if another start has sealed this worker in the meantime.
@@ -109,7 +117,9 @@ class AloneWorker:
             table = LeaseTable(0) if found is None else found.document
             if table.alone == self._owner:
                 return await self._opened(table)
-            await self._check(found)
+            running = await self._check(found)
+            if await self._rivals.wait(running):
+                continue
             states = await self._sealed_states(table)
             if states is None:  # the table has moved on
                 await pause(attempt)
@@ -150,24 +160,38 @@ class AloneWorker:
         await self._positions.publish()
 
     async def check_owner(self) -> None:
-        """Check that no later start has replaced this one, which a job at rest would not notice otherwise.
+        """Check that no later start has replaced this one, unless the last checkpoint has just shown it.
 
         Raises: FencedError if one has; StateError if the record cannot be read.
         """
+        if self._clock.monotonic() - self._confirmed >= CONFIRMED_SECONDS:
+            await self._confirm()
+
+    async def _confirm(self) -> None:
         record = await self._documents.read_record(self.name)
         if record is None or record.document.is_sealed:
             raise FencedError(f"worker {self.name} was sealed: {_SUCCESSOR.format(place=self.place)}")
+        self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
-        """Close the stores."""
+        """Seal the record, so that the next start knows that this process has ended, and close the stores.
+
+        There is one attempt, and only if the store has answered just before: the next start does not need it.
+        """
+        if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
+            with contextlib.suppress(RecordPublisherError):
+                await self._write_record(is_sealed=True)
         await self._group.store.close()
         if (entries := entries_of(self._sink)) is not None and entries is not self._group.store:
             await entries.close()
 
     # --- the start -------------------------------------------------------------------------------------------------------------
 
-    async def _check(self, found: Stored[LeaseTable] | None) -> None:
-        """Check that this process may take the shards. Silent workers of a group are waited for, for their lease."""
+    async def _check(self, found: Stored[LeaseTable] | None) -> WorkerRecord | None:
+        """Check that this process may take the shards, and return the record of the worker that runs alone, if there is one.
+
+        Silent workers of a group are waited for, for their lease.
+        """
         entries = entries_of(self._sink)
         if found is None:
             await self._documents.refuse_subtasks()
@@ -176,7 +200,7 @@ class AloneWorker:
                 await self._refuse_entries(GroupStore(entries))
             if isinstance(self._sink, CommittingSink):
                 await tell_of_others(self._sink, self.place)
-            return
+            return None
         if found.document.job is not None:
             refuse_other_job(self.place, found.document.job.name, self._job.name)
         records = await self._documents.read_records(consistent=True)
@@ -188,6 +212,9 @@ class AloneWorker:
                 raise StateError(
                     f"worker {error.worker} of the group in {self.place} sends heartbeats: stop it, or start with --group"
                 ) from error
+        alone = found.document.alone
+        stored = None if alone is None else records.get(alone.worker)
+        return None if stored is None else stored.document
 
     async def _refuse_entries(self, entries: GroupStore) -> None:
         """Refuse positions next to the sink's rows whose lease table is in another place."""
@@ -278,22 +305,33 @@ class AloneWorker:
         states = {key: stored.state for part in parts for key, stored in part.shards.items()}
         self._positions.set_times(snapshot.pinned_start_ms, snapshot.taken_ms)
         with self._naming_successor():
-            await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)
+            is_written = await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)
+        if is_written:
+            self._confirmed = self._clock.monotonic()
+            return
+        # Each checkpoint makes one request: a job at rest would not notice otherwise that it was replaced.
+        try:
+            await self._confirm()
+        except StoreUnavailableError:
+            if self._positions.entries is None:  # Otherwise commits continue while only the store of the table is away.
+                raise
 
     def _keyed(self, states: Mapping[str, ShardState]) -> Positions:
         return {PositionKey(shard, self._owner.epoch): StoredPosition(state) for shard, state in states.items()}
 
-    async def _write_record(self) -> None:
+    async def _write_record(self, *, is_sealed: bool = False) -> None:
         self._beat += 1
         record = WorkerRecord(
             self.name,
             self._beat,
+            is_sealed,
             parts=self._positions.parts,
             table_version=self._owner.epoch,
             is_alone=True,
             host=HOST,
             pid=os.getpid(),
             sent_ms=self._clock.now_ms(),
+            replaced_ms=self._rivals.replaced_ms,
         )
         await self._record.write(record)
 

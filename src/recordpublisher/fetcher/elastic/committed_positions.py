@@ -122,11 +122,11 @@ class CommittedPositions(PositionStore):
         self._lives.check(self._worker)
         await self._commits.stage(self._lives.records)
 
-    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
+    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
         """Write the part, unless it is unchanged and nothing was staged. Raises: the errors of `settle`."""
         names_staged = is_checkpoint and self._commits.has_staged
         if not names_staged and self._stored is not None and is_stored(positions, self._stored):
-            return
+            return False
         self._stored = None
 
         def value(number: int, staged: Sequence[Staged]) -> bytes:
@@ -147,6 +147,7 @@ class CommittedPositions(PositionStore):
             self._check_time(error)
             raise
         self._stored = positions
+        return True
 
     async def publish(self) -> None:
         """Make visible what is committed."""

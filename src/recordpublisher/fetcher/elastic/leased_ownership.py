@@ -129,10 +129,20 @@ class LeasedOwnership(ShardOwnership):
         await self.leased.on_streams()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the process is not ready: nothing is written while the group's store does not confirm heartbeats."""
-        if self.lives.may_write:
+        """Return why the process is not ready.
+
+        Nothing is written while the group's store does not confirm heartbeats. And nothing is read until the leases of workers end that
+        were killed. A process without shards is ready while other workers read: it takes their shards if they fail.
+        """
+        if not self.lives.may_write:
+            return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
+        if not (silent := self.lives.waits_for):
             return []
-        return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
+        seconds = self._group.settings.duration
+        return [
+            f"no shard is read: the leases are those of worker {', '.join(silent)}, of which no new heartbeat was seen yet; without one "
+            f"they end after {seconds:g} s"
+        ]
 
     async def before_stop(self) -> None:
         """Announce the stop, and continue to read until the other workers know of it.

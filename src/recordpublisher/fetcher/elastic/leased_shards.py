@@ -64,6 +64,7 @@ class LeasedShards:
         self._sink = job.sink
         self._clock = job.clock
         self._streams = job.streams
+        self._is_aligned = job.settings.alignment.lookahead_ms is not None
         self._deleted = job.discovery.deleted
         self._known: dict[str, Shard] = {}
         self._begun: dict[str, Begun] = {}
@@ -102,7 +103,9 @@ class LeasedShards:
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
         """Handle a complete listing: begin to read the shards that wait for it."""
-        self._known = {shard.key: shard for shard in listed}
+        before, self._known = self._known, {shard.key: shard for shard in listed}
+        for key in self._known.keys() - before.keys():
+            self._shards.on_listed(self._known[key], is_in_listing=True)
         for key in self.unknown:
             self._add(key)
         self._shards.start_readers()
@@ -184,6 +187,11 @@ class LeasedShards:
     def watermarks(self) -> Mapping[str, ShardWatermark]:
         """Return the watermark with which each shard counts. A shard that has ended counts until the lease table has its children."""
         return {key: self._watermark(key) for key in self._begun}
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the job has a lookahead."""
+        return self._is_aligned
 
     @property
     def is_held(self) -> bool:

@@ -59,6 +59,11 @@ class GroupObserver:
         return bool(self._records)
 
     @property
+    def never_moved(self) -> frozenset[str]:
+        """The members of which no new heartbeat was seen yet: they may have been killed before this worker joined."""
+        return self.members & self._silence.never_moved
+
+    @property
     def is_settled(self) -> bool:
         """Whether the members have been the same for two intervals. Only then do shards move between running workers (E6)."""
         return self._clock.boottime() - self._members_since > 2 * self._settings.interval

@@ -13,7 +13,8 @@ class LeaseCounts(msgspec.Struct):
     - `replaced`: how often other workers have sealed this one. What it had not stored was refused, and is read again.
     - `in_flight`: records being written, and running calls of user code, when this process learned that it was sealed.
     - `withheld`: the shards that each other worker should have released and had not, at the last read of the group; see `GroupView`.
-    - `unowned`: number of shards that could be read and that no worker read at the last read of the group.
+    - `unowned`: number of shards that could be read and that no worker read at the last read of the group, or whose worker had sent no
+      heartbeat for half of its lease.
     - `unowned_seconds`: the longest time for which this process has seen such a shard.
     """
 

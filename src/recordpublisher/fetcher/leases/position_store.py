@@ -54,8 +54,10 @@ class PositionStore(ABC):
         """Let the sink stage its records for the next checkpoint. Raises: StateError if they cannot be staged; the errors of the sink."""
 
     @abstractmethod
-    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
+    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
         """Store all positions of this worker. When this returns, any process that seals the worker finds them.
+
+        Return whether something was written, because the positions had changed.
 
         `is_checkpoint`: whether the positions cover what was staged, and commit it. Raises: FencedError if the worker was sealed;
         StateError if the positions cannot be stored.
@@ -104,15 +106,17 @@ class PartPositionStore(PositionStore):
         """Number of parts that certainly exist."""
         return sum(part.stored is not None for part in self._parts)
 
-    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
+    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
         """Write each part that changed. New parts are created before the record names them (E3)."""
         self._place(positions)
+        is_written = False
         for part in self._parts:
-            await part.write({key: positions[key] for key in part.keys}, self.pinned_ms, self.taken_ms)
+            is_written |= await part.write({key: positions[key] for key in part.keys}, self.pinned_ms, self.taken_ms)
         if self._named < self.parts:
             named = self.parts
             await self._name_parts()
             self._named = named
+        return is_written
 
     async def read(self, record: WorkerRecord) -> Positions:
         """Read every part that the record names."""
@@ -200,11 +204,12 @@ class _OwnPart:
         self._writes = 0
         self._is_certain = False
 
-    async def write(self, positions: Positions, pinned_ms: int | None, taken_ms: int | None) -> None:
+    async def write(self, positions: Positions, pinned_ms: int | None, taken_ms: int | None) -> bool:
         if self._is_certain and self.stored is not None and is_stored(positions, self.stored):
-            return
+            return False
         self._is_certain = False
         self._writes += 1
         part = PositionPart(self._worker, self._writes, False, positions, pinned_ms=pinned_ms, taken_ms=taken_ms)
         await self._document.write(part)
         self.stored, self._is_certain = positions, True
+        return True

@@ -9,6 +9,7 @@ class _Heartbeat:
     beat: int
     counted_until: float
     stood: float = 0.0
+    has_moved: bool = False
 
     def count_until(self, now: float, *, is_gap: bool) -> None:
         """Count the time in which the heartbeat has not changed. After a gap, the time before it does not count."""
@@ -36,11 +37,18 @@ class SilenceObserver:
         self._answered = answered
         known = self._heartbeats
         self._heartbeats = {
-            worker: known[worker] if worker in known and known[worker].beat == beat else _Heartbeat(beat, answered)
+            worker: known[worker]
+            if worker in known and known[worker].beat == beat
+            else _Heartbeat(beat, answered, has_moved=worker in known)
             for worker, beat in beats.items()
         }
         for heartbeat in self._heartbeats.values():
             heartbeat.count_until(answered if is_gap else sent, is_gap=is_gap)
+
+    @property
+    def never_moved(self) -> set[str]:
+        """The workers whose heartbeat has been the same since it was first read."""
+        return {worker for worker, heartbeat in self._heartbeats.items() if not heartbeat.has_moved}
 
     def silent_for(self, leases: Mapping[str, float]) -> set[str]:
         """Return the workers whose heartbeat has not changed for at least their lease (seconds)."""

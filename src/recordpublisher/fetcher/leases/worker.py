@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import random
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -20,17 +19,17 @@ from .documents.group_store import GroupStore
 from .documents.json_documents import by_stream
 from .documents.lease_table import AloneOwner, LeaseTable
 from .documents.table_cache import TableCache
-from .documents.worker_record import WorkerRecord
+from .documents.worker_record import HOST, WorkerRecord
 from .group_observer import GroupObserver
 from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, join_group
 from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
-from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
+from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
 from .planning.group_view import GroupView
-from .planning.group_watermark import WorkerWatermark, group_watermark, highest_watermark
+from .planning.group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .planning.shard_loads import LoadLevels
 from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore
@@ -39,8 +38,9 @@ from .shard_readers import ShardReaders
 from .write_permission import WritePermission
 
 log = logging.getLogger("recordpublisher.group")
+SHORTEST_SECONDS = 0.001
+"""A wait that is shorter is over: a timer may be early by the resolution of its clock."""
 T = TypeVar("T")
-HOST = socket.gethostname()[:255]
 
 
 class Worker:
@@ -49,6 +49,7 @@ class Worker:
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
     - `job`: the job of this process. None is compatible with every job (E10).
     - `is_first`: whether this is the first worker of its process, which may replace a worker that runs alone.
+    - `on_advance`: called when the known watermark of the group has changed.
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class Worker:
         job: GroupJob | None = None,
         times: CheckpointAge | None = None,
         is_first: bool = True,
+        on_advance: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self._group = group
         self._is_first = is_first
+        self._on_advance = on_advance
         self._counts = counts or LeaseCounts()
         self._on_drain = on_drain or self.leave
         self.permission = WritePermission(clock, settings.write_seconds)
@@ -107,6 +110,9 @@ class Worker:
         self._giver = LeaseGiver(
             self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
         )
+        self._stated = ShardWatermark(None)
+        self._held_until = 0.0
+        self._others_are_held = False
         self._look_now = asyncio.Event()
         self._has_joined = False
 
@@ -146,12 +152,19 @@ class Worker:
             await self._heartbeat.write()
         except (FencedError, StoreUnavailableError):
             return False
+        self._look_now.set()
         return True
 
     @property
     def has_others(self) -> bool:
         """Whether the group had other workers that stay, at the last read. Before the first read it may have."""
         return bool(self._observer.members - {self.name}) or not self._observer.has_looked
+
+    @property
+    def waits_for(self) -> list[str]:
+        """The other workers, if this one has no shards and no new heartbeat of any of them was seen yet; else an empty list."""
+        others = self._observer.members - {self.name}
+        return [] if self._owned.shards else sorted(others) if others <= self._observer.never_moved else []
 
     def leave(self) -> None:
         """Store all positions, then let `run` return. Other workers take the shards without waiting for a lease to expire (E5)."""
@@ -202,23 +215,47 @@ class Worker:
             except StoreUnavailableError as error:
                 log.warning("no heartbeat of %s: %s", self.name, error)
             seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
-            if self._readers.is_held:
-                seconds = min(seconds, HELD_SECONDS)
-            await asyncio.sleep(seconds if self.permission.is_given else RETRY_SECONDS)
+            await self._wait(seconds if self.permission.is_given else RETRY_SECONDS, asyncio.sleep, self._has_news)
 
     async def _watch_group(self) -> None:
         while True:
-            seconds = self._settings.interval * (0.5 + 0.5 * self._random.random())
+            seconds = self._settings.interval * (0.6 + 0.4 * self._random.random())
             try:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
             except StoreUnavailableError as error:
                 log.warning("%s cannot look at its group: %s", self.name, error)
                 seconds = RETRY_SECONDS
-            if self._readers.is_held:
-                seconds = min(seconds, HELD_SECONDS)
-            if await wait_at_most(self._look_now, seconds):
-                self._look_now.clear()
+            if self._giver.is_leaving:  # the other workers may be leaving too, and then this one need not wait for them
+                seconds = min(seconds, LEAVING_SECONDS)
+            await self._wait(seconds, functools.partial(wait_at_most, self._look_now), lambda: self._readers.is_held)
+            self._look_now.clear()
+
+    async def _wait(
+        self, seconds: float, pause: Callable[[float], Awaitable[object]], is_due: Callable[[], bool]
+    ) -> None:
+        """Wait until `pause` returns True, or this many seconds; if shards are aligned, only until the next second in which `is_due`."""
+        if not self._readers.is_aligned:
+            await pause(seconds)
+            return
+        until = self._clock.monotonic() + seconds
+        while (left := until - self._clock.monotonic()) > SHORTEST_SECONDS:
+            if await pause(min(left, HELD_SECONDS)) or is_due():
+                return
+
+    def _has_news(self) -> bool:
+        """Return whether a heartbeat is due, because a worker waits for the watermark of the group (E8).
+
+        That is this worker, and the others do not know it yet, or its own watermark has changed since its last heartbeat.
+        """
+        is_held = self._readers.is_held
+        if is_held and self._held_until <= self._clock.monotonic():
+            return True
+        return (is_held or self._others_are_held) and self._lowest() != self._stated
+
+    def _lowest(self) -> ShardWatermark:
+        read = self._readers.watermarks()
+        return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
         """Return what `work` returns. While no heartbeat is confirmed, an error of it becomes a StoreUnavailableError.
@@ -243,8 +280,11 @@ class Worker:
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
         self._apply_table()
-        self.group_watermark = group_watermark(view, self.group_watermark, self._observer.sealed_for_long)
-        self.group_maximum = view.max_watermark
+        known, self.group_maximum = self.group_watermark, view.max_watermark
+        self.group_watermark = group_watermark(view, known, self._observer.sealed_for_long)
+        if self.group_watermark != known:
+            self._on_advance()
+        self._others_are_held = view.has_held_besides(self.name)
         sealed = await self._observer.seal_silent(view)
         self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
@@ -255,7 +295,8 @@ class Worker:
         withheld = view.withheld(plan if self._observer.is_settled else {}, self.name)
         self._counts.observe_withheld({name: withheld[name] for name in withheld.keys() - self._observer.late})
         may_have_taken = await self._taker.take(view, plan)
-        self._counts.observe_unowned(self._taker.free_seconds.values())
+        late = [shard for shard in view.shards_of(self._observer.late) if shard not in self._taker.free_seconds]
+        self._counts.observe_unowned([*self._taker.free_seconds.values(), *[0.0] * len(late)])
         if may_have_taken:
             self._apply_table()
             return True
@@ -338,8 +379,9 @@ class Worker:
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))
 
     def _describe(self, beat: int) -> WorkerRecord:
-        read = self._readers.watermarks()
-        lowest = self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
+        self._stated = lowest = self._lowest()
+        if self._readers.is_held:
+            self._held_until = self._clock.monotonic() + 2 * self._settings.interval
         return WorkerRecord(
             self.name,
             beat,
@@ -349,7 +391,7 @@ class Worker:
             released=by_stream(self._owned.released),
             watermark=lowest.value,
             is_active=not lowest.is_idle,
-            max_watermark=highest_watermark(read.values()),
+            max_watermark=highest_watermark(self._readers.watermarks().values()),
             group_watermark=self.group_watermark,
             loads=by_stream(self._loads.state(self._owned.shards, self._readers.loads())),
             checkpoint_ms=self._checkpoint_ms,
@@ -357,4 +399,5 @@ class Worker:
             host=HOST,
             pid=os.getpid(),
             sent_ms=self._clock.now_ms(),
+            is_held=self._clock.monotonic() < self._held_until,
         )

@@ -244,7 +244,10 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """ELASTIC: shards that could be read and that no process read, when this process last read the group's documents."""
+        """ELASTIC: shards that could be read and that no process read, when this process last read the group's documents.
+
+        A shard whose worker has sent no heartbeat for half of its lease counts too.
+        """
         return self.leases.unowned
 
     @metric(GAUGE, "ms")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
 
@@ -180,6 +181,8 @@ class Emitter:
         3. The shard was removed while the batch waited or was written: the batch only frees its memory (P6).
         """
         batch, freed = entry.take(count)
+        if batch.after_gap:
+            self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
         if len(batch) or batch.poisoned:
             async with self._sink_lock:
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)

@@ -64,6 +64,7 @@ class ReadIntake:
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
             await self._gaps.check(entry, batch)
+        batch = self._gaps.marked(entry, batch)
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))
         self._gaps.on_read(entry, batch)

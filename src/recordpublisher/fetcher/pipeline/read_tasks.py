@@ -164,6 +164,7 @@ class ReadTasks:
 
     async def _read_from(self, entry: ShardEntry, position: StartingPosition) -> RunResult:
         publisher = await self._factory.create(entry.shard, position, entry.metrics)
+        publisher.set_seen(entry.progress.seen_ms)
         decorator = self._decorator_for(entry.shard, entry.metrics)
         if entry.state.watermark is not None:
             decorator.strategy.start_at(entry.state.watermark)

@@ -80,6 +80,13 @@ class RetentionGaps:
         if gap is not Gap.NONE:
             progress.on_gap(self._clock.now_ms())  # so that the gap is counted once
 
+    def marked(self, entry: ShardEntry, batch: RecordBatch) -> RecordBatch:
+        """Return the batch, marked if it is the first one behind a gap that the job has accepted.
+
+        Records from before the gap may still be queued, so the sink is notified when the marked batch is emitted.
+        """
+        return entry.progress.take_gap(batch)
+
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
         """Note that a batch is queued, behind which reading continues."""
         entry.progress.on_read(batch, self.read_ms(entry))
@@ -129,6 +136,7 @@ class RetentionGaps:
         if not self._accepts_loss:
             return False
         entry.metrics.add("retention_gaps")
+        entry.progress.on_accepted()
         if self._may_log(entry):
             log.error("%s; continuing because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
         return True

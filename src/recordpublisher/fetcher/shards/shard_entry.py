@@ -38,6 +38,9 @@ class ShardStage(Enum):
 class ShardListener:
     """Is notified of events of shards. These methods do nothing, as fits a shard that was removed: its events have no effect."""
 
+    def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
+        """Called when the table learned of a shard, of any owner, and when a listing has it for the first time."""
+
     def on_added(self, entry: ShardEntry) -> None:
         """Called when a shard was added to the table."""
 

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
@@ -76,7 +77,10 @@ class ShardQueue:
         """
         freed = 0
         if self._batches and not len(batch) and not len(self._batches[-1]) and not self._batches[-1].poisoned:
-            freed = self._batches.pop().held_bytes
+            dropped = self._batches.pop()
+            freed = dropped.held_bytes
+            if dropped.after_gap:
+                batch = replace(batch, after_gap=True)
             self.bytes -= freed
         self._batches.append(batch)
         self.bytes += batch.held_bytes

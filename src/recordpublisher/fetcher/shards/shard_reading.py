@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -166,6 +167,7 @@ class ReadProgress:
       count, because a shard that was closed long ago is also at its tip when its end is read.
     - `counted_ms`: when a gap was counted, until the next record is read.
     - `logged_ms`: when a gap was last logged.
+    - `has_gap`: whether the job has accepted a gap before the next batch.
     """
 
     def __init__(self) -> None:
@@ -176,11 +178,13 @@ class ReadProgress:
         self.counted_ms: int | None = None
         self.lost_seconds = 0.0
         self.logged_ms: int | None = None
+        self.has_gap = False
 
     def start(self, position: SequenceNumber | None, seen_ms: int | None, lost_seconds: float) -> None:
         """Begin at the position where a reader starts."""
         self.position, self.seen_ms, self.lost_seconds, self.logged_ms = position, seen_ms, lost_seconds, None
         self.open_ms, self._tip_ms, self.counted_ms = seen_ms, None, None
+        self.has_gap = False
 
     def on_request(self, lost_seconds: float) -> None:
         """Note that the next read may start."""
@@ -201,6 +205,17 @@ class ReadProgress:
     def on_gap(self, now_ms: int) -> None:
         """Note that a gap was counted, so that the time before now is not checked again."""
         self.counted_ms = now_ms
+
+    def on_accepted(self) -> None:
+        """Note that the job has accepted a gap before the next batch."""
+        self.has_gap = True
+
+    def take_gap(self, batch: RecordBatch) -> RecordBatch:
+        """Return the batch, marked if it is the first one behind an accepted gap."""
+        if not self.has_gap or batch.is_empty_read:
+            return batch
+        self.has_gap = False
+        return replace(batch, after_gap=True)
 
     def on_logged(self, now_ms: int) -> None:
         """Note that a gap was logged."""

@@ -146,6 +146,10 @@ class ShardTable:
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
+        before = self._last_listing.get(stream, ())
+        for shard in listed:
+            if shard.key not in before and shard.key in self._listed:
+                self._listener.on_listed(shard, is_in_listing=True)
         missing = self._last_listing.get(stream, set()) - now
         # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if
         # it were removed, the next listing would find it again, and it would be read from its start.
@@ -211,6 +215,7 @@ class ShardTable:
         if shard.key not in self._listed:
             self._listed[shard.key] = shard
             self._children.add(shard)
+            self._listener.on_listed(shard, is_in_listing=False)
 
     def _remove_entry(self, key: str) -> None:
         entry = self._entries.pop(key)

@@ -22,6 +22,7 @@ from ..deserializers.schemas import (
     paths_without_column,
     row_type,
     shape_of,
+    with_kinds,
     with_valid_names,
 )
 from .record_columns import RECORD_SCHEMA, arrow_columns, text_column
@@ -111,6 +112,9 @@ class InferredColumns(FileColumns):
         there: pa.Schema,
         reserved: Collection[str] = (),
         check_rows: Callable[[pa.RecordBatch], None] | None = None,
+        *,
+        kinds: Mapping[str, Sequence[str]] | None = None,
+        has_metadata: bool = True,
         shape: dict[str, Shape] | None = None,
     ) -> None:
         """Derive the columns from a table, or take them from `shape`.
@@ -118,10 +122,12 @@ class InferredColumns(FileColumns):
         - `there`: the columns of the table.
         - `reserved`: names that no field may have, such as the names of partitions.
         - `check_rows`: raises ValueError for rows that the sink refuses.
+        - `kinds`: the types of fields that must be columns, by path (see `with_kinds`), such as those by which files are partitioned.
+        - `has_metadata`: whether the metadata always are columns next to the fields. If not, a field may have the name of one.
         - `shape`: the columns, if they are known already.
         """
-        self._given = check_rows
-        self._reserved = {*reserved, *_METADATA.names}
+        self._given, self._kinds, self._has_metadata = check_rows, kinds or {}, has_metadata
+        self._reserved = {*reserved, *(_METADATA.names if has_metadata else ())}
         shapes = {field.name: shape_of_type(field.type) for field in there if field.name not in self._reserved}
         # JSON values cannot be written into a column of such a type, so a field of its name is rejected.
         self._reserved |= {name for name, each in shapes.items() if each is None}
@@ -134,18 +140,37 @@ class InferredColumns(FileColumns):
         else:
             self._check_rows, self.metadata, self.schema = check_rows, _METADATA, _METADATA
 
+    @property
+    def kept(self) -> pa.Schema:
+        """The columns from which those of the next start follow: without the metadata if a field may have the name of one."""
+        if self._has_metadata:
+            return self.schema
+        return pa.schema([field for field in self.schema if field.name in self.shape])
+
     def unknown(self, batches: Sequence[RecordBatch]) -> dict[str, Shape] | None:
         """Return the shape of the records if they have fields that could be columns and are not yet; else None."""
         seen = _seen(batches)
-        return seen if self._grow_shape(seen) != self.shape else None
+        return seen if batches and self._grow_shape(seen) != self.shape else None
 
-    def grown_by(self, seen: Mapping[str, Shape], there: pa.Schema) -> InferredColumns:
-        """Return the columns of a table with the columns `there`, and the columns of `seen` that this table lacks."""
-        start = InferredColumns(there, self._reserved, self._given)
-        return InferredColumns(there, start._reserved, self._given, start._grow_shape(seen))
+    def grown_by(self, seen: Mapping[str, Shape] | None, there: pa.Schema) -> InferredColumns:
+        """Return the columns of a table with the columns `there`, and the columns of `seen` that this table lacks.
+
+        With None for `seen` they are the columns of the table, even if it lacks a field that must be a column.
+        """
+        start = self._made(there)
+        return start if seen is None else start._made(there, start._grow_shape(seen))
+
+    def complete(self) -> InferredColumns:
+        """Return these columns with those that must be there, which have their usual types until values show others."""
+        return self._made(self.kept, self._grow_shape({}))
+
+    def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:
+        kinds, has_metadata = self._kinds, self._has_metadata
+        return InferredColumns(there, self._reserved, self._given, kinds=kinds, has_metadata=has_metadata, shape=shape)
 
     def _grow_shape(self, seen: Mapping[str, Shape]) -> dict[str, Shape]:
-        shape: dict[str, Shape] = grow_shape(self.shape, with_valid_names(seen, self.shape, self._reserved))
+        named = with_valid_names(with_kinds(seen, self._kinds), self.shape, self._reserved)
+        shape: dict[str, Shape] = grow_shape(self.shape, named)
         return shape
 
     def fitting(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Iterator[RecordBatch]:
@@ -196,8 +221,8 @@ class InferredColumns(FileColumns):
 
 
 def no_columns() -> InferredColumns:
-    """Return the columns before any record was seen."""
-    return InferredColumns(pa.schema([]))
+    """Return the columns of values without metadata, before any record was seen."""
+    return InferredColumns(pa.schema([]), has_metadata=False)
 
 
 def shape_of_type(kind: pa.DataType) -> Shape:

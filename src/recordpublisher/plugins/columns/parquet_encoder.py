@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recordpublisher.plugins.deserializers.schemas import LARGE
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.groups.sinks import (
     PARQUET_COMPRESSION,
     PARQUET_ROW_GROUP,
     PARQUET_SORT,
-    PARQUET_STATISTICS,
 )
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -54,7 +54,6 @@ class ParquetEncoder:
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, self._schema)
             self._waiting, self.held_bytes = [], 0
-            # Rows are sorted within their row group only, because the file is written while rows arrive.
             table = table.sort_by(self._order) if self._order else table
             self._open_writer().write_table(table, row_group_size=len(table))
 
@@ -80,11 +79,9 @@ class ParquetEncoder:
                 self._open_target(),
                 self._schema,
                 compression=self._options.compression,
-                use_dictionary=[name for name in self._schema.names if name not in _ALL_DIFFERENT],
+                use_dictionary=[path for path, _ in _leaves(self._schema) if path not in _ALL_DIFFERENT],
                 # No reader uses statistics of bytes to skip row groups.
-                write_statistics=[field.name for field in self._schema if not pa.types.is_binary(field.type)]
-                if self._options.has_statistics
-                else False,
+                write_statistics=[path for path, kind in _leaves(self._schema) if not pa.types.is_binary(kind)],
                 sorting_columns=pq.SortingColumn.from_ordering(self._schema, self._order) if self._order else None,
             )
         return self._writer
@@ -96,7 +93,6 @@ class ParquetOptions:
 
     compression: str = of_property(PARQUET_COMPRESSION)
     row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
-    has_statistics: bool = of_property(PARQUET_STATISTICS)
     sorted_by: tuple[str, ...] = ()
 
     @classmethod
@@ -105,9 +101,28 @@ class ParquetOptions:
         names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
+    def kinds(self) -> dict[str, Sequence[str]]:
+        """Return the types that inferred fields may have by which files are sorted. The first one is the usual one."""
+        return dict.fromkeys(self.sorted_by, ("STRING", "BIGINT", "BOOLEAN", "DOUBLE", LARGE))
+
     def check(self, schema: pa.Schema) -> None:
         """Check that files with these columns can be sorted. Raises: ConfigurationError if a sort column is missing or nested."""
         for name in self.sorted_by:
             if name not in schema.names or pa.types.is_nested(schema.field(name).type):
                 valid = ", ".join(field.name for field in schema if not pa.types.is_nested(field.type))
                 raise ConfigurationError(PARQUET_SORT.key, name, f"some of the columns {valid}")
+
+
+def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the path in Parquet and the type of each column of plain values, including the fields inside objects, lists and maps."""
+    for field in fields:
+        path, kind = inside + field.name, field.type
+        if pa.types.is_struct(kind):
+            yield from _leaves([kind.field(index) for index in range(kind.num_fields)], f"{path}.")
+        elif pa.types.is_list(kind):
+            yield from _leaves([pa.field("element", kind.value_type)], f"{path}.list.")
+        elif pa.types.is_map(kind):
+            parts = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
+            yield from _leaves(parts, f"{path}.key_value.")
+        else:
+            yield path, kind

@@ -73,6 +73,15 @@ class Partitions:
                 reason = f"the rows have a column {part.name!r}"
                 raise ConfigurationError(PARTITIONS.key, part.name, _VALID, reason=reason)
 
+    @property
+    def derived_names(self) -> list[str]:
+        """The names of parts whose values no column of the rows has."""
+        return [part.name for part in self.parts if part.is_derived]
+
+    def kinds(self) -> dict[str, Sequence[str]]:
+        """Return the types that inferred fields of the parts may have, by path. The first one is the usual one."""
+        return {part.column: ("TIMESTAMP",) if part.form else ("STRING", "BIGINT", "BOOLEAN") for part in self.parts}
+
     def derived_columns(self, schema: pa.Schema) -> list[pa.Field]:
         """Return the partition columns of a table that rows of these columns do not have."""
         derived = [part for part in self.parts if part.is_derived]

@@ -12,9 +12,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from msgspec import inspect
 
-from recordpublisher.consumer.column_types import column_type, decimal_digits, exact_decimal
-from recordpublisher.consumer.protobuf_fields import TypedField
-from recordpublisher.consumer.typed_values import constants_of, fields_of, has_fields, name_of, without_none
+from recordpublisher.consumer.typed_values import (
+    TypedField,
+    column_type,
+    constants_of,
+    decimal_digits,
+    exact_decimal,
+    fields_of,
+    has_fields,
+    name_of,
+    without_none,
+)
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
 

@@ -9,11 +9,11 @@ from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.properties.groups.job import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
 from recordpublisher.publishers.properties.groups.reading import QUEUE_CREATION
 from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 

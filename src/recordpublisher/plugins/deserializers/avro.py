@@ -15,7 +15,7 @@ from uuid import UUID
 from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import AVRO_SCHEMA, AVRO_SCHEMA_FILE
+from recordpublisher.publishers.properties.groups.job import AVRO_SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
 
@@ -75,24 +75,25 @@ class AvroDeserializer(Avro[Any]):
     def __init__(self, properties: Properties) -> None:
         schema = schema_of(properties)
         if schema is None:
-            valid = f"an Avro schema as JSON, or {AVRO_SCHEMA_FILE.key}"
-            raise ConfigurationError(AVRO_SCHEMA.key, None, valid, reason="flink.deserializer=avro needs a schema")
+            raise ConfigurationError(AVRO_SCHEMA.key, None, _VALID, reason="flink.deserializer=avro needs it")
         self._schema, self.into, self._convert = schema, None, None
 
 
+_VALID = "an Avro schema as JSON, or the path of a file with one"
+_BEGIN_OF_JSON = ("{", "[", '"')
+"""A schema is an object, a list or a text in JSON; no path of a schema file begins so."""
+
+
 def schema_of(properties: Properties) -> Schema | None:
-    """Return the schema of the properties, or None if there is none. Raises: ConfigurationError if it is invalid, or set twice."""
-    text, path = properties.value(AVRO_SCHEMA), properties.value(AVRO_SCHEMA_FILE)
-    if text is None and path is None:
+    """Return the schema of the properties, or None if there is none. Raises: ConfigurationError if it is invalid."""
+    given = properties.value(AVRO_SCHEMA)
+    if given is None:
         return None
-    if text is not None and path is not None:
-        raise ConfigurationError.conflict(AVRO_SCHEMA.key, AVRO_SCHEMA_FILE.key, reason="both give the schema")
-    key, given = (AVRO_SCHEMA.key, text) if path is None else (AVRO_SCHEMA_FILE.key, path)
     try:
-        return parse_schema(text if path is None else Path(path).read_text(encoding="utf-8"))
+        is_schema = given.lstrip().startswith(_BEGIN_OF_JSON)
+        return parse_schema(given if is_schema else Path(given).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        valid = "an Avro schema as JSON" if path is None else "a file with an Avro schema as JSON"
-        raise ConfigurationError(key, given, valid, reason=str(error)) from error
+        raise ConfigurationError(AVRO_SCHEMA.key, given, _VALID, reason=str(error)) from error
 
 
 def parse_schema(text: str | None) -> Schema:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Generic
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import PROTOBUF_DESCRIPTOR_FILE, PROTOBUF_MESSAGE, PROTOBUF_MODULE
+from recordpublisher.publishers.properties.groups.job import PROTOBUF_DESCRIPTOR, PROTOBUF_MESSAGE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
 from recordpublisher.publishers.user_code import exits_as_errors
@@ -51,33 +50,26 @@ class ProtobufDeserializer(Protobuf[Any]):
 
 
 def _pool(properties: Properties) -> Any:
-    file, module = properties.value(PROTOBUF_DESCRIPTOR_FILE), properties.value(PROTOBUF_MODULE)
-    if file is not None and module is not None:
-        reason = "both give the class of the message"
-        raise ConfigurationError.conflict(PROTOBUF_DESCRIPTOR_FILE.key, PROTOBUF_MODULE.key, reason=reason)
-    if file is None and module is None:
-        reason, valid = (
-            "flink.deserializer=protobuf needs a message",
-            f"a file of descriptors, or {PROTOBUF_MODULE.key}",
-        )
-        raise ConfigurationError(PROTOBUF_DESCRIPTOR_FILE.key, None, valid, reason=reason)
-    if module is not None:
-        try:
-            with exits_as_errors():
-                importlib.import_module(module)
-        except Exception as error:  # The module is the user's code, and may raise any error.
-            valid = "a module that can be imported"
-            raise ConfigurationError(PROTOBUF_MODULE.key, module, valid, reason=str(error)) from error
-        return descriptor_pool.Default()
-    return _pool_of_file(file or "")
-
-
-def _pool_of_file(file: str) -> Any:
+    given = properties.value(PROTOBUF_DESCRIPTOR)
+    if given is None:
+        reason = "flink.deserializer=protobuf needs it"
+        raise ConfigurationError(PROTOBUF_DESCRIPTOR.key, None, f"{_VALID_FILE}; or {_VALID_MODULE}", reason=reason)
+    is_module = given.endswith("_pb2")
     try:
-        return pool_of_descriptors(Path(file).read_bytes())
-    except (OSError, DecodeError, TypeError) as error:
-        valid = "a file of descriptors with all imports, written by protoc --include_imports --descriptor_set_out=FILE"
-        raise ConfigurationError(PROTOBUF_DESCRIPTOR_FILE.key, file, valid, reason=str(error)) from error
+        return _pool_of_module(given) if is_module else pool_of_descriptors(Path(given).read_bytes())
+    except Exception as error:  # whatever the module raises
+        valid = _VALID_MODULE if is_module else _VALID_FILE
+        raise ConfigurationError(PROTOBUF_DESCRIPTOR.key, given, valid, reason=str(error)) from error
+
+
+_VALID_FILE = "a file of descriptors with all imports, written by protoc --include_imports --descriptor_set_out=FILE"
+_VALID_MODULE = "a module that protoc generated and that can be imported, such as orders_pb2"
+
+
+def _pool_of_module(name: str) -> Any:
+    with exits_as_errors():
+        importlib.import_module(name)
+    return descriptor_pool.Default()
 
 
 def pool_of_descriptors(content: bytes) -> Any:

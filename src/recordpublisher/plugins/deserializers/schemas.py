@@ -206,6 +206,23 @@ def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) 
     return fields
 
 
+def with_kinds(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
+    """Return the shape with a plain type at each path of `kinds`, even if no value was seen there.
+
+    - `kinds`: the types that a field may have, by its path. Its type is the first of them unless the values show another one of them.
+    """
+    for path, possible in kinds.items():
+        seen = _with_kind(seen, path.split("."), possible)
+    return seen
+
+
+def _with_kind(seen: Shape, path: Sequence[str], possible: Sequence[str]) -> Shape:
+    if not path:
+        return seen if isinstance(seen, str) and seen in possible else possible[0]
+    fields = seen if isinstance(seen, dict) else {}
+    return fields | {path[0]: _with_kind(fields.get(path[0]), path[1:], possible)}
+
+
 def columns_text(shape: Mapping[str, Shape]) -> str:
     """Return the columns as text that `flink.deserializer.schema` accepts."""
     return ", ".join(f"{_name_text(name)} {_type_text(each)}" for name, each in shape.items())

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
+from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.consumer.typed_values import Json
-from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
@@ -39,6 +39,7 @@ from recordpublisher.publishers.properties.groups.job import (
     WATERMARK_STRATEGY,
 )
 from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
 
 from ..deserializers.schemas import ConvertedValues, InferredJson, InferredRow, schema_type
@@ -56,7 +57,7 @@ def source_class(registry: Registry, properties: Properties) -> type[RecordSourc
     return registry.publishers.get(properties.as_given(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
 
 
-def publisher_class(
+def checked_publisher_class(
     registry: Registry, properties: Properties, what: str, name: str | None = None
 ) -> type[RecordPublisherFactory]:
     """Return the class of the publisher `name`, by default of `flink.stream.recordpublisher`. It must have positions.
@@ -111,6 +112,9 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         name, DEAD_LETTER_SINK.key
     )  # An error about the name must not be changed as errors of the sink are.
     own = dead_letter_properties(properties)
+    if own.value(ARCHIVE):
+        reason = "dead letters are not all records of a shard"
+        raise ConfigurationError(ARCHIVE.key.replace("flink.sink", "flink.deadletter"), "true", "false", reason=reason)
     try:
         return registry.sinks.make(name, DEAD_LETTER_SINK.key, own)
     except ConfigurationError as error:

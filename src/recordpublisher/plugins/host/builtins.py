@@ -10,7 +10,8 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
     "publishers": {
         "POLLING": "publishers.polling:PollingRecordPublisherFactory",
         "EFO": "publishers.fanout:FanOutRecordPublisherFactory",
-        "QUEUE": "publishers.queue.kinesis_queue:KinesisQueue",
+        "QUEUE": "publishers.kinesis_queue:KinesisQueue",
+        "ARCHIVE": "plugins.archive.factory:ArchiveFactory",
         "DYNAMODB_STREAMS": "publishers.dynamodb_streams:DynamoDbStreamsFactory",
     },
     "sinks": {
@@ -38,9 +39,9 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "SQL": "plugins.stores.sql_store:SqlStore",
     },
     "watermark_strategies": {
-        "BOUNDED": "consumer.watermark_strategies:BoundedOutOfOrderness",
-        "MONOTONOUS": "consumer.watermark_strategies:Monotonous",
-        "ARRIVAL": "consumer.watermark_strategies:ArrivalTime",
+        "BOUNDED": "consumer.event_time:BoundedOutOfOrderness",
+        "MONOTONOUS": "consumer.event_time:Monotonous",
+        "ARRIVAL": "consumer.event_time:ArrivalTime",
     },
     "deserializers": {
         "bytes": "consumer.deserialization:BytesDeserializer",

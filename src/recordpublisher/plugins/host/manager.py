@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pluggy
 
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.user_code import exits_as_errors
 
 from . import builtins, hookspecs
@@ -43,6 +45,17 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
         else:
             registry.plugins.append(_load(candidate, manager, registry))
     return registry
+
+
+def publisher_class(name: str) -> type[RecordPublisherFactory]:
+    """Return the class of a publisher of shards by its registered name, for a plugin that wraps it.
+
+    Raises: ConfigurationError if the name is not registered, or is a queue; PluginError if the class cannot be imported.
+    """
+    made = load_registry().publishers.get(name, RECORD_PUBLISHER.key)
+    if not issubclass(made, RecordPublisherFactory):
+        raise ConfigurationError(RECORD_PUBLISHER.key, name, "a publisher of shards", reason="a queue has no positions")
+    return made
 
 
 def warn_of_broken_plugins(registry: Registry) -> None:

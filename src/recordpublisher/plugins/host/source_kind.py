@@ -1,10 +1,9 @@
 """Finds out what kind of source a job reads, for commands that describe jobs."""
 
-from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
+from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 
 
 def reads_a_queue(properties: Properties) -> bool:
@@ -61,9 +60,7 @@ def _reads_own_queue(properties: Properties) -> bool:
     made = _source_class(properties)
     if made is None or not issubclass(made, QueueSource):
         return False
-    from recordpublisher.publishers.queue.kinesis_queue import (
-        KinesisQueue,
-    )  # Imported here because it loads the AWS SDK.
+    from recordpublisher.publishers.kinesis_queue import KinesisQueue  # Imported here because it loads the AWS SDK.
 
     return not issubclass(made, KinesisQueue)
 
@@ -74,6 +71,6 @@ def _source_class(properties: Properties) -> type[RecordSource] | None:
 
     registry = load_registry()
     try:
-        return source_class(registry, properties)
+        return source_class(registry, properties).wrapped(properties)
     except RecordPublisherError:
         return None

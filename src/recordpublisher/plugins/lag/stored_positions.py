@@ -112,7 +112,7 @@ class JobPositions:
         """
         snapshots = list(snapshots)
         restored = merge_snapshots(snapshots)
-        starts = Starts(start).pinned_at(restored.pinned_ms)
+        starts = Starts(start).begun_at(restored.pinned_ms)
         newest = sorted(snapshots, key=lambda snapshot: int(snapshot["generation"]))
         stored_by = {key: snapshot for snapshot in newest for key in snapshot["shards"]}
         subtasks = {key: int(each.get("subtask", 0)) for key, each in stored_by.items() if "worker" not in each}

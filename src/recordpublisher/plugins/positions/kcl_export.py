@@ -47,7 +47,7 @@ def leases_from_states(
     """
     replaced = {row.key: row for row in rows}
     identifiers = _stream_identifiers(replaced.values(), streams)
-    states = initial_states(listed, restored, Starts(start).pinned_at(restored.pinned_ms))
+    states = initial_states(listed, restored, Starts(start).begun_at(restored.pinned_ms))
     listed_children = Children(listed)
     exported = []
     for shard in listed:

@@ -24,6 +24,7 @@ from recordpublisher.publishers.properties.groups.job import (
     STREAMS_FILE,
     STREAMS_FUNCTION,
 )
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.properties.properties import SIMILAR, Properties, properties_by_keyword
 from recordpublisher.publishers.user_code import check_user_function
 
@@ -131,6 +132,14 @@ def check_subtask(subtask: Any, parallelism: Any) -> None:
         raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
     if not _is_whole(subtask) or not 0 <= subtask < parallelism:
         raise ConfigurationError("subtask", _shown(subtask), f"a whole number from 0 to {parallelism - 1}")
+
+
+def checked_for_archive(given: Properties, sink: Sink) -> Sink:
+    """Return the sink. Raises: ConfigurationError if an archive is wanted that the sink cannot write."""
+    if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
+        reason = f"{type(sink).__name__} writes no archive; take the sink jsonl or parquet"
+        raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
+    return sink
 
 
 def check_sink(sink: object) -> None:

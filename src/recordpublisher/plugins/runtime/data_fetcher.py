@@ -49,7 +49,7 @@ class DataFetcher(Generic[V]):
     """Reads streams into a sink. The constructor checks the settings, `async with` opens the fetcher, and `run` or `run_bounded` reads.
 
     - `streams`: names, ARNs or NAME=ARN (a name of your own), one or several. Or a function, plain or async, that returns them; it is
-      called in a thread at each `flink.streams.interval`.
+      called in a thread at each `flink.shard.discovery.intervalmillis`.
     - `properties`, `settings`: properties as a mapping, as keyword arguments (`region="eu-west-1"`, see `Settings`), or both.
     - `deserializer`: makes the value of a record (default: bytes). It is a type that JSON is decoded into and checked (`Order`,
       `list[Order]`), `rp.Json`, `rp.Avro` or `rp.Protobuf`, or a function of a record. It overrides the property.

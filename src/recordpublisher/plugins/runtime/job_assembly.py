@@ -24,14 +24,13 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob
 
 from ..host.build_from_properties import (
@@ -46,7 +45,7 @@ from ..host.build_from_properties import (
 from ..host.manager import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..tracing.traces import traced_calls
-from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
+from .arguments import check_function, check_sink, check_store, check_subtask, checked_for_archive, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
 from .job_identity import JobIdentity
 from .queue_assembly import build_queue_job
@@ -128,7 +127,7 @@ def build_job(
         return JobParts(job, None, tuple(names.given), "")
     assert issubclass(publisher, RecordPublisherFactory)
     settings = FetcherSettings.of(given)
-    sink = build_sink(registry, given) if sink is None else sink
+    sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
     store = state_store or build_store(registry, given)
     group, alone = None, None
@@ -167,7 +166,7 @@ def build_job(
         assigner=build_shard_assigner(registry, given),
         starts=Starts(passed_initial_position(given, clock.now_ms())),
         pin_latest=lister.server_time_ms,
-        retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+        retention=_retention_check(factory, lister, clock),
         tip=lister.tip,
         retention_ms=lister.retention_ms,
         shard_exists=lister.shard_exists,
@@ -191,6 +190,12 @@ def build_job(
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
+
+
+def _retention_check(factory: RecordPublisherFactory, lister: StreamLister, clock: Clock) -> RetentionCheck | None:
+    if factory.finds_gaps:
+        return None
+    return RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock)
 
 
 def _alone_worker(

@@ -5,6 +5,7 @@ from typing import Any
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
@@ -18,7 +19,6 @@ from recordpublisher.publishers.properties.groups.job import (
 )
 from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_source

@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from .remote_stores import ConditionalObjects, refuse_credentials, refuse_cut
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
@@ -177,9 +177,9 @@ def s3_access(properties: Properties, region: str | None = None, *, needs_keys: 
 
     Raises: ConfigurationError if the credentials are wrong or there is no region.
     """
-    from recordpublisher.publishers.kinesis.sdk.aws_access import (
-        AwsAccess,
-    )  # Imported here because it loads the AWS SDK.
+    from recordpublisher.publishers.kinesis.sdk.aws_service import (
+        AwsAccess,  # Imported here because it loads the AWS SDK.
+    )
 
     return AwsAccess("s3", properties, properties.value(STATE_ENDPOINT), region, needs_keys=needs_keys)
 

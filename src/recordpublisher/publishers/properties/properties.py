@@ -26,7 +26,7 @@ from .groups.job import (
     TRACING,
     VALUES_AND_TIME,
 )
-from .groups.reading import ACCESS, DYNAMODB_STREAMS, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
+from .groups.reading import ACCESS, ARCHIVE_READING, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
 from .groups.sinks import FILES_AND_TABLES, KINESIS_SINK, SINKS
 from .retry_properties import JOB, MAX_OUTAGE
 from .times import which_name, why_no_time
@@ -48,8 +48,8 @@ GROUPS = (
     PUBLISHER,
     POLLING,
     FAN_OUT,
-    DYNAMODB_STREAMS,
     QUEUE,
+    ARCHIVE_READING,
     DISCOVERY_AND_STATE,
     VALUES_AND_TIME,
     FORMATS,
@@ -81,7 +81,7 @@ _MOST_MISSING = 2
 """Segments that may be missing at the beginning of a key, such as `flink.stream`."""
 _REASONS = {
     "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit (F1)",
-    "flink.stream.efo.http-client.read-timeout": "see flink.shard.subscribetoshard.inactivity.timeout (F5)",
+    "flink.stream.efo.http-client.read-timeout": "a subscription without an event for 20 s is reopened (F5)",
     "flink.watermark.sync.queue.capacity": "queues are bounded by flink.shard.queue.records and flink.shard.queue.bytes (P6)",
     "aws.credentials.provider.custom.class": "it names a Java class",
     "aws.credentials.provider.role.provider": "the role is assumed with the SDK's own chain of credentials",

@@ -203,7 +203,7 @@ async def test_files_that_a_user_moves_away_break_no_job_and_no_start(tmp_path, 
     await job.commits.publish()
 
 
-async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_go_on(tmp_path, kind):
+async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_continue(tmp_path, kind):
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext())
     await sink.write(batch(b"a"))
@@ -329,7 +329,7 @@ async def test_a_full_disk_is_an_error_and_nothing_is_committed(tmp_path, kind, 
 
 async def test_a_full_buffer_requests_a_checkpoint(tmp_path, kind):
     asked = []
-    sink = sink_in(tmp_path, kind, **{"flink.sink.file.buffer.bytes": 100})
+    sink = sink_in(tmp_path, kind, **{"flink.sink.buffer.bytes": 100})
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
     await sink.write(batch(b"x" * 100))
     assert asked
@@ -337,7 +337,7 @@ async def test_a_full_buffer_requests_a_checkpoint(tmp_path, kind):
 
 async def test_the_job_waits_while_twice_as_much_waits(tmp_path, kind):
     resumed = []
-    sink = sink_in(tmp_path, kind, **{"flink.sink.file.buffer.bytes": 1_000})
+    sink = sink_in(tmp_path, kind, **{"flink.sink.buffer.bytes": 1_000})
     await sink.open(rp.SinkContext(resume_writing=lambda: resumed.append(sink.has_room())))
     await sink.write(batch(b"x" * 1_000))
     assert sink.has_room()

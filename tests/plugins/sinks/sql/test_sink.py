@@ -275,7 +275,7 @@ async def test_fields_do_not_replace_the_records_metadata(path):
 
 async def test_a_full_buffer_requests_a_checkpoint(path):
     asked = []
-    sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1000})
+    sink = sink_on(path, **{"flink.sink.buffer.bytes": 1000})
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
     await sink.write(batch(b"small"))
     assert not asked
@@ -285,7 +285,7 @@ async def test_a_full_buffer_requests_a_checkpoint(path):
 
 async def test_the_job_waits_while_twice_as_much_waits(path):
     resumed = []
-    sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1_000})
+    sink = sink_on(path, **{"flink.sink.buffer.bytes": 1_000})
     await sink.open(rp.SinkContext(resume_writing=lambda: resumed.append(sink.has_room())))
     await sink.write(batch(b"x" * 1_000))
     assert sink.has_room()

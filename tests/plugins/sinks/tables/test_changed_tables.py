@@ -164,7 +164,7 @@ async def test_a_commit_is_not_published_into_a_table_of_delta_that_was_made_ane
 
 async def test_a_dropped_column_is_added_again_by_option(tmp_path):
     kind = Delta(tmp_path)
-    sink = await opened(kind, context=rp.SinkContext(value_type=Order), **{"flink.sink.delta.columns": "EVOLVE"})
+    sink = await opened(kind, context=rp.SinkContext(value_type=Order), **{"flink.sink.table.columns": "EVOLVE"})
     rewritten(kind, with_schema(renamed))
     await sink.write(batch(b"x").with_columns(values=[Order(2)]))
     await sink.publish([await sink.stage(number(2))])
@@ -175,7 +175,7 @@ async def test_a_dropped_column_is_added_again_by_option(tmp_path):
 async def test_a_field_that_differs_from_a_column_of_the_table_in_case_only_is_named(kind):
     """EVOLVE would add it: Delta refuses that, and readers of Iceberg that ignore case fail."""
     await (await opened(kind, context=rp.SinkContext(value_type=TypedDict("Row", {"id": str})))).close()
-    evolve = {f"flink.sink.{kind.name}.columns": "EVOLVE"}
+    evolve = {"flink.sink.table.columns": "EVOLVE"}
     with pytest.raises(rp.ConfigurationError, match=r"the field 'ID' differs from the column 'id' of .* in case only"):
         await opened(kind, context=rp.SinkContext(value_type=TypedDict("Row", {"ID": str})), **evolve)
 

@@ -13,7 +13,7 @@ from pyiceberg.catalog import load_catalog
 import recordpublisher as rp
 from recordpublisher.plugins.deserializers.schemas import InferredJson, InferredRow
 
-from .lake_tables import Delta, Iceberg, number, opened
+from .lake_tables import Delta, Iceberg, data_files, number, opened
 from fakes.batches import batch
 
 INFER = {"flink.deserializer.schema": "INFER"}
@@ -198,12 +198,95 @@ def test_columns_that_must_not_change_are_refused_beside_infer(tmp_path, sink):
     made = {"delta": Delta, "iceberg": Iceberg}[sink](tmp_path)
 
     with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.schema=INFER adds columns. Valid: EVOLVE"):
-        made.sink(**INFER, **{f"flink.sink.{sink}.columns": "FIXED"})
+        made.sink(**INFER, **{"flink.sink.table.columns": "FIXED"})
 
 
-async def test_a_partition_by_a_field_needs_its_column(tmp_path):
-    with pytest.raises(rp.ConfigurationError, match="'country' is not a column"):
-        await job(Delta(tmp_path), **{"flink.sink.partitions": "country={country}"})
+BY_FIELDS = {"flink.sink.partitions": "customer={customer}/dt={at:%Y-%m-%d}/country={address.country}"}
+BY_FIELD = {"flink.sink.partitions": "customer={customer}/dt={at:%Y-%m-%d}"}
+
+
+async def test_a_new_table_is_partitioned_by_fields_whose_types_the_first_records_show(kind):
+    made = await job(kind, **BY_FIELD)
+    await made.commit()
+    await made.commit({"customer": 7, "at": "2026-11-26T23:00:00-02:00"}, {"customer": 8}, {"id": 1})
+    await made.commit({"customer": "x"}, {"customer": 9, "at": "soon"})
+    await made.sink.close()
+
+    assert sorted((row["customer"] or 0, str(row["at"])[:13]) for row in kind.rows()) == [
+        (0, "None"),
+        (7, "2026-11-27 01"),
+        (8, "None"),
+    ]
+    assert columns(kind).field("customer").type == pa.int64()
+    assert len(data_files(kind)) == 3
+    reasons = ["$.customer: expected int | null, got str", "$.at: invalid RFC3339 encoded datetime"]
+    assert made.reasons == [f"ValueError: it is no row of the schema: {reason}" for reason in reasons]
+
+
+async def test_a_field_of_a_partition_that_the_first_records_lack_is_a_text(kind):
+    made = await job(kind, **BY_FIELD)
+    await made.commit({"id": 1}, {"id": 2, "customer": [1]})
+    await made.commit({"id": 3, "customer": "NO"})
+    await made.sink.close()
+
+    assert fields(kind, "id", "customer") == [(1, None), (3, "NO")]
+    assert made.reasons == ["ValueError: it is no row of the schema: $.customer: expected str | null, got array"]
+
+
+async def test_a_restart_keeps_the_types_of_partitions(kind):
+    first = await job(kind, **BY_FIELD)
+    await first.commit({"customer": True})
+    await first.sink.close()
+    second = await job(kind, 2, **BY_FIELD)
+    await second.commit({"customer": False})
+    await second.sink.close()
+
+    assert sorted(row["customer"] for row in kind.rows()) == [False, True]
+
+
+async def test_the_first_of_two_workers_makes_the_table_whose_types_the_other_one_takes(kind):
+    first, second = await job(kind, **BY_FIELD), await job(kind, 2, **BY_FIELD)
+    await first.write({"customer": 1})
+    await second.write({"customer": "x"}, {"customer": 2})
+    await first.commit()
+    await second.commit()
+
+    assert sorted(row["customer"] for row in kind.rows()) == [1, 2]
+    assert second.reasons == ["ValueError: it is no row of the schema: $.customer: expected int | null, got str"]
+    for made in (first, second):
+        await made.sink.close()
+
+
+async def test_a_new_table_is_partitioned_by_a_field_inside_an_object(kind):
+    made = await job(kind, **BY_FIELDS)
+    await made.commit({"id": 1, "address": {"country": "NO"}}, {"id": 2, "address": None}, {"id": 3})
+    await made.commit({"id": 4, "address": {"country": 5}}, {"id": 6, "address": {"country": "SE", "code": 1}})
+    await made.sink.close()
+
+    assert sorted((row["id"], (row["address"] or {}).get("country")) for row in kind.rows()) == [
+        (1, "NO"),
+        (2, None),
+        (3, None),
+        (6, "SE"),
+    ]
+    assert len(data_files(kind)) == 3
+    assert made.reasons == ["ValueError: it is no row of the schema: $.address.country: expected str | null, got int"]
+
+
+async def test_files_are_sorted_by_a_field_that_the_first_records_show(kind):
+    made = await job(kind, **{"flink.sink.parquet.sort": "price"})
+    await made.commit({"price": 2.5}, {"price": 1})
+    await made.sink.close()
+
+    assert [row["price"] for row in kind.rows()] == [1.0, 2.5]
+
+
+async def test_a_group_asks_a_table_that_nobody_has_made_yet_for_its_writers(kind):
+    made = await job(kind, **BY_FIELD)
+
+    assert list(await made.sink.writers()) == []
+    assert await made.sink.forget(lambda life: True)
+    await made.sink.close()
 
 
 async def test_delta_finds_rows_by_the_statistics_of_columns_that_came_later(tmp_path):

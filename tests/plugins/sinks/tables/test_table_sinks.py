@@ -272,7 +272,7 @@ async def test_a_stage_that_was_cancelled_while_its_files_were_taken_is_part_of_
 
 
 async def test_memory_is_bounded_by_row_groups_that_are_written_early(kind):
-    sink = await opened(kind, **{"flink.sink.file.buffer.bytes": 20_000})
+    sink = await opened(kind, **{"flink.sink.buffer.bytes": 20_000})
     for n in range(20):
         await sink.write(batch(*(b"%d" % n * 100 for _ in range(50))))
         await sink._write_waiting()
@@ -287,7 +287,7 @@ async def test_memory_is_bounded_by_row_groups_that_are_written_early(kind):
 async def test_so_many_bytes_request_a_commit(kind):
     asked = []
     sink = await opened(
-        kind, context=rp.SinkContext(request_checkpoint=lambda: asked.append(1)), **{f"flink.sink.{kind.name}.bytes": 1}
+        kind, context=rp.SinkContext(request_checkpoint=lambda: asked.append(1)), **{"flink.sink.table.bytes": 1}
     )
     await sink.write(batch(b"x" * 5_000_000))
     assert asked

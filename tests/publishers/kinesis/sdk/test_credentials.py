@@ -8,10 +8,10 @@ from botocore.exceptions import CredentialRetrievalError
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.known_access import provider_name
+from recordpublisher.publishers.kinesis.access import provider_name
 from recordpublisher.publishers.kinesis.sdk import internals
-from recordpublisher.publishers.kinesis.sdk.checked_credentials import CheckedCredentials
-from recordpublisher.publishers.kinesis.sdk.session import profile_session
+from recordpublisher.publishers.kinesis.sdk.credentials import profile_session
+from recordpublisher.publishers.kinesis.sdk.session import CheckedCredentials
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing import run_virtual
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Annotated
 
 import msgspec
@@ -10,6 +11,8 @@ from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, 
 
 from . import json_documents
 
+HOST = socket.gethostname()[:255]
+"""This host, as the records of its workers name it."""
 MAX_PARTS = 10_000
 """The most parts that a record may name. With a few shards each, that is far more than a worker can read."""
 
@@ -33,6 +36,10 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs, for people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
+    - `is_held`: whether a shard of the worker has waited for the watermark of the group lately. Then the others state each second how far
+      they are, if that has changed (E8).
+    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
+      not.
     """
 
     worker: WorkerName
@@ -53,6 +60,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     host: Annotated[str, msgspec.Meta(max_length=255)] = ""
     pid: Count = 0
     sent_ms: Millis | None = msgspec.field(name="sent", default=None)
+    is_held: bool = msgspec.field(name="held", default=False)
+    replaced_ms: Millis | None = msgspec.field(name="replaced", default=None)
 
     def has_released(self, shard: str, epoch: int) -> bool:
         """Return whether the worker has released the shard that it held since this epoch."""

@@ -1,6 +1,6 @@
 """The lease table and the workers' records of one read, and what follows from them for one worker (E5, E6). Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.shards.shard_state import latest
@@ -41,6 +41,10 @@ class GroupView:
         unsealed = (record for record in self.records.values() if not record.is_sealed)
         return any(record.released or record.is_leaving for record in unsealed)
 
+    def has_held_besides(self, worker: str) -> bool:
+        """Return whether another worker states that it waits for the watermark of the group (E8)."""
+        return any(record.is_held and not record.is_sealed for name, record in self.records.items() if name != worker)
+
     def is_free(self, shard: str) -> bool:
         """Return whether the shard can be taken: no worker has held it yet, or its owner was sealed or has released it.
 
@@ -53,6 +57,11 @@ class GroupView:
             return True
         record = self.records.get(lease.owner)
         return record is not None and (record.is_sealed or record.has_released(shard, lease.epoch))
+
+    def shards_of(self, workers: Collection[str]) -> list[str]:
+        """Return every shard that can be read and whose lease one of the workers has."""
+        leases = self.table.leases.items()
+        return [shard for shard, lease in leases if lease.owner in workers and self.table.can_be_read(shard)]
 
     def free_shards(self) -> list[str]:
         """Return every shard that can be taken."""

@@ -67,12 +67,14 @@ class Folder(msgspec.Struct, frozen=True):
 
         await self._store(united, may_change)
 
-    async def inferred(self, columns: InferredColumns, seen: Mapping[str, Any], *, may_change: bool) -> InferredColumns:
+    async def inferred(
+        self, columns: InferredColumns, seen: Mapping[str, Any] | None, *, may_change: bool
+    ) -> InferredColumns:
         """Return the columns of the folder with those of `seen` that it lacks, and store the new ones.
 
         Of several processes that add a field, the first one says its type, and the others take it from the folder.
 
-        - `seen`: the shape of records (see `inference.py`), or an empty one at the start.
+        - `seen`: the shape of records (see `inference.py`), or None at the start.
 
         Raises: ConfigurationError if the folder has other partitions; StateError if the stored columns cannot be read or written.
         """
@@ -81,7 +83,7 @@ class Folder(msgspec.Struct, frozen=True):
         def united(there: pa.Schema) -> pa.Schema:
             nonlocal grown
             grown = columns.grown_by(seen, there)
-            return grown.schema
+            return grown.kept
 
         await self._store(united, may_change)
         return grown

@@ -32,8 +32,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from recordpublisher.consumer.column_types import column_type, decimal_digits, exact_decimal
-from recordpublisher.consumer.typed_values import constants_of, fields_of, has_fields, without_none
+from recordpublisher.consumer.typed_values import (
+    column_type,
+    constants_of,
+    decimal_digits,
+    exact_decimal,
+    fields_of,
+    has_fields,
+    without_none,
+)
 
 FieldColumns = dict[str, types.TypeEngine[Any]]
 """The type of the column for each field."""

@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from .folder import ObjectFolder, TableFolder
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _OF_OBSTORE = {

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
-from recordpublisher.publishers.undecodable import UNDECODABLE
+from recordpublisher.publishers.errors import UNDECODABLE
 
 from .group_registry import GroupRegistry, RegisteredGroup
 from .protocol import (

@@ -21,18 +21,13 @@ JOB_WORKERS = JOB.choice(
 STREAMS = JOB.text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.")
 STREAMS_FILE = JOB.text(
     "flink.streams.file",
-    "A file with a name or an ARN of a stream on each line, instead of flink.streams. It is read again and again.",
+    "A file with a name or an ARN of a stream on each line, instead of flink.streams; read again at each "
+    "flink.shard.discovery.intervalmillis.",
 )
 STREAMS_FUNCTION = JOB.text(
     "flink.streams.function",
-    "A function (module:function) that returns names or ARNs of streams, instead of flink.streams. It is called again and again.",
-)
-STREAMS_INTERVAL = JOB.integer(
-    "flink.streams.interval",
-    "How often such a file or function is looked at.",
-    60_000,
-    minimum=1,
-    unit="ms",
+    "A function (module:function) that returns names or ARNs, instead of flink.streams; called again at each "
+    "flink.shard.discovery.intervalmillis.",
 )
 SINK = JOB.text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.")
 DRAIN_TIMEOUT = JOB.integer(
@@ -60,7 +55,7 @@ STATE_ENDPOINT = DISCOVERY_AND_STATE.text(
 )
 DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
     "flink.shard.discovery.intervalmillis",
-    "Interval of shard discovery; -1 never.",
+    "Interval of the discovery of shards, and of streams that a file or a function lists; -1 never.",
     10_000,
     minimum=1,
     also=(-1,),
@@ -246,11 +241,7 @@ SCHEMA = FORMATS.text(
     "INFER: the sinks delta, iceberg, sql, parquet and jsonl add columns as the data shows them.",
 )
 AVRO_SCHEMA = FORMATS.text(
-    "flink.deserializer.avro.schema",
-    "The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`.",
-)
-AVRO_SCHEMA_FILE = FORMATS.text(
-    "flink.deserializer.avro.schema.file", "A file with the Avro schema of the records (`.avsc`)."
+    "flink.deserializer.avro.schema", "The Avro schema of the records, as JSON, or the path of its file (`.avsc`)."
 )
 GLUE_ENDPOINT = FORMATS.text(
     "flink.deserializer.glue.endpoint", "Another endpoint of the Glue Schema Registry, for example of a VPC."
@@ -259,13 +250,10 @@ PROTOBUF_MESSAGE = FORMATS.text(
     "flink.deserializer.protobuf.message",
     "The full name of the Protobuf message in each record, for example `shop.Order`.",
 )
-PROTOBUF_DESCRIPTOR_FILE = FORMATS.text(
-    "flink.deserializer.protobuf.descriptor.file",
-    "A file of descriptors with the message: `protoc --include_imports --descriptor_set_out=FILE`. "
-    "Either this or `flink.deserializer.protobuf.module`.",
-)
-PROTOBUF_MODULE = FORMATS.text(
-    "flink.deserializer.protobuf.module", "The Python module that protoc generated, for example `orders_pb2`."
+PROTOBUF_DESCRIPTOR = FORMATS.text(
+    "flink.deserializer.protobuf.descriptor",
+    "Where the message is described: a file that `protoc --include_imports --descriptor_set_out=FILE` wrote, or the Python module "
+    "that protoc generated, whose name ends in _pb2.",
 )
 
 
@@ -274,7 +262,7 @@ class OnBadRecord(Enum):
 
     | what is wrong | property | found in |
     |---|---|---|
-    | payload not decompressed, or too large; no value; no valid event time | `flink.deserializer.error` | `consumer/poison_policy.py` |
+    | payload not decompressed, or too large; no value; no valid event time | `flink.deserializer.error` | `consumer/shard_consumer.py` |
     | the sink can never write it | `flink.deserializer.error` | `fetcher/pipeline/dead_letter_handler.py` |
     | the function of MapSink failed after the last retry | `flink.sink.map.on.failure` | `plugins/sinks/map/handling.py` |
     | Spark: a row can never be written | `flink.spark.write.onfailure` | `plugins/spark/writer.py` |
@@ -346,13 +334,6 @@ CLOUDWATCH_SHARDS = METRICS.boolean(
 OPENTELEMETRY_ENDPOINT = METRICS.text(
     "flink.metrics.opentelemetry.endpoint",
     "The URL to which metrics are posted by OTLP over HTTP; without it, what OTEL_EXPORTER_OTLP_ENDPOINT and the like say.",
-)
-CATCH_UP = METRICS.integer(
-    "flink.metrics.catchup",
-    "ELASTIC: in what time a group that is behind should reach the tip, for workersWanted.",
-    600_000,
-    minimum=1000,
-    unit="ms",
 )
 
 TRACING = PropertyGroup("Traces")
