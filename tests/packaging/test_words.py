@@ -34,6 +34,8 @@ HEADLESS = re.compile(
 """A docstring of a module or class that begins so has no noun for its subject. (A property may be `How long ...` or `When ...`.)"""
 MOST_HEADLESS = 0
 """Modules and classes with such a docstring on 29 November 2026. This limit may only fall."""
+CONDITION = re.compile(r"^(?:with|without|together|not|no|one of|either|this or)\b|\bnot set\b|, or no\b|\bnot both\b")
+"""A `valid` of a ConfigurationError that is no value: it is a conflict, or something that the setting needs."""
 _AROUND = 30
 """Characters that are shown before and after a hit."""
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -88,6 +90,34 @@ def texts() -> Texts:
     return found
 
 
+def valid_texts() -> list[Text]:
+    """Return the texts that the code passes to ConfigurationError as `valid`. A value in such a text is `{}`."""
+    found = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if "ConfigurationError(" not in text:
+            continue
+        tree = ast.parse(text)
+        named = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and len(node.targets) == 1]
+        names = {}
+        for node in named:
+            names.setdefault(ast.unparse(node.targets[0]), []).append(node.value)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "ConfigurationError":
+                given = [*node.args[2:3], *(each.value for each in node.keywords if each.arg == "valid")]
+                given += [value for each in given for value in names.get(ast.unparse(each), ())]
+                found += [Text(f"{file.relative_to(ROOT)}:{node.lineno}", constant_text(each)) for each in given]
+    assert len(found) > 200
+    return found
+
+
+def constant_text(node: ast.expr) -> str:
+    """Return a text of the code, with `{}` in place of its values; empty if it is another expression."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(constant_text(part) or "{}" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
 def pages() -> list[Text]:
     """Return the lines of the pages, and of the texts at the top of the project."""
     files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -134,6 +164,13 @@ def test_the_code_has_no_avoided_word(texts, kind):
     assert not found, listed(found)
 
 
+def test_no_error_calls_a_condition_a_valid_value():
+    """`Valid: without --watch` is a conflict, and `Valid: with one stream` is a need."""
+    found = list(hits(valid_texts(), CONDITION))
+
+    assert not found, listed(found)
+
+
 def test_no_page_has_an_avoided_word():
     found = list(hits(pages(), AVOIDED))
 
@@ -149,6 +186,9 @@ def test_no_page_has_an_avoided_word():
         (HEADLESS, "Whatever a handler returns.", False),
         (NO_NOUN, "`store`: of the group.", True),
         (NO_NOUN, "`store`: the group's store.", False),
+        (CONDITION, "without --watch and --live", True),
+        (CONDITION, "a number, or no option deadLetters", True),
+        (CONDITION, "NOTHING, ALL", False),
         (AVOIDED, "the job goes on", True),
         (AVOIDED, "beside the job", True),
         (AVOIDED, "there is no shard, and it is no longer open", False),

@@ -20,7 +20,14 @@ from ..consumer.event_time import check_times, timestamp_assigner_for
 from ..extras import install_command
 from ..plugins.columns.record_fields import RECORD_FIELDS
 from ..plugins.deserializers.decompression import decompressor_for
-from ..plugins.deserializers.schemas import columns_text, known, merged, shape_of, with_kinds, with_names
+from ..plugins.deserializers.schemas import (
+    columns_text,
+    known_part,
+    merge_shapes,
+    shape_of,
+    with_kinds,
+    with_valid_names,
+)
 from ..plugins.sinks.files.jsonl import as_json
 from ..publishers.errors import ConfigurationError
 from ..publishers.log_fields import counted
@@ -127,11 +134,12 @@ def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = 
             try:
                 yield file
             except BaseException:
-                if file.has_begun:
+                if file.has_begun:  # Records that were written can be read, even after an error.
                     file.close()
                 raise
             file.close()
     finally:
+        # A file that this command created without writing a record would look like an empty result.
         if path is not None and is_new and (file is None or not file.has_begun):
             path.unlink()
 
@@ -220,7 +228,7 @@ class SchemaFile(RecordFile):
         """Add the fields of a record to the schema. Count a record that is not a JSON object."""
         try:
             value = msgspec.json.decode(record.data)
-            self._seen = merged(self._seen, shape_of(value if isinstance(value, dict) else None))
+            self._seen = merge_shapes(self._seen, shape_of(value if isinstance(value, dict) else None))
         except (*UNDECODABLE, ValueError):  # A ValueError means that the object is nested too deeply.
             value = None
         self._others += not isinstance(value, dict)
@@ -228,7 +236,7 @@ class SchemaFile(RecordFile):
     def close(self) -> None:
         """Write the schema."""
         self._begin()
-        shape = known(with_names(self._seen, {})) or {}
+        shape = known_part(with_valid_names(self._seen, {})) or {}
         if shape and self._pattern is not None:
             from recordpublisher.plugins.columns.partitions import (
                 Partitions,  # loads pyarrow, which other formats do without

@@ -5,7 +5,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, DeadLetterHandler
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.dead_letters.replay import JobTarget, replayed
+from recordpublisher.plugins.dead_letters.replay import JobTarget, replay_letters
 from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.records import UserRecord
@@ -65,7 +65,7 @@ class Program:
 async def test_it_is_kept_with_its_reason_and_the_others_are_replayed(call):
     sink = RejectingSink(call)
     async with JobTarget(rp.Properties(PROPERTIES), Program(sink)) as target:
-        ((ended, failed),) = [found async for found in replayed(Letters(), target)]
+        ((ended, failed),) = [found async for found in replay_letters(Letters(), target)]
 
     assert [letter.number for letter in ended] == ["2"]
     assert [(letter.number, reason) for letter, reason in failed] == [("1", "no number")]

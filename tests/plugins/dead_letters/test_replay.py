@@ -11,7 +11,13 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.dead_letters.kinesis_letters import QueueLetters
-from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget, replayed, stored_letters_of
+from recordpublisher.plugins.dead_letters.replay import (
+    DropTarget,
+    JobTarget,
+    StreamTarget,
+    replay_letters,
+    stored_letters_of,
+)
 from recordpublisher.publishers.kinesis_queue import ReceivedRecord
 from recordpublisher.testing import run_virtual
 
@@ -101,7 +107,7 @@ async def replay(properties, target, mended=None):
     letters, done, failed = stored_letters_of(properties), 0, []
     try:
         async with target:
-            async for ended, again in replayed(letters, target, (), mended):
+            async for ended, again in replay_letters(letters, target, (), mended):
                 done += len(ended)
                 failed += [(letter.record.data, reason) for letter, reason in again]
     finally:
@@ -145,7 +151,7 @@ async def test_a_letter_of_a_queue_that_is_not_put_back_has_failed_and_is_made_v
     letters = QueueLetters.__new__(QueueLetters)
     letters._queue, letters._stream, letters._api = QueueWithAFault(), "s", "RestoreDeadLetterQueueRecords"
 
-    ((ended, failed),) = [each async for each in replayed(letters, DropTarget())]
+    ((ended, failed),) = [each async for each in replay_letters(letters, DropTarget())]
 
     assert [letter.place for letter in ended] == ["one"]
     assert [(letter.place, reason) for letter, reason in failed] == [
@@ -204,7 +210,7 @@ async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, mo
     shop.failing = set()
     letters, target = stored_letters_of(job), JobTarget(job)
     async with target:
-        async for _ in (replaying := replayed(letters, target)):
+        async for _ in (replaying := replay_letters(letters, target)):
             break
         await replaying.aclose()
     await letters.close()

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.plugins.dead_letters.replay import DropTarget, replayed, stored_letters_of
+from recordpublisher.plugins.dead_letters.replay import DropTarget, replay_letters, stored_letters_of
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.sql.rows import record_columns
@@ -135,7 +135,7 @@ async def listed(folder, kind):
 
 async def drop_all(folder, kind):
     letters = letters_in(folder, kind)
-    async for _ in replayed(letters, DropTarget()):
+    async for _ in replay_letters(letters, DropTarget()):
         pass
     await letters.close()
 

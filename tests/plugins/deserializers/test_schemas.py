@@ -23,12 +23,12 @@ from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.deserializers.schemas import (
     ConvertedValues,
     columns_text,
-    grown,
-    merged,
+    grow_shape,
+    merge_shapes,
+    paths_without_column,
     schema_type,
     shape_of,
-    with_names,
-    without_column,
+    with_valid_names,
 )
 
 from fakes.batches import batch
@@ -485,9 +485,9 @@ async def test_a_time_without_a_zone_is_in_utc(monkeypatch, tmp_path, sink):
 def columns_of(*values, there=None):
     seen = {}
     for value in values:
-        seen = merged(seen, shape_of(value))
+        seen = merge_shapes(seen, shape_of(value))
     there = there or {}
-    return columns_text(grown(there, with_names(seen, there)))
+    return columns_text(grow_shape(there, with_valid_names(seen, there)))
 
 
 @pytest.mark.parametrize(
@@ -543,8 +543,10 @@ def test_names_that_differ_in_case_only_or_are_none_get_no_column():
 def test_values_without_a_column_are_found_by_their_path():
     there = {"a": "BIGINT", "b": {"c": "DATE"}, "d": [{"e": "STRING"}], "m": ("STRING", "INT")}
 
-    assert list(without_column(shape_of({"a": "x", "b": {"c": 1}, "d": [], "m": {"k": 1}, "n": None}), there)) == []
-    assert list(without_column(shape_of({"b": {"x": 1}, "d": [{"y": 1}], "n": {"z": 1}}), there)) == [
+    assert (
+        list(paths_without_column(shape_of({"a": "x", "b": {"c": 1}, "d": [], "m": {"k": 1}, "n": None}), there)) == []
+    )
+    assert list(paths_without_column(shape_of({"b": {"x": 1}, "d": [{"y": 1}], "n": {"z": 1}}), there)) == [
         "b.x",
         "d[].y",
         "n.z",
@@ -555,7 +557,7 @@ def test_objects_in_a_map_of_a_table_grow_together():
     there = {"m": ("STRING", {"a": "INT"})}
     seen = {"m": {"K": {"a": 1, "b": "x"}, "k": {"a": 1}}}
 
-    assert list(without_column(shape_of(seen), there)) == ["m.K.b"]
+    assert list(paths_without_column(shape_of(seen), there)) == ["m.K.b"]
     assert columns_of(seen, there=there) == "m MAP<STRING, STRUCT<a: INT, b: STRING>>"
 
 

@@ -121,7 +121,7 @@ def test_c2_a_query_has_no_end(tmp_path):
     source = KinesisSource(
         {"stream": "orders", "aws.region": "us-east-1", "metadatalocation": str(tmp_path), "endingposition": "NOW"}
     )
-    with pytest.raises(ConfigurationError, match=r"setting 'endingPosition'.*this is for spark.read"):
+    with pytest.raises(ConfigurationError, match=r"setting 'endingPosition' is not accepted: a query has no end"):
         source.streamReader(None).initialOffset()
 
 

@@ -217,7 +217,7 @@ async def drop(
             raise ConfigurationError.conflict("--all", "SEQUENCE")
         raise ConfigurationError("SEQUENCE", None, "sequence numbers, or --all")
     if all_letters and not yes:
-        raise ConfigurationError("--yes", None, "--yes", reason="it removes every dead letter of the job")
+        raise ConfigurationError.needs("--all", "--yes", reason="it removes every dead letter of the job")
 
     from recordpublisher.plugins.dead_letters.replay import DropTarget
 
@@ -239,14 +239,14 @@ async def _replay(
     Raises: StateError after the replay if no dead letter has one of the given numbers; ConfigurationError if dead letters with new payloads
     are to go back to a queue.
     """
-    from recordpublisher.plugins.dead_letters.replay import replayed
+    from recordpublisher.plugins.dead_letters.replay import replay_letters
 
     if restores and mended is not None:
         reason = "a queue takes its letters back without a change"
         raise ConfigurationError.needs("--payloads", "--to job or --to stream", reason=reason)
     done, kept, missing = 0, 0, dict.fromkeys(only or (number for _, number in mended or ()))
     async with _letters(properties, queue, restores=restores) as letters, target:
-        async for ended, failed in replayed(letters, target, only, mended):
+        async for ended, failed in replay_letters(letters, target, only, mended):
             done, kept = done + len(ended), kept + len(failed)
             for letter, reason in failed:
                 echo(f"{letter.number} of {letter.shard.key}: {reason}")

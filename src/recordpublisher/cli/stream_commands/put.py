@@ -167,7 +167,7 @@ class Putting:
         finally:
             printing.cancel()
             try:
-                await sink.flush()
+                await sink.flush()  # The last count includes the records that were still on their way.
             finally:
                 saying.cancel()
                 print_count()

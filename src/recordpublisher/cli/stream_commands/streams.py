@@ -118,6 +118,7 @@ def delete(
 
     async def remove(service: ManagementClient) -> str:
         arn = await service.stream_arn(stream)
+        # The ARN is known by now, so the message says which stream of which account would be deleted.
         if not yes:
             raise ConfigurationError("--yes", None, "--yes", reason=f"it deletes {arn} with all its records")
         await service.delete_stream(arn)
@@ -236,6 +237,7 @@ def merge(
     async def change(service: ManagementClient) -> list[str]:
         listed = await service.list_shards(stream)
         pair = sorted((_open_shard(one, listed) for one in (shard_id, other_id)), key=lambda one: one.hash_range.start)
+        # The service would refuse other pairs too, with a message that does not name the right shard.
         if pair[0].hash_range.end + 1 != pair[1].hash_range.start:
             raise ConfigurationError("shard", other_id, f"the open shard before or after {shard_id} by hash keys")
         await service.merge_shards(*pair)

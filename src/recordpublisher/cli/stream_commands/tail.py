@@ -107,7 +107,7 @@ def tail(
         reason = "a sequence number is a position in one shard"
         raise ConfigurationError.needs("--from", "exactly one --shard", value=start, reason=reason)
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_short=is_short)
-    properties = as_look(properties).merged(begin)
+    properties = as_look(properties).merged(begin)  # A look stores no positions, and joins no group.
     if reads_a_queue(properties):
         valid, reason = shards_instead_of_queue(properties), "the shown records would be taken from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
@@ -121,6 +121,7 @@ def tail(
             printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
         else:
             printing = _print_streams(streams, reading, bounds, printer)
+        # Without an end, Ctrl-C is the usual way to stop, and not an error.
         has_end = bounds.stop_at_tip or limit is not None
         (run_to_end if has_end else run_until_signal)(_with_rate(printing, printer))
 

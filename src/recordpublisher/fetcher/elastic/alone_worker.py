@@ -326,7 +326,7 @@ class AloneWorker:
         try:
             await self._confirm()
         except StoreUnavailableError:
-            if self._positions.entries is None:  # Otherwise commits go on while only the store of the table is away.
+            if self._positions.entries is None:  # Otherwise commits continue while only the store of the table is away.
                 raise
 
     def _keyed(self, states: Mapping[str, ShardState]) -> Positions:

@@ -239,7 +239,7 @@ class LeasedOwnership(ShardOwnership):
         """Return why the process is not ready.
 
         Nothing is written while the group's store does not confirm heartbeats. And nothing is read until the leases of workers end that
-        were killed. A process without shards beside workers that read is ready: it takes their shards if they fail.
+        were killed. A process without shards is ready while other workers read: it takes their shards if they fail.
         """
         if not self.lives.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]

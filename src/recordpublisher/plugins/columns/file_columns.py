@@ -17,13 +17,13 @@ from recordpublisher.publishers.records import RecordBatch
 from ..deserializers.schemas import (
     Shape,
     columns_text,
-    grown,
-    merged,
+    grow_shape,
+    merge_shapes,
+    paths_without_column,
     row_type,
     shape_of,
     with_kinds,
-    with_names,
-    without_column,
+    with_valid_names,
 )
 from .record_columns import RECORD_SCHEMA, arrow_columns, text_column
 from .record_fields import DATA
@@ -96,7 +96,7 @@ class FileColumns:
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
         rows = self._columns.batch(*batches)
-        if self._has_text:
+        if self._has_text:  # A value without fields has no columns of its own, so it is stored as JSON.
             texts = pa.concat_arrays([_texts(batch) for batch in batches])
             rows = pa.RecordBatch.from_arrays([*rows.columns, texts], schema=self.schema)
         if self._check_rows is not None:
@@ -123,7 +123,7 @@ class InferredColumns(FileColumns):
         - `reserved`: names that no field may have, such as the names of partitions.
         - `check_rows`: raises ValueError for rows that the sink refuses.
         - `kinds`: the types of fields that must be columns, by path (see `with_kinds`), such as those by which files are partitioned.
-        - `has_metadata`: whether the metadata always are columns beside the fields. If not, a field may have the name of one.
+        - `has_metadata`: whether the metadata always are columns next to the fields. If not, a field may have the name of one.
         - `shape`: the columns, if they are known already.
         """
         self._given, self._kinds, self._has_metadata = check_rows, kinds or {}, has_metadata
@@ -169,8 +169,8 @@ class InferredColumns(FileColumns):
         return InferredColumns(there, self._reserved, self._given, kinds=kinds, has_metadata=has_metadata, shape=shape)
 
     def _grow_shape(self, seen: Mapping[str, Shape]) -> dict[str, Shape]:
-        named = with_names(with_kinds(seen, self._kinds), self.shape, self._reserved)
-        shape: dict[str, Shape] = grown(self.shape, named)
+        named = with_valid_names(with_kinds(seen, self._kinds), self.shape, self._reserved)
+        shape: dict[str, Shape] = grow_shape(self.shape, named)
         return shape
 
     def fitting(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Iterator[RecordBatch]:
@@ -182,6 +182,7 @@ class InferredColumns(FileColumns):
                 yield batch
                 continue
             rejected += misfits
+            # Aggregated records share a sequence number, so the sub-sequence number is needed as well.
             bad = {(record.sequence_numbers[0], record.sub_sequence_numbers[0]) for record, _ in misfits}
             begin = 0
             for index, number in enumerate(zip(batch.sequence_numbers, batch.sub_sequence_numbers, strict=True)):
@@ -199,7 +200,7 @@ class InferredColumns(FileColumns):
 
         Raises: ValueError if a record does not fit, or has a field without a column. The caller finds out which record it is.
         """
-        for path in without_column(_seen(batches), self.shape):
+        for path in paths_without_column(_seen(batches), self.shape):
             raise ValueError(self._why_no_column(path))
         if self._decode is None:
             rows = arrow_columns(*batches, schema=self.metadata)
@@ -220,7 +221,7 @@ class InferredColumns(FileColumns):
 
 
 def no_columns() -> InferredColumns:
-    """Return the columns of values beside which no metadata stands, before any record was seen."""
+    """Return the columns of values without metadata, before any record was seen."""
     return InferredColumns(pa.schema([]), has_metadata=False)
 
 
@@ -246,7 +247,7 @@ def _seen(batches: Sequence[RecordBatch]) -> Shape:
     seen: Shape = {}
     for batch in batches:
         for value in batch.decoded or ():
-            seen = merged(seen, shape_of(value))
+            seen = merge_shapes(seen, shape_of(value))
     return seen
 
 

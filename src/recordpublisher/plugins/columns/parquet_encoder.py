@@ -25,47 +25,6 @@ _ALL_DIFFERENT = {"value", *(field.name for field in RECORD_FIELDS if field.is_d
 """Columns without a dictionary: nearly every value differs, and a dictionary would take a quarter of the encoding time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParquetOptions:
-    """Options of Parquet files, from the properties `flink.sink.parquet.*`."""
-
-    compression: str = of_property(PARQUET_COMPRESSION)
-    row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
-    sorted_by: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, properties: Properties) -> ParquetOptions:
-        """Return the options that the properties name. Raises: ConfigurationError if a property has an invalid value."""
-        names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
-        return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
-
-    def kinds(self) -> dict[str, Sequence[str]]:
-        """Return the types that inferred fields may have by which files are sorted. The first one is the usual one."""
-        return dict.fromkeys(self.sorted_by, ("STRING", "BIGINT", "BOOLEAN", "DOUBLE", LARGE))
-
-    def check(self, schema: pa.Schema) -> None:
-        """Check that files with these columns can be sorted. Raises: ConfigurationError if a sort column is missing or nested."""
-        for name in self.sorted_by:
-            if name not in schema.names or pa.types.is_nested(schema.field(name).type):
-                valid = ", ".join(field.name for field in schema if not pa.types.is_nested(field.type))
-                raise ConfigurationError(PARQUET_SORT.key, name, f"some of the columns {valid}")
-
-
-def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path in Parquet and the type of each column of plain values, including the fields inside objects, lists and maps."""
-    for field in fields:
-        path, kind = inside + field.name, field.type
-        if pa.types.is_struct(kind):
-            yield from _leaves([kind.field(index) for index in range(kind.num_fields)], f"{path}.")
-        elif pa.types.is_list(kind):
-            yield from _leaves([pa.field("element", kind.value_type)], f"{path}.list.")
-        elif pa.types.is_map(kind):
-            parts = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
-            yield from _leaves(parts, f"{path}.key_value.")
-        else:
-            yield path, kind
-
-
 class ParquetEncoder:
     """Owns the rows of the next row group, and the writer of the file, which is opened with its first row group."""
 
@@ -126,3 +85,44 @@ class ParquetEncoder:
                 sorting_columns=pq.SortingColumn.from_ordering(self._schema, self._order) if self._order else None,
             )
         return self._writer
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
+    """Options of Parquet files, from the properties `flink.sink.parquet.*`."""
+
+    compression: str = of_property(PARQUET_COMPRESSION)
+    row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
+    sorted_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, properties: Properties) -> ParquetOptions:
+        """Return the options that the properties name. Raises: ConfigurationError if a property has an invalid value."""
+        names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
+        return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
+
+    def kinds(self) -> dict[str, Sequence[str]]:
+        """Return the types that inferred fields may have by which files are sorted. The first one is the usual one."""
+        return dict.fromkeys(self.sorted_by, ("STRING", "BIGINT", "BOOLEAN", "DOUBLE", LARGE))
+
+    def check(self, schema: pa.Schema) -> None:
+        """Check that files with these columns can be sorted. Raises: ConfigurationError if a sort column is missing or nested."""
+        for name in self.sorted_by:
+            if name not in schema.names or pa.types.is_nested(schema.field(name).type):
+                valid = ", ".join(field.name for field in schema if not pa.types.is_nested(field.type))
+                raise ConfigurationError(PARQUET_SORT.key, name, f"some of the columns {valid}")
+
+
+def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the path in Parquet and the type of each column of plain values, including the fields inside objects, lists and maps."""
+    for field in fields:
+        path, kind = inside + field.name, field.type
+        if pa.types.is_struct(kind):
+            yield from _leaves([kind.field(index) for index in range(kind.num_fields)], f"{path}.")
+        elif pa.types.is_list(kind):
+            yield from _leaves([pa.field("element", kind.value_type)], f"{path}.list.")
+        elif pa.types.is_map(kind):
+            parts = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
+            yield from _leaves(parts, f"{path}.key_value.")
+        else:
+            yield path, kind

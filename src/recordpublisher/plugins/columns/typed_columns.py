@@ -187,6 +187,7 @@ class TypedColumns:
         return _Column(_NAMED[named], _float_of_32_bits if named == "FLOAT" else _as_it_is)
 
     def _struct(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
+        # A class that contains itself would need a column of unlimited depth.
         if (fields := fields_of(info)) is None or info.cls in inside:
             raise self._refusal(info, place)
         inside = (*inside, info.cls)

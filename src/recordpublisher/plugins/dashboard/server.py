@@ -54,7 +54,7 @@ class DashboardServer:
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
-        if self._keeping is not None:
+        if self._keeping is not None:  # The history reads the source, which may be closed after this call.
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):
                 await self._keeping
@@ -136,7 +136,7 @@ class History:
     async def _point(self) -> HistoryPoint:
         try:
             return point_of(await self._source.snapshot())
-        except RecordPublisherError:
+        except RecordPublisherError:  # The job cannot be read now, so the chart has a gap.
             return HistoryPoint(self._clock.now_ms())
         except Exception:
             log.exception("the job cannot be read for the dashboard")

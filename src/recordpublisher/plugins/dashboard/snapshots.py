@@ -80,7 +80,7 @@ class LiveSnapshots:
 
     async def snapshot(self) -> JobSnapshot:
         """Return the current state of the job. Raises: RecordPublisherError while no subtask responds."""
-        async with self._making:
+        async with self._making:  # Readers that come at the same time share one snapshot.
             if self._last is None or self._clock.monotonic() - self._last[0] >= OLD_SECONDS:
                 made = await self._make()
                 self._last = self._clock.monotonic(), made
@@ -99,6 +99,7 @@ class LiveSnapshots:
         self._rates.add(self._clock.monotonic(), written)
         values_of = {each.subtask: each.values for each in subtasks}
         values = [*values_of.values()]
+        # Subtasks learn the global watermark at different times. It never falls, so the highest value is the newest.
         watermarks = [value["globalWatermark"] for value in values if value["globalWatermark"] is not None]
         return JobSnapshot(
             job=self._job,
@@ -149,12 +150,14 @@ def _subtask(health: SubtaskHealth, values: dict[str, Any]) -> SubtaskSnapshot:
 
 def alignment_sentence(subtasks: Sequence[SubtaskMetrics]) -> str:
     """Return which shard alignment waits for now and why, in one sentence."""
+    # 1. Count the shards that alignment holds back.
     held = sum(each.values["heldShards"] for each in subtasks)
     shards = sum(each.values["openShards"] for each in subtasks)
     if not held:
         return "Alignment holds no shard back."
     held_back = "is held back: it waits" if held == 1 else "are held back: they wait"
     beginning = f"{held} of {shards} shards {held_back} for"
+    # 2. Find the shard with the lowest watermark. Another process may read it.
     blocking = _lowest_shard(subtasks)
     if blocking is None:
         return f"{beginning} a shard of another process."
@@ -266,6 +269,7 @@ def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool
 def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
     """Join snapshots. The lowest watermark is the global one, with the sentence of its stream; the time is the oldest one."""
     marked = [snapshot for snapshot in snapshots if snapshot.global_watermark is not None]
+    # Streams of one job share a global watermark, so the lowest one counts.
     lowest = min(marked, key=lambda snapshot: snapshot.global_watermark or 0, default=None)
     return JobSnapshot(
         time_ms=min(snapshot.time_ms for snapshot in snapshots),
@@ -284,6 +288,7 @@ def _newest(readers: Iterable[SubtaskSnapshot]) -> list[SubtaskSnapshot] | None:
     newest: dict[tuple[str, int], SubtaskSnapshot] = {}
     for reader in readers:
         key = (reader.worker or "", reader.subtask or 0)
+        # Shards of one worker may have been stored by different checkpoints.
         if key not in newest or _age(reader) < _age(newest[key]):
             newest[key] = reader
     return [newest[key] for key in sorted(newest)] or None
@@ -328,7 +333,7 @@ class HttpSnapshots:
             raise RecordPublisherError(mask_passwords(words) if "@" in words else words) from error
         shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
         served = sorted({shard.stream for shard in snapshot.shards})
-        if served and not shards:
+        if served and not shards:  # A job that serves no shard yet may still begin to read the streams.
             wanted = ", ".join(map(repr, self._streams))
             raise RecordPublisherError(f"the job does not read {wanted}; it reads {', '.join(served)}")
         return msgspec.structs.replace(snapshot, shards=shards)

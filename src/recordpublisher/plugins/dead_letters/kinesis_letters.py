@@ -39,6 +39,7 @@ class StreamLetters(StoredLetters):
             if properties.value(needed) is None:
                 raise ConfigurationError(needed.key, None, needed.valid, reason="the dead letters are in a stream")
         self._stream, uri = str(properties.value(SINK_STREAM)), str(properties.value(STATE_URI))
+        # The rows of a database are separated by the name of the job, which has a suffix for dead letters.
         self._place = uri if back_end_of(uri) == "SQL" else f"{uri.rstrip('/')}-dead-letters"
         access = {key: value for key, value in properties.items() if key.lower().startswith("aws.")}
         self._reading = Properties({**access, JOB_NAME.key: properties.value(JOB_NAME), CHECKPOINT_INTERVAL.key: 1000})
@@ -91,6 +92,7 @@ class QueueLetters(StoredLetters):
     def __init__(self, properties: Properties, *, restores: bool) -> None:
         streams = list(StreamNames(streams_argument(properties)).given.values())
         KinesisQueue.check(properties, streams)
+        # A command that looks at a queue must not create one.
         self._queue = KinesisQueue(properties.merged({QUEUE_CREATION.key: "NONE"}))
         self._queue.prepare(streams)
         self._api = "RestoreDeadLetterQueueRecords" if restores else "AcknowledgeDeadLetterQueueRecords"
@@ -113,6 +115,7 @@ class QueueLetters(StoredLetters):
                     for letter in received
                 ]
         finally:
+            # Letters that were only shown, or that failed, would otherwise stay hidden for two minutes.
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:

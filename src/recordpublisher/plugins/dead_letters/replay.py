@@ -28,7 +28,7 @@ from ..sinks.memory import MemorySink
 from .stored_letters import Failures, StoredLetters, put_letters
 
 
-async def replayed(
+async def replay_letters(
     letters: StoredLetters,
     target: JobTarget | StreamTarget | DropTarget,
     only: Collection[str] = (),
@@ -49,6 +49,7 @@ async def replayed(
         reasons = await target.replay(chosen) if chosen else {}
         done = {letter.key for letter in chosen if letter.key not in reasons}
         ended = [letter for letter in chunk if letter.key in done]
+        # Letters that were not chosen are handed over as failed, because a stream must get them again.
         kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
         reasons = {**reasons, **kept}
         failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
@@ -100,6 +101,7 @@ class JobTarget:
     """
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:
+        # With any other policy, a letter that cannot be decoded would end the replay or be lost.
         given, registry, sink = properties.merged({ON_BAD_RECORD.key: "DEAD_LETTER"}), load_registry(), None
         if program is None:
             self._decorator_for, self._value_type = decorators_and_type(registry, given)
@@ -130,6 +132,7 @@ class JobTarget:
         A handler is called for each letter, with the concurrency of the job. To another sink the letters are written and flushed.
         """
         self._failed = {}
+        # Sorted, because a handler with ordering expects the records of a shard in their order.
         for shard, of_shard in groupby(sorted(letters, key=_order), lambda letter: letter.shard):
             records = [letter.record for letter in of_shard]
             size = sum(len(record.data) for record in records)

@@ -109,6 +109,7 @@ class FileLetters(StoredLetters):
         for path in sorted(self._folder.rglob(f"*{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
+            # One file at a time is in memory. Its name does not change while the replay rewrites it, so it is not visited twice.
             letters, count, self._write = await asyncio.to_thread(self._read, path)
             self._path, self._left = path, set(range(count))
             for start in range(0, len(letters), CHUNK):
@@ -117,7 +118,7 @@ class FileLetters(StoredLetters):
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
         """Rewrite the file with its remaining letters."""
         self._left -= {letter.place for letter in succeeded}
-        if succeeded:
+        if succeeded:  # Otherwise the file keeps all of its letters.
             await asyncio.to_thread(self._keep_left)
 
     def _read(self, path: Path) -> tuple[list[DeadLetter], int, Write]:

@@ -78,7 +78,7 @@ class TableLetters(StoredLetters):
     def _delete(self, connection: Connection, letters: Sequence[DeadLetter]) -> None:
         table = self._table(connection)
         keys = tuple_(*(table.columns[name] for name in IDENTITY))
-        for start in range(0, len(letters), 100):
+        for start in range(0, len(letters), 100):  # Databases limit the number of parameters of a statement.
             places = [letter.place for letter in letters[start : start + 100]]
             connection.execute(delete(table).where(keys.in_(places)))
 

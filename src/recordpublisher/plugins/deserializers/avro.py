@@ -113,12 +113,13 @@ def decode(data: bytes, schema: Schema, reader_schema: Schema | None = None) -> 
     Raises: ValueError if the bytes do not fit the schema, or if bytes are left after the value.
     """
     stream = io.BytesIO(data)
+    # The reader in C would overflow the stack on a recursive value. The one in Python raises RecursionError.
     read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
     try:
         if schema.begins_with_index:
             _check_index(data)
         value = read(stream, schema.definition, None if reader_schema is None else reader_schema.definition)
-    except Exception as error:
+    except Exception as error:  # Which errors fastavro raises for bytes that do not fit is not documented.
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ValueError(
             f"it does not fit the Avro schema: {reason} after {stream.tell()} of {len(data)} bytes"
@@ -193,6 +194,7 @@ class Schema:
         for part in ("items", "values"):
             if part in schema:
                 schema[part] = self._checked(schema[part], depth + 1)
+        # A block of such items has a count and no bytes, so a few bytes could demand any amount of memory.
         if kind == "array" and self._may_be_empty(schema["items"], 0):
             raise ValueError(
                 "an array whose items have no bytes may have any number of them; such a schema is not accepted"

@@ -64,7 +64,7 @@ def gunzip(payload: bytes, max_bytes: int) -> bytes:
             raise ValueError("it is larger")
         if not member.eof:
             raise ValueError("it ends too early")
-        payload = member.unused_data
+        payload = member.unused_data  # The next member follows directly.
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

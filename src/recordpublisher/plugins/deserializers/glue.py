@@ -92,6 +92,7 @@ class GlueDeserializer:
                 f"it does not begin with the header of the Glue Schema Registry: {data[:HEADER_BYTES].hex()}"
             )
         decode = self._schemas.decoder(data[_VERSION])
+        # The job has decompressed the payload already if its memory allowed that. Then its header says so.
         return decode(self.decompressor.decompress([data])[0][HEADER_BYTES:])
 
     async def _decoder_for(self, data_format: str, definition: str) -> Decode:
@@ -125,6 +126,7 @@ class GlueDecompressor:
             plain = inflater.decompress(data[HEADER_BYTES:], self._max_bytes + 1)
         except zlib.error as error:
             raise ValueError(f"it is not compressed as its header says: {error}") from error
+        # One byte more than the limit is inflated at most, whatever the payload claims.
         if len(plain) > self._max_bytes:
             raise ValueError(f"it has more than {self._max_bytes} bytes decompressed ({MAX_DECOMPRESSED_BYTES.key})")
         if not inflater.eof:
@@ -184,7 +186,7 @@ class GlueSchemas:
         try:
             async with lock:
                 if not self._is_known(version):
-                    if len(self._refused_at) > MOST_UNKNOWN:
+                    if len(self._refused_at) > MOST_UNKNOWN:  # A producer could otherwise use up the account's calls.
                         await asyncio.sleep(PAUSE_SECONDS)
                     self._decoders[version] = await self._fetch(version)
         finally:
@@ -205,7 +207,7 @@ class GlueSchemas:
             found = await _call_while_throttled(get)
         except FatalKinesisError as error:
             if error.code not in _UNKNOWN:
-                raise
+                raise  # Without access, no record can be decoded.
             self._refused_at[key] = asyncio.get_running_loop().time()
             if len(self._refused_at) == MOST_UNKNOWN + 1:
                 log.warning(

@@ -107,7 +107,7 @@ class _Parser:
 
     def _type(self) -> Any:
         self._levels += 1
-        if self._levels > MOST_TYPE_LEVELS:
+        if self._levels > MOST_TYPE_LEVELS:  # Deeper types would exceed Python's stack.
             raise self._error(f"types are nested more than {MOST_TYPE_LEVELS} deep")
         name = self._next().upper()
         if name in _WORDS_AFTER and self._skip_if_next(*_WORDS_AFTER[name]):
@@ -204,7 +204,7 @@ class _JsonSchemaTypes:
         """
         if not isinstance(schema, Mapping) or level > _MOST_SCHEMA_LEVELS:
             raise ValueError(f"{place} has no type, or is inside itself, so no column exists for it")
-        if "$ref" in schema:
+        if "$ref" in schema:  # The level limits references that lead back to themselves.
             return self.type_of(self._part(schema["$ref"]), place, level + 1)
         kind, choices = schema.get("type"), next((schema[word] for word in _CHOICES if word in schema), None)
         if isinstance(kind, list):
@@ -274,6 +274,7 @@ def object_type(fields: Sequence[SchemaField], name: str = ROW) -> type[msgspec.
             raise ValueError(f"the field {field.name!r} is declared twice")
         seen.add(field.name)
     names = {field.name: _attribute(field.name, place, seen) for place, field in enumerate(fields, 1)}
+    # A field without a value must be valid, because producers leave fields out.
     declared: list[Any] = [
         (names[field.name], field.type) if field.is_required else (names[field.name], field.type | None, None)
         for field in fields

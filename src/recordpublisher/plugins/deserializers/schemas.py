@@ -123,76 +123,78 @@ def shape_of(value: Any, level: int = 0) -> Shape:
         return {name: shape_of(item, level + 1) for name, item in value.items()}
     items: Shape = None
     for item in value:
-        items = merged(items, shape_of(item, level + 1))
+        items = merge_shapes(items, shape_of(item, level + 1))
     return [items]
 
 
-def merged(first: Shape, second: Shape) -> Shape:
+def merge_shapes(first: Shape, second: Shape) -> Shape:
     """Return a shape that holds the values of both. If no type holds both, return the first shape of which anything is known."""
     if first is None or second is None or first == second:
         return second if first is None else first
+    # A field that one of them lacks keeps the type of the other.
     if isinstance(first, dict) and isinstance(second, dict):
-        return {name: merged(first.get(name), second.get(name)) for name in (first | second)}
+        return {name: merge_shapes(first.get(name), second.get(name)) for name in (first | second)}
     if isinstance(first, list) and isinstance(second, list):
-        return [merged(first[0], second[0])]
+        return [merge_shapes(first[0], second[0])]
     if isinstance(first, str) and isinstance(second, str):
         return _WIDER.get(frozenset({first, second}), first)
-    return first if known(first) is not None else second
+    return first if known_part(first) is not None else second
 
 
-def grown(there: Shape, seen: Shape) -> Shape:
+def grow_shape(there: Shape, seen: Shape) -> Shape:
     """Return the shape of a table, with the fields of `seen` that it lacks. The types that the table has do not change."""
     if there is None:
-        return known(seen)
+        return known_part(seen)
     if isinstance(there, dict) and isinstance(seen, dict):
-        of_names = {name: grown(there.get(name), seen.get(name)) for name in (there | seen)}
+        of_names = {name: grow_shape(there.get(name), seen.get(name)) for name in (there | seen)}
         return {name: shape for name, shape in of_names.items() if shape is not None}
     if isinstance(there, list) and isinstance(seen, list):
-        return [grown(there[0], seen[0])]
+        return [grow_shape(there[0], seen[0])]
+    # The fields of an object are keys of a map, if the table has a map there.
     if isinstance(there, tuple) and isinstance(seen, dict):
         item = there[1]
         for shape in seen.values():
-            item = grown(item, shape)
+            item = grow_shape(item, shape)
         return there[0], item
     return there
 
 
-def known(seen: Shape) -> Shape:
+def known_part(seen: Shape) -> Shape:
     """Return the shape without its unknown parts.
 
     Nulls, empty lists and empty objects have no column until a value shows its type.
     """
     if isinstance(seen, dict):
-        return {name: shape for name, each in seen.items() if (shape := known(each)) is not None} or None
+        return {name: shape for name, each in seen.items() if (shape := known_part(each)) is not None} or None
     if isinstance(seen, list):
-        return None if (items := known(seen[0])) is None else [items]
+        return None if (items := known_part(seen[0])) is None else [items]
     return seen
 
 
-def without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[str]:
+def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[str]:
     """Yield the paths of known parts of `seen` that have no column in `there`.
 
     A value of another type than its column is not reported here, because decoding refuses it.
     """
     if isinstance(seen, dict) and (isinstance(there, dict) or there is None):
         for name, shape in seen.items():
-            yield from without_column(shape, (there or {}).get(name), f"{path}.{name}" if path else name)
+            yield from paths_without_column(shape, (there or {}).get(name), f"{path}.{name}" if path else name)
     elif isinstance(seen, list) and isinstance(there, list):
-        yield from without_column(seen[0], there[0], f"{path}[]")
+        yield from paths_without_column(seen[0], there[0], f"{path}[]")
     elif isinstance(seen, dict) and isinstance(there, tuple):
         for name, shape in seen.items():
-            yield from without_column(shape, there[1], f"{path}.{name}")
-    elif there is None and known(seen) is not None:
+            yield from paths_without_column(shape, there[1], f"{path}.{name}")
+    elif there is None and known_part(seen) is not None:
         yield path
 
 
-def with_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
+def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
     """Return the shape with only the fields that can be columns.
 
     The name of such a field is printable, and differs from every other name in more than case.
     """
     if isinstance(seen, list):
-        return [with_names(seen[0], there[0] if isinstance(there, list) else None)]
+        return [with_valid_names(seen[0], there[0] if isinstance(there, list) else None)]
     if not isinstance(seen, dict) or isinstance(there, tuple):
         return seen
     there = there if isinstance(there, dict) else {}
@@ -200,7 +202,7 @@ def with_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Sha
     fields: dict[str, Shape] = {}
     for name, shape in seen.items():
         if name and name.isprintable() and not _NOT_IN_NAMES & {*name} and taken.setdefault(name.lower(), name) == name:
-            fields[name] = with_names(shape, there.get(name))
+            fields[name] = with_valid_names(shape, there.get(name))
     return fields
 
 

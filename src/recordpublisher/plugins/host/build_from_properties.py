@@ -117,6 +117,7 @@ def dead_letter_properties(properties: Properties) -> Properties:
     job = properties.value(JOB_NAME)
     own = properties.with_prefix(DEAD_LETTER).items()
     settings = {OF_SINK + key: value for key, value in own if key != "sink"}
+    # Settings of the job's own sink are left out, because both sinks may be of the same kind.
     others = {key: value for key, value in properties.items() if not key.lower().startswith(OF_SINK)}
     own_name = None if job is None else f"{job} dead letters"
     return Properties({**others, **settings, SCHEMA.key: None, JOB_NAME.key: own_name})
@@ -135,6 +136,7 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
     """
     names = [name.strip() for name in (properties.value(METRICS_EXPORTERS) or "").split(",")]
     table, key = registry.metrics_exporters, METRICS_EXPORTERS.key
+    # A class that is named twice, even in two spellings, is made once.
     chosen = {table.get(name, key): name for name in reversed(names) if name}
     return [table.make(name, key, properties) for name in reversed(chosen.values())]
 
@@ -149,6 +151,7 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
     name = properties.value(DESERIALIZER) or ""
     if (rows := schema_type(properties)) is not None:
         return _with_schema(registry, properties, rows)
+    # A dot without a colon is a path with a mistake, unless a plugin registered such a name.
     if ":" in name or ("." in name and name not in registry.deserializers.names()):
         valid = f"module:name, of {VALID_DESERIALIZER}"
         try:

@@ -39,6 +39,7 @@ def elastic_group_of(
         raise ConfigurationError.conflict("restore", f"{JOB_WORKERS.key}=GROUP", reason=reason)
     for writing in (sink, dead_letters):
         _check_sink(writing)
+    # An item of DynamoDB has at most 400 KB, so the positions of a worker are split.
     is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
     settings = LeaseSettings.of(properties, SHARDS_PER_PART if is_dynamodb else sys.maxsize)
     _check_alignment(properties)

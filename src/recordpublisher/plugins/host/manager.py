@@ -26,15 +26,9 @@ from .registry import Claim, NameTable, Owner, PluginStatus, Registry, hidden_by
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+
 BLOCK_VARIABLE = "RECORDPUBLISHER_BLOCK_PLUGINS"
 _log = logging.getLogger(__name__)
-
-
-class _Candidate(msgspec.Struct, frozen=True):
-    """A plugin before it is loaded."""
-
-    owner: Owner
-    load: Callable[[], object]
 
 
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
@@ -45,6 +39,7 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
     for candidate in [*_installed_in(_search_path()), *map(_given_candidate, plugins)]:
+        # Either name may be blocked, because users see both in messages.
         if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
         else:
@@ -86,7 +81,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
     except Exception as error:
         reason = f"{type(error).__name__}: {error}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
-    for table, claim in claims:
+    for table, claim in claims:  # Only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)
     return PluginStatus(owner, "loaded")
 
@@ -98,6 +93,7 @@ def _collect_claims(
     plugin = candidate.load()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
     _check_hook_names(plugin, manager)
+    # Only the hooks of this plugin are called, so that an error names its plugin.
     others = [other for other in manager.get_plugins() if other is not plugin]
     claims: list[tuple[NameTable[Any], Claim[Any]]] = []
     for kind, table in registry.tables().items():
@@ -105,6 +101,13 @@ def _collect_claims(
             registry=_Collector(candidate.owner, table, claims)
         )
     return claims
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    """A plugin before it is loaded."""
+
+    owner: Owner
+    load: Callable[[], object]
 
 
 class _Collector(msgspec.Struct):

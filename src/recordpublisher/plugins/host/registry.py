@@ -120,7 +120,7 @@ class NameTable(Generic[T]):
         """
         made: Any = self.get(name, key)
         claim = self._claims[name.strip().lower()]
-        if claim.owner.plugin == "builtins":
+        if claim.owner.plugin == "builtins":  # An unexpected error of our own class needs its traceback.
             return cast("T", made(*arguments))
         try:
             with exits_as_errors(is_import=False):

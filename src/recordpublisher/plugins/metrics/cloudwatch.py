@@ -50,7 +50,9 @@ class CloudWatchExporter(PeriodicExporter):
 
         Raises: OSError if they cannot be written. Then the next lines have the difference to the last lines that were written.
         """
-        before = dict(self._counted)
+        before = dict(
+            self._counted
+        )  # Restored if the lines cannot be written, so that the next lines have these counts too.
         lines = b"".join(msgspec.json.encode(line) + b"\n" for each in subtasks for line in self._lines_of(each))
         try:
             await asyncio.to_thread(self._write, lines)

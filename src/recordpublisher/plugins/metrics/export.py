@@ -168,6 +168,7 @@ async def exporters_opened(exporters: Iterable[MetricsExporter], source: Metrics
     """Keep exporters open while the block runs."""
     async with AsyncExitStack() as opened:
         for exporter in exporters:
+            # The callback comes first, so that an exporter whose `open` fails halfway is closed as well.
             opened.push_async_callback(exporter.close)
             await exporter.open(source)
         yield
@@ -196,8 +197,8 @@ class PeriodicExporter(MetricsExporter):
         """Send a last time, then stop."""
         if self._sending is not None:
             self._sending.cancel()
-            await asyncio.wait([self._sending])
-            await self._send_once()
+            await asyncio.wait([self._sending])  # An interrupted send may still run in a thread.
+            await self._send_once()  # The counts since the last interval would be lost otherwise.
 
     async def _run(self) -> None:
         while True:
@@ -207,7 +208,7 @@ class PeriodicExporter(MetricsExporter):
     async def _send_once(self) -> None:
         try:
             await self.send(await self._source.metrics())
-        except Exception as error:
+        except Exception as error:  # A monitoring system that is away must not end the job.
             log.warning("metrics were not sent; the next interval tries again: %s: %s", type(error).__name__, error)
 
 
@@ -233,6 +234,7 @@ class ExportedMetric:
     def prometheus_name(self) -> str:
         """The name by Prometheus's conventions, with unit and `_total`. The name of a text ends in `_info`."""
         parts = ["recordpublisher", self.scope, self.stem]
+        # `committed_bytes` already ends in its unit.
         if self.unit and not self.stem.endswith(self.unit):
             parts.append(self.unit)
         endings = {MetricType.COUNTER: ["total"], MetricType.TEXT: ["info"]}
@@ -242,7 +244,7 @@ class ExportedMetric:
     def opentelemetry_name(self) -> str:
         """The name by OpenTelemetry's conventions, without unit; the standard name if there is one."""
         if (self.scope, self.source) == ("shard", "records"):
-            return "messaging.client.consumed.messages"
+            return "messaging.client.consumed.messages"  # The only one for which the conventions have a name.
         ending = "_timestamp" if self.unit == "timestamp_seconds" else ""
         is_duration = self.type is MetricType.COUNTER and self.unit == "seconds"
         return f"recordpublisher.{self.scope}.{self.stem}{'_time' if is_duration else ending}"

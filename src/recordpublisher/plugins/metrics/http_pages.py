@@ -91,6 +91,7 @@ class HttpPages:
         try:
             made = await page()
         except Exception:
+            # The client gets no details, because a page may be public.
             log.exception("the page %s cannot be made", request.path)
             return web.Response(status=500, text="the page cannot be made; see the log of the job\n")
         headers = {**(BROWSER_HEADERS if self._is_local else {}), **made.headers, "Content-Type": made.content_type}
@@ -114,7 +115,7 @@ class _BoundedServer(web.Server):
     def accept(self) -> asyncio.Protocol:
         """Return the protocol for a new connection."""
         if len(self._open) >= MAX_CONNECTIONS and not self._close_oldest():
-            return _Refusal()
+            return _Refusal()  # All connections are being answered, so none may be closed for this one.
         accepted = self()
         self._open[accepted] = None
         return accepted

@@ -73,6 +73,7 @@ class OpenTelemetryExporter(PeriodicExporter):
 
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
         """Send the current metrics. Raises: OSError if the collector did not accept them."""
+        # The exporter of the SDK blocks, so it runs in a thread. Without subtasks there is nothing to send yet.
         if (
             subtasks
             and await asyncio.to_thread(self._exporter.export, self._data(subtasks)) is not MetricExportResult.SUCCESS

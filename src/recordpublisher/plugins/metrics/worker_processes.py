@@ -46,6 +46,7 @@ async def exported_from_processes(
     if not exporters:
         yield None
         return
+    # Only this user can read a temporary folder, so other users of the machine cannot read the metrics.
     with TemporaryDirectory(prefix="recordpublisher-") as folder:
         async with exporters_opened(exporters, WorkerProcesses(Path(folder), count)):
             yield Path(folder)
@@ -110,7 +111,7 @@ async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
         ):
             return msgspec.json.decode(await response.read(), type=list[kind])  # type: ignore[valid-type]
     except (aiohttp.ClientError, TimeoutError, OSError):
-        return None
+        return None  # The process may have ended, or its event loop is blocked. The others are shown all the same.
 
 
 def _socket_path(folder: Path, number: int) -> Path:

@@ -82,7 +82,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         options = self._checked_options(keeps_claims=True)
         end = options.properties.value(ENDING_POSITION)
         if end is not None:
-            raise ConfigurationError(END_OPTION, end, "no end", reason="this is for spark.read")
+            raise ConfigurationError(END_OPTION, reason="a query has no end; read a part of a stream with spark.read")
         return options
 
     @one_sentence()

@@ -16,9 +16,6 @@ from .durable_files import path_of
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 """A scheme has at least two letters, because `C:/` is a drive."""
 _BACK_ENDS = {"": "FILE", "file": "FILE", "dynamodb": "DYNAMODB"}
-_BACK_ENDS |= dict.fromkeys(("s3", "s3a", "s3n"), "S3")
-_BACK_ENDS |= {"gs": "GOOGLE", "abfs": "AZURE", "abfss": "AZURE"}
-_BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")
 _FORMS = {
     "FILE": "a folder",
     "S3": "s3://bucket/prefix",
@@ -35,18 +32,6 @@ OBJECT_STORES = ("S3", "GOOGLE", "AZURE")
 """The back ends whose locations have objects."""
 NOT_FOR_CLAIMS = ("SQL",)
 """The back ends that cannot store claims, because every task of a query would open a session."""
-
-
-def back_end_of(location: str) -> str:
-    """Return FILE, S3, DYNAMODB, GOOGLE, AZURE or SQL; for any other scheme, return the scheme itself.
-
-    A location without a scheme is a path.
-    """
-    if location.startswith("file:"):
-        return "FILE"
-    found = _SCHEME.match(location)
-    scheme = "" if found is None else found[1].partition("+")[0].lower()
-    return _BACK_ENDS.get(scheme, scheme)
 
 
 def conditional_store_of(
@@ -73,6 +58,23 @@ def conditional_store_of(
         reason = _REFUSED.get(name) or "; ".join(absent)
         raise ConfigurationError(key, location, f"{', '.join(forms[:-1])} or {forms[-1]}", reason=reason)
     return stores.make(name, key, location, key, properties)
+
+
+def back_end_of(location: str) -> str:
+    """Return FILE, S3, DYNAMODB, GOOGLE, AZURE or SQL; for any other scheme, return the scheme itself.
+
+    A location without a scheme is a path.
+    """
+    if location.startswith("file:"):
+        return "FILE"
+    found = _SCHEME.match(location)
+    scheme = "" if found is None else found[1].partition("+")[0].lower()
+    return _BACK_ENDS.get(scheme, scheme)
+
+
+_BACK_ENDS |= dict.fromkeys(("s3", "s3a", "s3n"), "S3")
+_BACK_ENDS |= {"gs": "GOOGLE", "abfs": "AZURE", "abfss": "AZURE"}
+_BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")
 
 
 def missing_folder(location: str) -> Path | None:

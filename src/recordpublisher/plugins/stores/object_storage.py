@@ -35,23 +35,6 @@ _QUERY = re.compile(r"\?\S*")
 """The query part of a URL in a message, which may contain a signature."""
 
 
-def open_object_store(uri: str, **options: Any) -> Any:
-    """Return obstore's client. Without `options` it finds credentials in the environment.
-
-    Raises: ImportError if the extra 'object-storage' is missing; obstore's errors.
-    """
-    from_url = _from_url(uri)
-    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **options)
-
-
-def _from_url(uri: str) -> Any:
-    try:
-        from obstore.store import from_url
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{uri} needs the extra 'object-storage': {install_command('object-storage')}") from error
-    return from_url
-
-
 class GoogleAzureStore(ConditionalObjects):
     """Stores each value as an object of a bucket (Google) or container (Azure), below a prefix.
 
@@ -61,7 +44,7 @@ class GoogleAzureStore(ConditionalObjects):
     """
 
     def __init__(
-        self, uri: str, key: str, properties: Properties, open_client: Callable[[str], Any] = open_object_store
+        self, uri: str, key: str, properties: Properties, open_client: Callable[[str], Any] | None = None
     ) -> None:
         refuse_cut(key, uri, FORMS)
         host = urlsplit(uri).netloc
@@ -70,7 +53,7 @@ class GoogleAzureStore(ConditionalObjects):
             raise ConfigurationError(key, uri, FORMS)
         self.place = uri
         try:
-            self._client = open_client(uri)
+            self._client = (open_client or open_object_store)(uri)
         except Exception as error:
             raise ConfigurationError(key, uri, FORMS, reason=words_of(error)) from error
 
@@ -220,6 +203,23 @@ def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dic
     if found.ca_bundle is not None:
         client["root_certificate"] = Path(found.ca_bundle).read_bytes()
     return {**options, "credential_provider": keys, "client_options": client}
+
+
+def open_object_store(uri: str, **options: Any) -> Any:
+    """Return obstore's client. Without `options` it finds credentials in the environment.
+
+    Raises: ImportError if the extra 'object-storage' is missing; obstore's errors.
+    """
+    from_url = _from_url(uri)
+    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **options)
+
+
+def _from_url(uri: str) -> Any:
+    try:
+        from obstore.store import from_url
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{uri} needs the extra 'object-storage': {install_command('object-storage')}") from error
+    return from_url
 
 
 @contextmanager

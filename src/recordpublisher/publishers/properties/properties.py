@@ -157,8 +157,8 @@ class Properties(Mapping[str, str]):
         values = [self._parsed(declared, key) for key in given]
         for key, value in zip(given, values, strict=True):
             if value != values[0]:
-                reason = f"'{given[0]}' and '{key}' are two spellings of it and have different values"
-                raise ConfigurationError(declared.key, reason=reason, valid="one of them")
+                reason = f"both are spellings of {declared.key}, and their values differ"
+                raise ConfigurationError.conflict(given[0], key, reason=reason)
         return values[0]
 
     def _parsed(self, declared: Property[T], key: str) -> T:
@@ -238,8 +238,8 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
     if not others.is_set(declared) or others.value(declared) == own.value(declared):
         return
     ours, theirs = (MASK if declared.secret else properties.value(declared) for properties in (own, others))
-    reason = f"the keyword argument '{keyword}' is {ours!r}"
-    raise ConfigurationError(declared.key, theirs, "one of the two, or the same value in both", reason=reason)
+    reason = "both set the same property"
+    raise ConfigurationError.conflict(declared.key, f"{keyword}={ours}", value=theirs, reason=reason)
 
 
 def _as_text(key: str, value: object) -> str:

@@ -11,7 +11,7 @@ from every_type import SOURCES, catalog_of, plain, write
 from plugins.sinks.files.test_inferred_folders import Job
 from pyiceberg.catalog import load_catalog
 
-from recordpublisher.plugins.deserializers.schemas import columns_text, merged, shape_of
+from recordpublisher.plugins.deserializers.schemas import columns_text, merge_shapes, shape_of
 
 from spark_jobs.queries import WAIT_SECONDS
 
@@ -64,7 +64,7 @@ async def test_spark_unites_the_files_of_a_folder_whose_columns_follow_from_the_
 def test_the_columns_that_are_printed_decode_json_in_spark(spark):
     seen = {}
     for order in ORDERS:
-        seen = merged(seen, shape_of(order))
+        seen = merge_shapes(seen, shape_of(order))
     rows = spark.createDataFrame([(json.dumps(order).encode(),) for order in ORDERS], "data BINARY")
 
     decoded = rows.selectExpr(f"from_json(CAST(data AS STRING), '{columns_text(seen)}') AS o").selectExpr("o.*")

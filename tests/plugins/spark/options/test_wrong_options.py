@@ -38,7 +38,7 @@ def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path,
     ("changed", "schema", "words", "trigger"),
     [
         ({"metadataLocation": ""}, None, "setting 'metadataLocation' is required", {"processingTime": "1 second"}),
-        ({"endingPosition": "NOW"}, None, "this is for spark.read", NOW),
+        ({"endingPosition": "NOW"}, None, "read a part of a stream with spark.read", NOW),
         ({}, "data string", "setting 'schema' is", {"processingTime": "1 second"}),
         ({"startingPosition": "yesterday"}, "data binary", "yesterday", NOW),
     ],

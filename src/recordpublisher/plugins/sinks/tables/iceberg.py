@@ -54,7 +54,7 @@ from recordpublisher.publishers.errors import (
     StateError,
 )
 from recordpublisher.publishers.kinesis.ports import run_sync
-from recordpublisher.publishers.password_masking import MASK, mask_passwords
+from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.job import STATE_URI
 from recordpublisher.publishers.properties.groups.sinks import (
     ICEBERG_CATALOG,
@@ -121,8 +121,8 @@ class IcebergSink(TableSink):
             reason = "the iceberg sink has no place for the job's positions in a catalogue"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         if foreign := sorted(NOT_TAKEN & {*given.with_prefix(ICEBERG_CATALOG)}):
-            valid = "not set: aws.credentials.* and AWS's configuration files say who signs, and flink.state.endpoint where S3 is"
-            raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", MASK, valid)
+            reason = "set aws.credentials.* or AWS's configuration files for the credentials, and flink.state.endpoint for S3"
+            raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", reason=reason)
         table = IcebergTable(name, given)
         super().__init__(given, table, f"Iceberg table {table.place}", given.value(TABLE_BYTES))
 

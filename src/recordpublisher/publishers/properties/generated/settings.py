@@ -477,10 +477,10 @@ class Settings(JobSettings, total=False):
     streams: str
     """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""
     streams_file: str
-    """`flink.streams.file`: Instead of flink.streams: a file with a name or an ARN on each line, read again at each
+    """`flink.streams.file`: A file with a name or an ARN of a stream on each line, instead of flink.streams; read again at each
     flink.shard.discovery.intervalmillis."""
     streams_function: str
-    """`flink.streams.function`: Instead of flink.streams: module:function, which returns names or ARNs; called again at each
+    """`flink.streams.function`: A function (module:function) that returns names or ARNs, instead of flink.streams; called again at each
     flink.shard.discovery.intervalmillis."""
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""

@@ -20,11 +20,13 @@ JOB_WORKERS = JOB.choice(
 STREAMS = JOB.text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.")
 STREAMS_FILE = JOB.text(
     "flink.streams.file",
-    "Instead of flink.streams: a file with a name or an ARN on each line, read again at each flink.shard.discovery.intervalmillis.",
+    "A file with a name or an ARN of a stream on each line, instead of flink.streams; read again at each "
+    "flink.shard.discovery.intervalmillis.",
 )
 STREAMS_FUNCTION = JOB.text(
     "flink.streams.function",
-    "Instead of flink.streams: module:function, which returns names or ARNs; called again at each flink.shard.discovery.intervalmillis.",
+    "A function (module:function) that returns names or ARNs, instead of flink.streams; called again at each "
+    "flink.shard.discovery.intervalmillis.",
 )
 SINK = JOB.text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.")
 DRAIN_TIMEOUT = JOB.integer(
