@@ -276,7 +276,7 @@ class TableSink(CommittingSink):
         """Delete the files of these leftovers, then their marks."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
-        if stages := [left for left in leftovers if left.upload is None]:  # Without any there may be no table yet.
+        if stages := [left for left in leftovers if left.upload is None]:  # Without stages the table may not exist yet.
             await self._called(lambda: self._remove(stages))
 
     async def _staged(self, kept: Sequence[Staged]) -> list[Leftover]:
