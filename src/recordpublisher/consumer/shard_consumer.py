@@ -149,7 +149,7 @@ class ShardConsumer:
             putting = self._output.put(part)
             del part
             self._publisher.set_read_budget(await putting)
-        # 4. Leave the event loop to the emitter and the other shards, because a publisher may never wait.
+        # 4. Leave the event loop to the emitter and the other shards: a publisher that always has data never waits by itself.
         await asyncio.sleep(0)
         return position
 
@@ -164,7 +164,7 @@ class ShardOutput(Protocol):
         """Queue a batch, then wait until the next read may start. Return the bytes, as held in memory, that it may bring (P6)."""
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Note that the shard was read to its end. Batches that were put before may not be emitted yet (S2)."""
+        """Remember that the shard was read to its end. Batches that were put before may not be emitted yet (S2)."""
 
 
 def name_publisher(error: Exception, what: str) -> None:

@@ -117,7 +117,7 @@ class Alignment:
         self._entries.pop(key, None)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """Note that a shard has emitted. If the shards take turns, the next `update` puts it last."""
+        """Remember that a shard has emitted. If the shards take turns, the next `update` puts it last."""
         self._next_shards.set(entry.key, None)
         self._stragglers.set(entry.key, None)
 

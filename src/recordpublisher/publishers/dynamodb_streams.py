@@ -61,7 +61,7 @@ class DynamoDbStreams:
     A shard iterator carries two numbers that the service does not keep. The first is the time before which changes are
     skipped, because DynamoDB Streams has no AT_TIMESTAMP. The second is the number of empty responses in a row.
 
-    Making one calls nothing.
+    The constructor makes no call.
 
     Raises: ConfigurationError if a property is invalid.
     """

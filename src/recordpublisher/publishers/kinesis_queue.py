@@ -226,7 +226,7 @@ class KinesisQueue(QueueSource):
         return [record async for part in parts for record in part.records]
 
     async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
-        """Acknowledge aggregates without parts."""
+        """Acknowledge aggregates of which no record was passed on, because nothing else would acknowledge them."""
         # No caller gets anything of them, so they would be delivered again and again.
         if empty := [handle for number, handle in handles.items() if number not in passed_on]:
             with suppress(TransientError):  # They are delivered again, and acknowledged then.

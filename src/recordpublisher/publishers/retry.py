@@ -241,7 +241,7 @@ class OutageLog:
     def on_failure(
         self, call: object, service: str, error: object, lasted: float, left: float, decided_by: str
     ) -> None:
-        """Note that a call has failed for `lasted` seconds, and is retried for at most `left` more. Called in its event loop."""
+        """Remember that a call has failed for `lasted` seconds, and is retried for at most `left` more. Called in its event loop."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         with self._lock:
@@ -267,7 +267,7 @@ class OutageLog:
         )
 
     def on_end(self, call: object, *, is_success: bool) -> None:
-        """Note that a call is no longer retried. The service is back when a call has succeeded, and no other one fails."""
+        """Remember that a call is no longer retried. The service is back when a call has succeeded, and no other one fails."""
         with self._lock:
             found = [
                 (loop, outages, service)

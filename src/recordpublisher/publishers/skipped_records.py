@@ -37,7 +37,7 @@ class SkippedRecordsLog:
         *,
         how: str = "skipped",
     ) -> bool:
-        """Note that a record was skipped. Return whether its line, with the traceback, was logged at once.
+        """Remember that a record was skipped. Return whether its line, with the traceback, was logged at once.
 
         - `error`: the error that user code raised, for its traceback.
         - `shard`: the `Shard.key` of the record.

@@ -145,13 +145,13 @@ class InFlight:
             self._wake.set()
 
     def gave(self, numbers: Iterable[str]) -> None:
-        """Note that a sink that reports when each part is done has these parts. It may report even after the end of the run."""
+        """Remember that a sink that reports when each part is done has these parts. It may report even after the end of the run."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink += 1
 
     def took_back(self, numbers: Iterable[str]) -> None:
-        """Note that the write of these parts to that sink has failed, so it will not report them."""
+        """Remember that the write of these parts to that sink has failed, so it will not report them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)

@@ -104,7 +104,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_checkpoints_without_records_succeed(self, case: SinkCase) -> None:
-        """A job makes them before its first record, and while nothing arrives."""
+        """A job makes checkpoints before its first record, and while nothing arrives."""
         sink = await _opened(case)
         for _ in range(2):
             await sink.flush(checkpoint_at(0))

@@ -63,7 +63,7 @@ class JobChecks:
         return [found, *(Finding(f"store: {each}", Verdict.NOT_CHECKED, words) for each in self._store_changes())]
 
     def _store_changes(self) -> list[str]:
-        """Return the actions with which the store changes something. They are not checked, because stores have no DryRun."""
+        """Return the IAM actions by which the store writes. They are not checked, because the APIs of stores have no DryRun."""
         changes = ("writes", "deletes") if self._is_group else ("writes",)
         with suppress(RecordPublisherError):  # a store that cannot be made is a finding of its own
             store = self._registry.stores.get(back_end_of(self._properties.value(STATE_URI) or ""), STATE_URI.key)
@@ -228,7 +228,7 @@ SPARE_SECONDS = 1.0
 
 
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:
-    """Return whether another process runs the job that runs alone. A start would replace that process.
+    """Return in words whether another process runs this job, which runs alone. A start would replace that process.
 
     Raises: RecordPublisherError if a worker stores checkpoints now, or sends heartbeats; it names the worker. NotCheckedError if none was
     stored, but the checkpoint interval is negative (no checkpoints) or longer than doctor watches.

@@ -89,7 +89,7 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
 
 
 def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
-    """Return how to find the endpoints of the streams, by the service that a stream belongs to."""
+    """Return, for each service that a stream belongs to, a function that finds its endpoint."""
     regions = {service_of(properties, stream): _region_of(properties, stream) for stream in streams}
     return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
 

@@ -37,11 +37,11 @@ class CommitCounts(msgspec.Struct):
         return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
 
     def begun(self, entry: str) -> None:
-        """Note that an entry is being written."""
+        """Remember that an entry is being written."""
         self.undecided = entry
 
     def decided(self, staged: Sequence[Staged], records: int) -> None:
-        """Note that the entry is stored, with what was staged when `records` records had been written."""
+        """Remember that the entry which names `staged` is stored. `records` had been written when it was staged."""
         self.undecided, self.records = None, records
         if staged:
             self.files, self.size = sum(each.files for each in staged), sum(each.size for each in staged)

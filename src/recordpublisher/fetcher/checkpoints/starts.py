@@ -190,7 +190,7 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
 
 
 def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> ShardState:
-    """Note that a child that was never read began after its parents were last known to be open (S5).
+    """Remember that a child that was never read began after its parents were last known to be open (S5).
 
     The parents may no longer be listed.
     """

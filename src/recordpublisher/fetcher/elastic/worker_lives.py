@@ -96,10 +96,10 @@ log = logging.getLogger("recordpublisher.group")
 
 @dataclass(frozen=True, slots=True)
 class ElasticGroup:
-    """Where a group stores its leases and positions, and its times.
+    """Where a group stores its leases and positions, and its intervals (heartbeats, leases).
 
     - `job_name`: the name of the job, if it has one.
-    - `chance`: a source of randomness for jitter, and for the names of workers, which are never used again.
+    - `chance`: a source of randomness for jitter, and for the names of workers. A name is never used again.
     """
 
     store: ConditionalStore

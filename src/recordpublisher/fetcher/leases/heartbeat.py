@@ -98,7 +98,7 @@ class WritePermission:
         return SendTime(self._suspensions, self._clock.boottime())
 
     def confirm(self, sent: SendTime) -> None:
-        """Note that a heartbeat was written, which extends the permission."""
+        """Remember that a heartbeat was written, which extends the permission."""
         if self._confirmed is None or sent > self._confirmed:
             self._confirmed = sent
 

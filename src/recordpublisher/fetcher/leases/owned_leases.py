@@ -198,11 +198,11 @@ class OwnedLeases:
         ]
 
     def on_commit(self, positions: Positions) -> None:
-        """Note that these positions are being stored."""
+        """Remember that these positions are being stored."""
         self._latest = positions
 
     def on_published(self, positions: Positions) -> None:
-        """Note that these positions of a checkpoint are stored, and that all rows before them are visible.
+        """Remember that these positions of a checkpoint are stored, and that all rows before them are visible.
 
         A shard is released, or its end written, only after that. So if a commit is taken back, its rows belong to shards of its own worker
         only.
@@ -216,7 +216,7 @@ class OwnedLeases:
         return {shard: self._epochs[shard] for shard in shards if shard in self._epochs}
 
     def stop(self, leases: Mapping[str, int]) -> None:
-        """Note that the shards are no longer read under these leases. The next checkpoint has their last positions.
+        """Remember that the shards are no longer read under these leases. The next checkpoint has their last positions.
 
         Leases that were lost while the readers stopped are left out.
         """
@@ -239,7 +239,7 @@ class OwnedLeases:
         return {key.shard: key.epoch for key, sent_at in self._sent_at.items() if sent_at == version}
 
     def on_take(self, taken: Mapping[str, int], version: int) -> None:
-        """Note that the take of these shards is sent, and replaces this version of the table."""
+        """Remember that the take of these shards is sent, and replaces this version of the table."""
         for shard, epoch in taken.items():
             self._sent_at[PositionKey(shard, epoch)] = version
 

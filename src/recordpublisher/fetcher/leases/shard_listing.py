@@ -118,7 +118,7 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """Note that a later shard without a preceding lease existed at this listing.
+        """Remember that a later shard without a preceding lease existed at this listing.
 
         Its parents were read, and nothing else shows when it began (S5).
         """

@@ -133,7 +133,7 @@ class Emitter:
         self._wake.set()
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Count an emitted batch for the bounds of the run, and for the turns of shards, if shards take turns. `on_changed` follows."""
+        """Count an emitted batch towards the bounds of the run, and towards the turn of its shard. The caller calls `on_changed` next."""
         self._run.count_emitted(entry, batch)
         self._alignment.on_emitted(entry)
 

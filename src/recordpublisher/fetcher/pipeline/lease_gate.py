@@ -37,7 +37,7 @@ class CurrentWorker:
 
     @property
     def name(self) -> str | None:
-        """The worker's name."""
+        """Name of the worker of this process, or None if it has not joined."""
         return None if self._worker is None else self._worker.name
 
     @property

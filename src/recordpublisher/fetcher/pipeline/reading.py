@@ -262,7 +262,7 @@ class ReadIntake:
         return read_bytes
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
-        """Note that a shard was read to its end. It has ended if nothing is queued, and drains otherwise."""
+        """Remember that a shard was read to its end. It has ended if nothing is queued, and drains otherwise."""
         self._budget.settle_read(entry, 0)
         self._on_children_found(children)
         entry.end_of_reading(children)
@@ -298,7 +298,7 @@ class ShardIntake:
         return self._intake.put(self._entry, batch)
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Note that the shard was read to its end, with its child shards."""
+        """Remember that the shard was read to its end, with its child shards."""
         self._intake.end(self._entry, children)
 
 

@@ -95,11 +95,11 @@ class RetentionGaps:
         return entry.progress.take_gap(batch)
 
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Note that a batch is queued, behind which reading continues."""
+        """Remember that a batch is queued, behind which reading continues."""
         entry.progress.on_read(batch, self.read_ms(entry))
 
     def on_request(self, entry: ShardEntry) -> None:
-        """Note that the next read may start."""
+        """Remember that the next read may start."""
         entry.progress.on_request(self._suspension.lost_seconds)
 
     def read_ms(self, entry: ShardEntry) -> int:

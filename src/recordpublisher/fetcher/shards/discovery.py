@@ -68,7 +68,7 @@ class ShardDiscovery:
         return found
 
     def on_deleted(self, stream: str) -> None:
-        """Note that a stream was deleted. It is read again when a stream of the same name exists again."""
+        """Remember that a stream was deleted. It is read again when a stream of the same name exists again."""
         self.deleted.add(stream)
         self.opened.discard(stream)
 

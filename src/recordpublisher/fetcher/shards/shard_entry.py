@@ -109,21 +109,21 @@ class ShardEntry:
         return freed
 
     def end_of_reading(self, children: Sequence[Shard]) -> None:
-        """Note that the shard was read to its end (ReadIntake), or its stream was deleted (ShardLifecycle)."""
+        """Remember that the shard was read to its end (ReadIntake), or its stream was deleted (ShardLifecycle)."""
         self._check(self.stage is ShardStage.READING, "is read to its end")
         self.reading.end(children)
         self._on_progress()
 
     def finish_reading(self) -> None:
-        """Note that this run needs no more reads of the shard (ReadTasks). Queued records stay. The listener is not notified."""
+        """Remember that this run needs no more reads of the shard (ReadTasks). Queued records stay. The listener is not notified."""
         self.reading.finish()
 
     def abandon(self) -> None:
-        """Note that the shard is no longer read here (ReadTasks). The listener is not notified."""
+        """Remember that the shard is no longer read here (ReadTasks). The listener is not notified."""
         self.reading.abandon()
 
     def end_run(self) -> None:
-        """Note that the run is over (ReadTasks). The listener is not notified."""
+        """Remember that the run is over (ReadTasks). The listener is not notified."""
         self.reading.reset()
         self.emission.reset()
 
@@ -170,12 +170,12 @@ class ShardEntry:
             self._listener.on_changed(self)
 
     def on_suspension(self) -> None:
-        """Note that the process was suspended (ShardLifecycle)."""
+        """Remember that the process was suspended. `ShardLifecycle` says what follows from it."""
         if self.reading.on_suspension():
             self._listener.on_changed(self)
 
     def remove(self) -> None:
-        """Note that the shard left the table (ShardTable). Later events, such as the end of a write in progress, have no effect."""
+        """Remember that the shard left the table (ShardTable). Later events, such as the end of a write in progress, have no effect."""
         self.is_removed = True
         self._listener = NO_LISTENER
 
@@ -301,14 +301,14 @@ class ShardEmission:
         self.state = replace(self.state, seen_ms=seen_ms)
 
     def begin_write(self, first_watermark: int | None, arrival_ms: int | None) -> None:
-        """Note that records were taken to be written: the watermark of the first one, and when it arrived (epoch ms).
+        """Remember that records were taken to be written: the watermark of the first one, and when it arrived (epoch ms).
 
         Records that are then not written are read again, in a later run.
         """
         self.is_writing, self.writing_from, self.writing_arrival_ms = True, first_watermark, arrival_ms
 
     def reset(self) -> None:
-        """Note that the run is over, and no write is in progress."""
+        """Remember that the run is over, and no write is in progress."""
         self.is_writing, self.writing_arrival_ms = False, None
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:

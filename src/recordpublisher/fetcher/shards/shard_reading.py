@@ -62,7 +62,7 @@ class ShardReading:
         return self.is_finished or self.is_abandoned
 
     def start(self) -> None:
-        """Note that a reader starts: it has not seen anything in this run yet."""
+        """Remember that a reader starts: it has not seen anything in this run yet."""
         self.has_started = True
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
@@ -86,20 +86,20 @@ class ShardReading:
         self.is_idle = self.idleness.is_idle
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Note that the shard was read to its end."""
+        """Remember that the shard was read to its end."""
         self.has_reached_end = True
         self.children = tuple(children)
 
     def finish(self) -> None:
-        """Note that this run needs no more reads. Queued records stay."""
+        """Remember that this run does not read the shard again. Records that are queued are still emitted."""
         self.is_finished = True
 
     def abandon(self) -> None:
-        """Note that no run reads the shard here from now on."""
+        """Remember that no run reads the shard here from now on."""
         self.is_abandoned = True
 
     def reset(self) -> None:
-        """Note that the run is over: its bounds no longer count, and the time until the next read is not observed (W3)."""
+        """Remember that the run is over: its bounds no longer count, and the time until the next read is not observed (W3)."""
         self.is_finished = False
         self.idleness.on_interruption()
 
@@ -110,7 +110,7 @@ class ShardReading:
         return self.queue.clear()
 
     def on_suspension(self) -> bool:
-        """Note that the process was suspended. Return whether the shard was idle: it is not idle until it was read again (W3)."""
+        """Remember that the process was suspended. Return whether the shard was idle: it is not idle until it was read again (W3)."""
         self.idleness.on_suspension()
         was_idle, self.is_idle = self.is_idle, False
         return was_idle
@@ -188,7 +188,7 @@ class ReadProgress:
         self.has_gap = False
 
     def on_request(self, lost_seconds: float) -> None:
-        """Note that the next read may start."""
+        """Remember that the next read may start."""
         self.lost_seconds = lost_seconds
 
     def on_read(self, batch: RecordBatch, read_ms: int) -> None:
@@ -204,11 +204,11 @@ class ReadProgress:
             self._tip_ms = read_ms
 
     def on_gap(self, now_ms: int) -> None:
-        """Note that a gap was counted, so that the time before now is not checked again."""
+        """Remember that a gap was counted, so that the time before now is not checked again."""
         self.counted_ms = now_ms
 
     def on_accepted(self) -> None:
-        """Note that the job has accepted a gap before the next batch."""
+        """Remember that the job has accepted a gap before the next batch."""
         self.has_gap = True
 
     def take_gap(self, batch: RecordBatch) -> RecordBatch:
@@ -219,7 +219,7 @@ class ReadProgress:
         return replace(batch, after_gap=True)
 
     def on_logged(self, now_ms: int) -> None:
-        """Note that a gap was logged."""
+        """Remember that a gap was logged."""
         self.logged_ms = now_ms
 
 

@@ -28,7 +28,7 @@ DOCUMENT_SECONDS = 60.0
 
 
 class LiveLister(Protocol):
-    """Lists the live stream, and knows the oldest record of a shard and what the stream has dropped."""
+    """Lists the shards of the live stream. Finds the oldest record that a shard still has, and which records have expired."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Return every shard that the stream lists."""
@@ -107,7 +107,7 @@ class Archive:
         return {**archived, **known}
 
     async def shards_with(self, stream: str, needed: Iterable[str]) -> dict[str, Shard]:
-        """Return what `shards` returns, read and listed again if it lacks one of the `needed` ids."""
+        """Return the shards as `shards` does. If one of the `needed` ids is missing, read and list the archive again first."""
         found = await self.shards(stream)
         if all(name in found for name in needed):
             return found

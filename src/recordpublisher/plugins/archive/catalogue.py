@@ -63,7 +63,7 @@ class Catalogue(Protocol):
 
 
 class FileCatalogue:
-    """The archive of a file sink. Owns the last listing, by which the whole read is planned: no file is opened for that.
+    """The archive that a file sink wrote. Owns the last listing of its files; reads are planned from the names alone.
 
     Raises: ConfigurationError if there is no such place, or if it has a table.
     """

@@ -67,7 +67,7 @@ class DecodeBuffer:
             self.drop(next(iter(self._held)))
 
     def use(self, rows: DecodedRows) -> None:
-        """Note that the rows are used now."""
+        """Remember that the rows are used now."""
         if rows in self._held:
             self._held[rows] = self._held.pop(rows)
 

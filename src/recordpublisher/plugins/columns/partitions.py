@@ -150,7 +150,7 @@ class Partition(NamedTuple):
 
 
 class PartitionPart(NamedTuple):
-    """One folder of the pattern: its name, the column of its values, and the format of a time.
+    """One level of the pattern of partitions: its name, the column that its values come from, and the format of a time.
 
     `form` is None if the value of a field is used as it is. `column` may be the path of a field inside objects, such as
     `address.country`.

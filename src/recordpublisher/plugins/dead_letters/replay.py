@@ -159,7 +159,7 @@ class JobTarget:
 
 
 class StreamTarget(AsyncExitStack):
-    """Puts each letter to the tip of the stream that it came from, with its keys. Owns a sink for each stream."""
+    """Puts each letter into the stream that it came from, with its partition key and explicit hash key. Owns a sink for each stream."""
 
     def __init__(self, properties: Properties) -> None:
         super().__init__()

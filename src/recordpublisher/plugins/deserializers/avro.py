@@ -145,7 +145,7 @@ class Schema:
     def __init__(self, parsed: Any) -> None:
         """Check the schema.
 
-        Raises: ValueError if it is nested too deeply, if a record has more than `MOST_VALUES` values whatever its bytes, or if the items
+        Raises: ValueError if it is nested too deeply, if every record has more than `MOST_VALUES` values, or if the items
         of an array have no bytes.
         """
         self._named: dict[str, Any] = {}

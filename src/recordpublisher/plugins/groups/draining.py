@@ -60,9 +60,9 @@ async def seal(group: GroupStore, worker: str) -> None:
 
 
 async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str | None:
-    """Wait until the worker has left, and return None.
+    """Wait until the worker has left its group. Return None then.
 
-    After `seconds`, or if other workers have sealed it, return in words what is wrong and what to do.
+    If it has not left after `seconds`, or if other workers have declared it dead (sealed it), return in words what to do.
     """
     loop = asyncio.get_running_loop()
     beat, beats, interval = 0, 0, DEFAULT_LEASE_SECONDS / 4

@@ -134,7 +134,7 @@ class _ProducerAsFetcher:
 
 
 class FetchersHere:
-    """The fetchers of this process, numbered from 0, as a MetricsSource. If the event loop can make these calls, it responds."""
+    """The fetchers of this process, numbered from 0, as a MetricsSource. The event loop makes the calls, so an answer shows that it responds."""
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
         self._fetchers = fetchers
@@ -189,7 +189,7 @@ class PeriodicExporter(MetricsExporter):
         """Send the current metrics. Raises: any error if that fails; the caller logs it."""
 
     async def open(self, source: MetricsSource) -> None:
-        """Start the task that sends."""
+        """Start the task that sends the metrics."""
         self._source = source
         self._sending = asyncio.create_task(self._run())
 

@@ -103,7 +103,7 @@ class JobPositions:
         return StoredPositions(merge_snapshots(await self._sink.stored_positions() or []), in_store)
 
     async def heartbeats(self) -> Mapping[str, int]:
-        """Return the number of the last heartbeat of each worker of the job's group that is not sealed.
+        """Return the number of the last heartbeat of each worker of the job's group that was not declared dead (sealed).
 
         Raises: StateError if the group cannot be read.
         """

@@ -225,7 +225,7 @@ def _inferred_reader(
             raise DeserializationError(record.stream, record.shard_id, record.sequence_numbers[0], reason)
         log.warning("record %s of %s was skipped: %s", record.sequence_numbers[0], record.shard.key, reason)
     schema = made.schema
-    if not parts and not isinstance(columns, str):  # Without an object the fields are not known.
+    if not parts and not isinstance(columns, str):  # Without a record no JSON object shows the fields.
         schema = pa.schema(
             [*schema, *(pa.field(name, pa.null()) for name in columns or () if name not in schema.names)]
         )
@@ -293,7 +293,7 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
 
 
 def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
-    """Return the columns for the fields of a type. The values of a function, `json` or `avro` are text in JSON, next to the payload."""
+    """Return a column for each field of the type. The values of a function, `json` or `avro` are one column of JSON text, next to the payload."""
     made = made_type(values)
     if made is bytes:
         return frame_columns()

@@ -180,11 +180,11 @@ class DynamoDbStore(ConditionalStore):
             return None
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the items at the same time."""
+        """Read the items by concurrent calls. They are not a snapshot of one moment."""
         return await get_side_by_side(self.get, names)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Update the item on the condition that it does not exist."""
+        """Create the item by an update, on the condition that it does not exist. Return its version."""
         for attempt in range(_WRITE_ATTEMPTS):
             try:
                 return await self._update(name, value, "attribute_not_exists(#item)", {})

@@ -19,7 +19,7 @@ _LIKE_A_URI = r"(?P<scheme>sqlite|postgres|s3|dynamodb|hdfs|dbfs|https?|\w+(?=:/
 
 
 class DurableFile(io.BufferedWriter):
-    """A file that is on the disk, together with its name, when it is closed. Missing folders above it are created.
+    """A file for writing. When `close` returns, its data and its name are on the disk. Missing folders above it are created.
 
     Raises: FileExistsError if `is_new` and there is such a file.
     """

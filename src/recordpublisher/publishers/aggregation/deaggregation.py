@@ -528,7 +528,7 @@ class RecordDistributionCheck:
 
 
 class RecordDistributionChecks:
-    """Owns the check of each stream that a factory reads."""
+    """Owns, for each stream that a factory reads, the check of its record distribution."""
 
     def __init__(self, retries: RetryPolicy, clock: Clock) -> None:
         self._retries = retries

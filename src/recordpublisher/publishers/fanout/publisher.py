@@ -506,11 +506,11 @@ class ResubscribePolicy:
         return max(0.0, self._not_before - self._clock.monotonic())
 
     def on_call(self) -> None:
-        """Note that a call is sent now."""
+        """Remember that a call is sent now."""
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIBE_CALLS)
 
     def on_subscribed(self) -> None:
-        """Note that a subscription was opened just now."""
+        """Remember that a subscription was opened just now."""
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS)
         self._preemption.on_subscribed()
 
@@ -520,7 +520,7 @@ class ResubscribePolicy:
         self._reregistrations = 0
 
     def on_clean_end(self) -> None:
-        """Note that a subscription ended without an error. The next one only keeps the service's rate limits."""
+        """Remember that a subscription ended without an error. The next one only keeps the service's rate limits."""
         self._preemption.on_other_end()
 
     def on_subscribe_error(self, error: Exception, arn: str) -> None:
@@ -551,7 +551,7 @@ class ResubscribePolicy:
             self._plan_retry(error)
 
     def on_reregistered(self, arn: str) -> None:
-        """Note that the consumer was gone and is registered again. Raises: ConsumerError after more than MAX_REREGISTRATIONS in a row."""
+        """Remember that the consumer was gone and is registered again. Raises: ConsumerError after more than MAX_REREGISTRATIONS in a row."""
         self._preemption.on_other_end()
         self._reregistrations += 1
         if self._reregistrations > MAX_REREGISTRATIONS:

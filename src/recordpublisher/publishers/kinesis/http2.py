@@ -493,12 +493,12 @@ class Http2Stream:
         self._changed.set()
 
     def on_end(self) -> None:
-        """Note that the body is complete."""
+        """Remember that the body is complete."""
         self._ended = True
         self._changed.set()
 
     def fail(self, why: str) -> None:
-        """Note that the stream has failed: no more bytes will arrive."""
+        """Remember that the stream has failed: no more bytes will arrive."""
         self._failure = self._failure or why
         self._changed.set()
 

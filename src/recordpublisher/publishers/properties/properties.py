@@ -332,7 +332,7 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
 
 @cache
 def properties_by_keyword() -> dict[str, Property[Any]]:
-    """Return each property of the table by its keywords. A prefix has no keyword, because it stands for many keys."""
+    """Return the declared properties by the keyword argument that sets each. A prefix has none, because it stands for many keys."""
     of_the_table = [declared for group in GROUPS for declared in group.properties if not declared.is_prefix]
     of_dead_letters = [_for_dead_letters(each) for each in of_the_table if each.key.startswith(_OF_SINKS)]
     return {keyword: declared for declared in [*of_the_table, *of_dead_letters] for keyword in declared.keywords}

@@ -180,7 +180,7 @@ class LeaseTable:
 
     @property
     def owners(self) -> set[str]:
-        """Every worker that holds a lease, and the worker that runs alone."""
+        """Every worker that holds a lease, and the worker of a job that runs alone, without a group, if there is one."""
         alone = set() if self.alone is None else {self.alone.worker}
         return alone | {lease.owner for lease in self.leases.values() if lease.owner is not None}
 

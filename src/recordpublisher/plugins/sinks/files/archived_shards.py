@@ -107,7 +107,7 @@ class ArchivedShards:
                 each.pop(key, None)
 
     def on_listed(self, shard: Shard, open_ms: int | None) -> None:
-        """Note that the shard needs a document."""
+        """Remember that the shard needs a document."""
         document = msgspec.convert(shard_to_json(shard), ShardDocument)
         self._listed[shard.key] = msgspec.structs.replace(document, open_ms=open_ms)
 
@@ -118,7 +118,7 @@ class ArchivedShards:
             self._reached[shard.key] = after
 
     def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Note that the next document of the shard must have its end."""
+        """Remember that the next document of the shard must have its end."""
         end = ShardEnd("", tuple(child.shard_id for child in children))
         self._ended[shard.key] = msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end)
 
@@ -155,7 +155,7 @@ class ArchivedShards:
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
-        """Note that these documents are in an entry, or will be when it is committed."""
+        """Remember that these documents are in an entry, or will be when it is committed."""
         for key, document in documents.items():
             for each in (self._listed, self._ended):
                 if each.get(key) is document:

@@ -165,7 +165,7 @@ class SparkOptions:
     def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:
         """Return the options that Spark passes (with lower-case keys).
 
-        - `keeps_claims`: whether a place for claims is needed.
+        - `keeps_claims`: whether the query stores what its tasks have read, and so needs a place for that.
 
         Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
         """
@@ -202,9 +202,9 @@ class SparkOptions:
 
     @property
     def polling_publisher(self) -> str:
-        """The publisher that repeats reads, and watches for new data.
+        """Name of the publisher for repeated reads, and for the watch for new data.
 
-        With fan-out it polls, because a subscription would end another one.
+        It is POLLING even if the option is fan-out, because a second subscription to a shard would end the first one.
         """
         return "POLLING" if self.is_fan_out else self.publisher
 

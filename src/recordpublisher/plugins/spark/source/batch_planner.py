@@ -163,7 +163,7 @@ class BatchPlanner:
     # --- claims ------------------------------------------------------------------------------------------------------------------
 
     def _check_may_replay(self, offset: BatchOffset) -> None:
-        """Check that a batch may be replayed whose claims are not in the store.
+        """Check that a batch may be replayed although its claims (what each task has read) are not in the store.
 
         Raises: StateError unless `onMetadataLoss` is REPLAY.
         """
@@ -196,7 +196,7 @@ class BatchPlanner:
         )
 
     def _note(self, plan: BatchPlan, step: Step) -> Step:
-        """Note that no batch is planned now, and return the step."""
+        """Remember that no batch is planned now, and return the step."""
         if step is Decision.FINISH and plan.claims.is_unread:
             self._warnings.unread_batch(plan.offset)
         if not isinstance(step, Wait) and self._noted_plan != plan.previous.plan:

@@ -26,8 +26,8 @@ LOG = logging.getLogger("recordpublisher.spark")
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
     """Return where a new query starts that began at `began_ms` (epoch ms, by the driver's clock).
 
-    LATEST becomes the service's time at the beginning (P3). The services may have been away since, and the driver may have started again.
-    So LATEST is always counted back from now. Ancestors of shards that are named one by one count as read and are left out, because their
+    LATEST becomes the service's time when the query began (P3). It is the service's time now minus the time since `began_ms`, because the
+    service may have been away since then, or the driver may have started again. Ancestors of shards that are named one by one count as read and are left out, because their
     records are before the given positions.
 
     Raises: ConfigurationError if a named shard is not listed; DataLossError if a record at which one starts is past retention;
