@@ -269,7 +269,10 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     def has_given_up(self, shard: str) -> bool:
-        """Return whether the sink will never get beyond the state that the last `flush` returned for a shard of `stopped`. Default: False."""
+        """Return whether the sink will never get beyond the state that the last `flush` returned for a shard of `stopped`.
+
+        Default: False.
+        """
         return False
 
     def exported_metrics(self) -> list[SinkMetric]:

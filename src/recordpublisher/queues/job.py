@@ -297,7 +297,10 @@ class QueueJob:
     # --- flushes ---
 
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
-        """Flush the sink and acknowledge the written records. No record is written during the flush, so all written ones are safe afterwards."""
+        """Flush the sink and acknowledge the written records.
+
+        No record is written during the flush, so all written ones are safe afterwards.
+        """
         async with self._receivers.sink_lock:
             with self._times.measured():
                 await self._dead_letters.flush()

@@ -134,7 +134,10 @@ class _ProducerAsFetcher:
 
 
 class FetchersHere:
-    """The fetchers of this process, numbered from 0, as a MetricsSource. The event loop makes the calls, so an answer shows that it responds."""
+    """The fetchers of this process, numbered from 0, as a MetricsSource.
+
+    The event loop makes the calls, so an answer shows that it responds.
+    """
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
         self._fetchers = fetchers

@@ -293,7 +293,10 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
 
 
 def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
-    """Return a column for each field of the type. The values of a function, `json` or `avro` are one column of JSON text, next to the payload."""
+    """Return a column for each field of the type.
+
+    The values of a function, `json` or `avro` are one column of JSON text, next to the payload.
+    """
     made = made_type(values)
     if made is bytes:
         return frame_columns()

@@ -82,7 +82,8 @@ class PlanningCalls:
         self._began: float | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
-        """Return the result of the call of that name, or None if it has none yet, because the call is still running or a service cannot be reached.
+        """Return the result of the call of that name, or None if it has none yet, because the call is still running or a service cannot
+        be reached.
 
         A call that takes longer continues in the background: ask again later. Raises: OutageError if a service was away for longer than
         `maxOutage`. Errors that are not outages are raised at once.

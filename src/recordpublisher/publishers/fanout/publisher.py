@@ -551,7 +551,10 @@ class ResubscribePolicy:
             self._plan_retry(error)
 
     def on_reregistered(self, arn: str) -> None:
-        """Remember that the consumer was gone and is registered again. Raises: ConsumerError after more than MAX_REREGISTRATIONS in a row."""
+        """Remember that the consumer was gone and is registered again.
+
+        Raises: ConsumerError after more than MAX_REREGISTRATIONS in a row.
+        """
         self._preemption.on_other_end()
         self._reregistrations += 1
         if self._reregistrations > MAX_REREGISTRATIONS:

@@ -160,7 +160,10 @@ class PollingRecordPublisher(RecordPublisher):
             )
 
     async def _read(self) -> ReadResponse:
-        """Read the next response. The iterator is discarded first, so that after a cancellation the same records are read from the position."""
+        """Read the next response.
+
+        The iterator is discarded first, so that after a cancellation the same records are read from the position.
+        """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
             self._read_once, self._config.get_records, on_retry=self._metrics.count_retry, min_pause=self._pause_seconds

@@ -27,7 +27,8 @@ def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock,
     """Return where a new query starts that began at `began_ms` (epoch ms, by the driver's clock).
 
     LATEST becomes the service's time when the query began (P3). It is the service's time now minus the time since `began_ms`, because the
-    service may have been away since then, or the driver may have started again. Ancestors of shards that are named one by one count as read and are left out, because their
+    service may have been away since then, or the driver may have started again. Ancestors of shards that are named one by one count as
+    read and are left out, because their
     records are before the given positions.
 
     Raises: ConfigurationError if a named shard is not listed; DataLossError if a record at which one starts is past retention;
