@@ -31,8 +31,7 @@ def run_to_tips(start: Callable[[], Any]) -> int:
 def has_read(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
     """Return whether every shard had been read up to `began_ms` before the last batch.
 
-    The offset of that batch does not say what it has
-    read.
+    The offset of that batch does not say what it has read.
     """
     texts = [source["endOffset"] or "" for source in (progress or {"sources": ()})["sources"]]
     # PySpark 4.0 and 4.1 convert the offset to the text of a dict.
