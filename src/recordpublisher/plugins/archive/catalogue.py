@@ -34,7 +34,7 @@ _SUFFIXES = (".parquet", ".jsonl")
 
 
 class Catalogue(Protocol):
-    """What an archive has. Its writers may be running."""
+    """The files and documents of an archive. Its writers may be running."""
 
     place: str
     """Where the archive is, for messages."""

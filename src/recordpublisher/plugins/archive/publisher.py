@@ -140,7 +140,7 @@ class ArchivePublisher(RecordPublisher):
             is_bounded=archive.live is None,
         )
         if file is None and end is None and archive.live is None:
-            # A read without the stream ends with the archive, but not if that goes on behind a part that is missing.
+            # A read without the stream ends with the archive, but not if the archive continues behind a part that is missing.
             return (Step.LOST if await self._has_archived_children() else Step.END), None
         step = next_step(seam)
         if file is not None and step in (Step.LOST, Step.SKIP) and seam.is_live:

@@ -238,10 +238,10 @@ async def test_what_an_archive_refuses(tmp_path):
     with pytest.raises(ConfigurationError, match=r"flink\.sink\.parquet\.columns=RECORD"):
         await started(sink_in(tmp_path, ParquetSink), SinkContext(value_type=Order))
     await started(sink_in(tmp_path, ParquetSink), SinkContext(value_type=str))  # has no fields, so the payload stays
-    with pytest.raises(ConfigurationError, match="'value' in place of 'data'"):
+    with pytest.raises(ConfigurationError, match="'value' instead of 'data'"):
         await started(sink_in(tmp_path, JsonlSink), SinkContext(value_type=dict))
     job = await started(sink_in(tmp_path, JsonlSink))
-    with pytest.raises(ConfigurationError, match="'value' in place of 'data'"):
+    with pytest.raises(ConfigurationError, match="'value' instead of 'data'"):
         await job.sink.write(replace(batch(b"1"), decoded=[1]))
 
 

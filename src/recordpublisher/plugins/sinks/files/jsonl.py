@@ -46,7 +46,7 @@ class JsonlSink(FileSink):
     async def open(self, context: SinkContext) -> None:
         """Open the folder.
 
-        Raises: the errors of the base class; ConfigurationError if an archive would have deserialised values in place of payloads;
+        Raises: the errors of the base class; ConfigurationError if an archive would have deserialised values instead of payloads;
         ImportError if columns are inferred and pyarrow is not installed.
         """
         if self.keeps_archive and context.value_type not in (None, bytes):
@@ -72,7 +72,7 @@ class JsonlSink(FileSink):
                 self._inferred = await self._folder().inferred(self._inferred, seen, may_change=True)
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """Return the batch. Raises: ConfigurationError if an archive would have its values in place of the payloads."""
+        """Return the batch. Raises: ConfigurationError if an archive would have its values instead of the payloads."""
         if self.keeps_archive and batch.decoded is not None:  # The type of a function's values is not known before.
             raise _no_archive_of_values()
         return super().prepare(batch)
@@ -95,7 +95,7 @@ class JsonlSink(FileSink):
 
 def _no_archive_of_values() -> ConfigurationError:
     reason = (
-        "with a deserialiser the jsonl sink writes 'value' in place of 'data', which an archive needs; leave the deserialiser out, or take "
+        "with a deserialiser the jsonl sink writes 'value' instead of 'data', which an archive needs; leave the deserialiser out, or take "
         "parquet"
     )
     return ConfigurationError(ARCHIVE.key, "true", reason=reason)
