@@ -1,4 +1,4 @@
-"""The state that the readers of all shards of an archive share: its files and documents, the live stream, and what is known of both."""
+"""Holds the parts that the readers of all shards of an archive share: its files and documents, and the live stream."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Archive:
         self._documents: dict[str, tuple[float, Mapping[str, ShardDocument]]] = {}
 
     async def catch_up(self, stream: str) -> None:
-        """List the stream if it is not listed yet."""
+        """List the stream if that was not done yet."""
         if self._lister is not None and stream not in self._listed:
             self.on_listed(stream, await self._lister.list_shards(stream))
 

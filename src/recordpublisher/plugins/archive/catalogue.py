@@ -32,7 +32,7 @@ _SUFFIXES = (".parquet", ".jsonl")
 
 
 class Catalogue(Protocol):
-    """The content of an archive. Its writers may be running."""
+    """The files and documents of an archive. Its writers may be running."""
 
     place: str
     """Where the archive is, for messages."""

@@ -25,7 +25,7 @@ _WITHOUT_RANGE = re.compile(rf"(?P<first>{_POSITION})-(?P<through>{_POSITION})(?
 
 
 class Step(Enum):
-    """The next step of a reader at its place.
+    """The possible steps of a reader at its place.
 
     - READ: the next file. LIVE: the stream, after the place. END: the shard is complete.
     - SKIP: start at the next file, because nothing before it is owed.
@@ -63,7 +63,7 @@ class RangeFile:
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """The facts where the files of a shard end, or where a range is missing.
+    """The facts at the place where the files of a shard end, or where a range is missing.
 
     - `file`: the next file that reaches behind the place.
     - `is_complete`: whether the shard's end is at or before the place.

@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 
 
 class Range(msgspec.Struct, frozen=True):
-    """The content of a file: every record of one shard behind `after`, up to and including `through`.
+    """The range of a file, which has every record of one shard behind `after`, up to and including `through`.
 
     Both are positions as `position_text` writes them. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
     """
@@ -54,7 +54,7 @@ class ShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The entry of an archive for one shard: its lineage and hash range, as `shard_to_json` has them.
+    """The document of one shard: its lineage and hash range, as `shard_to_json` has them.
 
     - `open_ms`: a time at which the shard was open (epoch ms), so that the records of its children arrived later.
     - `end`: the shard's end, if the archive has it.
