@@ -20,7 +20,7 @@ import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
-from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
+from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
 from recordpublisher.plugins.spark.options.peers.option_table import PEERS, PeerOption
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -56,7 +56,7 @@ AREAS = {
         [
             "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "ShardMetrics",
             "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
-            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry",
+            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],
     ),
 }  # fmt: skip

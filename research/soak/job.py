@@ -11,7 +11,7 @@ from typing import Any
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.kinesis.ports import Transport
 from recordpublisher.publishers.properties.properties import Properties
 

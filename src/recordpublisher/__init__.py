@@ -19,12 +19,14 @@ _NAMES = {
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
     ".fetcher.pipeline.bounds": "BoundedResult EndReason",
     ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished UnfinishedShard",
-    ".plugins.columns.frame_columns": "to_arrow",
+    ".plugins.columns.typed_columns": "to_arrow",
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",
+    ".plugins.host.manager": "publisher_class",
     ".plugins.host.registry": "Registrar Registry",
-    ".plugins.metrics.export": "export_metrics metrics_text",
+    ".plugins.metrics.export": "export_metrics",
+    ".plugins.metrics.prometheus.exporter": "metrics_text",
     ".plugins.positions.reset": "reset_positions",
     ".plugins.runtime.data_fetcher": "DataFetcher",
     ".plugins.runtime.aws_lambda": "lambda_handler",
@@ -41,8 +43,7 @@ _NAMES = {
     ".plugins.sinks.reactive": "ReactiveSink",
     ".plugins.sinks.sql": "SqlSink",
     ".plugins.stores.folder_store": "FolderStore",
-    ".publishers.base": "BatchConsumer RecordPublisher RecordPublisherFactory RunResult",
-    ".publishers.queue.queue_source": "QueueSource",
+    ".publishers.base": "BatchConsumer QueueSource RecordPublisher RecordPublisherFactory RunResult",
     ".publishers.errors": (
         "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError ResourceInUseError "
         "ExpiredIteratorError ResourceNotFoundError FatalKinesisError StreamNotActiveError StreamNotFoundError ConsumerError "

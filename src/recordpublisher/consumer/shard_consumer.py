@@ -16,11 +16,10 @@ from recordpublisher.publishers.errors import DeserializationError, PluginError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
-from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
-from recordpublisher.publishers.records.user_records import RecordColumns
+from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_go_on
+from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_continue
 from recordpublisher.publishers.user_code import describe_error, is_raised_in_user_code, log_user_error
 
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
@@ -325,7 +324,7 @@ class PoisonPolicy:
                 if self._action is OnBadRecord.FAIL:
                     message = f"{name} cannot be deserialised: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
-                    remedy = how_to_go_on(batch.stream, batch.shard_id, record.sequence_number)
+                    remedy = how_to_continue(batch.stream, batch.shard_id, record.sequence_number)
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
                 is_kept = self._action is OnBadRecord.DEAD_LETTER
                 key, number = batch.shard.key, record.sequence_number
@@ -413,7 +412,7 @@ class AdvancingPositions:
             if self._publisher not in _UNORDERED_PUBLISHERS:
                 _UNORDERED_PUBLISHERS.add(self._publisher)
                 log.warning(
-                    "%s: `order_of` of the factory cannot order the sequence numbers '%s' and '%s' (%s), so that nobody notices if the "
+                    "%s: `order_of` of the factory cannot order the sequence numbers '%s' and '%s' (%s), so it is not noticed if the "
                     "publisher goes back; implement `order_of`: its default is for whole numbers",
                     self._publisher,
                     last.sequence,

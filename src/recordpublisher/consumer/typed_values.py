@@ -255,14 +255,14 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except msgspec.ValidationError as error:
         what, _, path = str(error).replace("`", "").partition(" - at ")
-        raise ValueError(f"it is no {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
+        raise ValueError(f"it is not a valid {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
     except ValueError as error:
         if not hasattr(error, "errors"):  # only pydantic's errors have them
             raise
         first, *others = error.errors(include_url=False)
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
         more = f" (and {len(others)} more)" if others else ""
-        raise ValueError(f"it is no {name}: ${path}: {first['msg']}{more}") from error
+        raise ValueError(f"it is not a valid {name}: ${path}: {first['msg']}{more}") from error
 
 
 def name_of(into: Any) -> str:

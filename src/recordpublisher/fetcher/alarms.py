@@ -15,7 +15,7 @@ MAX_LOGGED = 20
 
 
 class AlarmKind(StrEnum):
-    """What an alarm is about."""
+    """The subject of an alarm."""
 
     UNREAD = "a shard has unread records and emits none"
     STALLED = "the global watermark does not rise although there are records to emit"

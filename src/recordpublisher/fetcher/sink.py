@@ -13,7 +13,7 @@ from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, V
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.skipped_records import how_to_go_on
+from recordpublisher.publishers.skipped_records import how_to_continue
 from recordpublisher.publishers.user_code import AsyncPort
 
 from .metric_types import SinkMetric
@@ -31,7 +31,7 @@ Traced = Callable[[RecordsCall], RecordsCall]
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     """Raise SinkError with the name of the record: the default for a record that a sink rejects (S7)."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
-    remedy = how_to_go_on(record.stream, record.shard_id, numbers[0])
+    remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
@@ -51,7 +51,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """What a sink receives when it is opened: the job's streams, and calls to the job.
+    """The values that a sink receives when it is opened: the job's streams, and calls to the job.
 
     - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from recordpublisher.publishers.undecodable import UNDECODABLE
+from recordpublisher.publishers.errors import UNDECODABLE
 
 from . import event_stream
 from .account import Account

@@ -20,7 +20,7 @@ from uuid import uuid4
 import msgspec
 
 from recordpublisher.extras import install_command
-from recordpublisher.publishers.undecodable import UNDECODABLE
+from recordpublisher.publishers.errors import UNDECODABLE
 
 from . import event_stream
 from .account import Account

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.undecodable import UNDECODABLE
+from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
 
 from .account import Account
 from .api_errors import ApiError

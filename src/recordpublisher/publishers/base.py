@@ -1,6 +1,6 @@
-"""Defines the classes that a plugin author implements for shards: RecordPublisher and RecordPublisherFactory.
+"""Defines the classes that a plugin author implements: RecordPublisher and RecordPublisherFactory for shards, QueueSource for queues.
 
-Read this file first. Queues are read with `queue/queue_source.py`.
+Read this file first.
 
 A publisher reads one shard. It hands each batch to a consumer and waits. It resumes only from the position that the
 consumer returned (FLIP-128's RecordPublisher in its final, merged form).
@@ -11,14 +11,15 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import PluginError, RecordPublisherError
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
-from .records import RecordBatch
+from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
 from .shards import OldestRecord, Shard
 from .stream_arns import stream_name
@@ -32,8 +33,6 @@ BatchConsumer = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
 
 It returns the position to resume from, or None to leave the position unchanged.
 """
-
-
 Check = Callable[[], Awaitable[str | None]]
 """A check that `doctor` makes before a job starts. It changes nothing.
 
@@ -42,14 +41,8 @@ says what to do.
 """
 Checks = Mapping[str, Check]
 """Checks by name, in the order in which they are made. If a check calls AWS, its name is the IAM action."""
-
-
-class RunResult(Enum):
-    """How a run ended."""
-
-    COMPLETE = "the shard was read to its end"
-    INCOMPLETE = "there is more: call run again"
-    CANCELLED = "the publisher was stopped"
+Numbers = Collection[str] | None
+"""Sequence numbers of records; None stands for no record."""
 
 
 class RecordPublisher(AsyncPort, ABC):
@@ -117,8 +110,16 @@ class RecordPublisher(AsyncPort, ABC):
 
     @functools.cached_property
     def _observers(self) -> list[ObserverBase[RecordBatch]]:
-        # Made on first use, so that the `__init__` of a plugin need not call ours.
+        # The list is made on first use, so that the `__init__` of a plugin need not call ours.
         return []
+
+
+class RunResult(Enum):
+    """How a run ended."""
+
+    COMPLETE = "the shard was read to its end"
+    INCOMPLETE = "there is more: call run again"
+    CANCELLED = "the publisher was stopped"
 
 
 class RecordSource(AsyncPort, ABC):
@@ -222,6 +223,58 @@ class RecordPublisherFactory(RecordSource):
     def order_of(self, sequence: str) -> Any:
         """Return a sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis."""
         return int(sequence)
+
+
+class QueueSource(RecordSource):
+    """Receives records, and settles them one by one. A record that is not acknowledged is received again after `visibility_seconds`.
+
+    A queue has no order, no positions, no shards and no time. The job (`recordpublisher/queues`) owns the received records;
+    the source makes the calls. A plugin author implements four methods.
+
+    A source returns `UserRecord`s of a subclass that carries what acknowledges a receipt. `sequence_number` is the
+    record's id, the same at each receipt. All parts of a record (an aggregate) have the same number and come in one
+    receive. Records of one number need different sub-sequence numbers (0, 1 and so on). If two have the same one, the
+    last is passed on, and the job ends if their data differ.
+
+    Each call of `acknowledge`, `prolong` and `release` gets the newest receipt of a record, once, without its data. It
+    returns the numbers of the records that failed, which the job counts. A record that is gone is not a failure.
+
+    Raises: TransientError, RetriesExhaustedError or a foreign error if the whole call failed, which is also counted.
+    Any other RecordPublisherError ends the job.
+    """
+
+    visibility_seconds: float = 30.0
+    most_receivers: int = 1
+    """How many calls of `receive` may run at a time. A job begins with one, and uses more for a back-log."""
+    full_receive: ClassVar[int] = 10
+    """How many records a receive brings at most. A receive that brings this many is the sign of a back-log."""
+    full_bytes: ClassVar[float] = inf
+    """How many payload bytes are the sign of a back-log, for a source whose responses are bounded in bytes."""
+
+    async def open(self) -> None:
+        """Find the queue, before the first receive. Raises: ConfigurationError if there is none. Default: do nothing."""
+
+    @abstractmethod
+    async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
+        """Wait a few seconds for records, and return them, or nothing if the queue is empty. Count retries in `metrics`.
+
+        If this is cancelled, a call that takes records must not be cut off: wait for it, release the records that it
+        brings, then raise the cancellation.
+
+        Raises: RecordPublisherError if no retry can help.
+        """
+
+    @abstractmethod
+    async def acknowledge(self, records: Sequence[UserRecord]) -> Numbers:
+        """Acknowledge these records: they are safe and finished."""
+
+    @abstractmethod
+    async def prolong(self, records: Sequence[UserRecord]) -> Numbers:
+        """Keep these records from others for `visibility_seconds` from now, because they are still being handled."""
+
+    @abstractmethod
+    async def release(self, records: Sequence[UserRecord]) -> Numbers:
+        """Let others have these records now, because this process will not handle them. If it fails, they are visible after their time."""
 
 
 async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:

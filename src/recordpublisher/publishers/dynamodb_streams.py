@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from .base import Checks, check_clock
 from .clock import Clock, SystemClock
 from .errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
-from .kinesis.endpoint import endpoint_of
-from .kinesis.listing import server_time_ms_or_none
+from .kinesis.access import endpoint_of
+from .kinesis.client import server_time_ms_or_none
 from .kinesis.ports import ReadResponse, RecordDistribution
 from .kinesis.sdk.aws_service import AwsService, OpenClient
 from .log_fields import counted
@@ -18,7 +18,7 @@ from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
 from .properties.groups.reading import LIST_SHARDS_RETRIES
 from .properties.properties import Properties
-from .records.user_records import UserRecord
+from .records import UserRecord
 from .retry import call_with_retries
 from .shards import HashRange, Shard
 
@@ -196,7 +196,7 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
     """Return a shard. It has no hash range here, so its id decides which subtask reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
-    if parent == described["ShardId"]:  # it would wait for itself
+    if parent == described["ShardId"]:  # The shard would wait for itself.
         raise ValueError(f"{parent} is its own parent")
     closed = "EndingSequenceNumber" in described["SequenceNumberRange"]
     return Shard(table, described["ShardId"], (parent,) if parent else (), HashRange(place, place), closed=closed)
@@ -251,7 +251,7 @@ def record_of_change(change: dict[str, Any]) -> UserRecord:
     Raises: ValueError or KeyError if `change` is not a valid change.
     """
     item = change["dynamodb"]
-    created = item["ApproximateCreationDateTime"]  # a datetime of the SDK, or a number in the events of Lambda
+    created = item["ApproximateCreationDateTime"]  # It is a datetime of the SDK, or a number in the events of Lambda.
     arrival = float(created) if isinstance(created, int | float) else created.timestamp()
     data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
     key = json.dumps(item["Keys"], sort_keys=True, default=_base64)

@@ -15,40 +15,6 @@ _NUMBERED = re.compile(r"shardId-\d{12}")
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
 
 
-def is_valid_name(text: str) -> bool:
-    """Return whether `text` can be the name of a stream or a shard id: at most 128 letters, digits, or `_`, `.`, `-`.
-
-    Such a name is also safe in a path.
-    """
-    return _NAME.fullmatch(text) is not None
-
-
-def hash_key_from(text: str) -> int | None:
-    """Return a hash key as a number, or None if the text is not a decimal number below 2^128.
-
-    Text of more than 39 characters is not converted at all.
-    """
-    if len(text) > _HASH_KEY_DIGITS or not (text.isascii() and text.isdecimal()):
-        return None
-    hash_key = int(text)
-    return hash_key if hash_key <= MAX_HASH_KEY else None
-
-
-def written_hash_key(text: str | None) -> str | None:
-    """Return an explicit hash key from an aggregate in the form that the service uses, or None if it is not a hash key.
-
-    A producer can write any text as an explicit hash key into an aggregate. If it is not a number below 2^128, it has
-    decided nothing.
-    """
-    number = None if text is None else hash_key_from(text)
-    return None if number is None else str(number)
-
-
-def stream_of(key: str) -> str:
-    """Return the stream of a `Shard.key`."""
-    return key.rpartition("/")[0]
-
-
 @dataclass(frozen=True, slots=True)
 class HashRange:
     """Inclusive range of the 128-bit MD5 hash keys that a shard takes."""
@@ -116,11 +82,9 @@ class OldestRecord(msgspec.Struct, frozen=True):
 
 
 def shard_to_json(shard: Shard) -> dict[str, Any]:
-    """Return a plain dict without empty entries.
-
-    The hash range is hexadecimal text, because many JSON readers lose digits of numbers above 2**53.
-    """
+    """Return a plain dict without empty entries."""
     keys = shard.hash_range
+    # The hash range is hexadecimal text, because many JSON readers lose digits of numbers above 2**53.
     entries = {
         "stream": shard.stream,
         "id": shard.shard_id,
@@ -146,26 +110,53 @@ def shard_from_json(entries: Mapping[str, Any]) -> Shard:
     )
 
 
+def stream_of(key: str) -> str:
+    """Return the stream of a `Shard.key`."""
+    return key.rpartition("/")[0]
+
+
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
     """Return whether a listing was made before `shard` was created. Then its absence does not mean that it is gone.
 
-    ListShards is eventually consistent: the children that end a shard may be missing in it at first. Kinesis numbers
-    the shards of a stream in the order of creation, and the oldest expire first. So a shard that is newer than every
-    listed one cannot have expired. For the ids of other sources, and for an empty listing, this returns False.
+    For the ids of other sources than Kinesis, and for an empty listing, this returns False.
     """
+    # ListShards is eventually consistent: the children that end a shard may be missing in it at first. Kinesis numbers the shards of
+    # a stream in the order of creation, and the oldest expire first. So a shard that is newer than every listed one cannot have
+    # expired.
     ids = [each.shard_id for each in listed if each.stream == shard.stream]
     return bool(ids) and all(map(_NUMBERED.fullmatch, (shard.shard_id, *ids))) and max(ids) < shard.shard_id
 
 
 def first_unlisted_range(listed: Iterable[Shard]) -> HashRange | None:
-    """Return the first hash keys that no open shard of a listing takes, or None if the listing is complete.
-
-    The open shards of a stream take every hash key at any time. ListShards is eventually consistent and may lack some
-    of them.
-    """
+    """Return the first hash keys that no open shard of a listing takes, or None if the listing is complete."""
+    # The open shards of a stream take every hash key at any time. ListShards is eventually consistent, and may lack some of them.
     next_key = 0
     for taken in sorted((shard.hash_range for shard in listed if not shard.closed), key=lambda taken: taken.start):
         if taken.start > next_key:
             return HashRange(next_key, taken.start - 1)
         next_key = max(next_key, taken.end + 1)
     return HashRange(next_key, MAX_HASH_KEY) if next_key <= MAX_HASH_KEY else None
+
+
+def is_valid_name(text: str) -> bool:
+    """Return whether `text` can be the name of a stream or a shard id: at most 128 letters, digits, or `_`, `.`, `-`.
+
+    Such a name is also safe in a path.
+    """
+    return _NAME.fullmatch(text) is not None
+
+
+def hash_key_from(text: str) -> int | None:
+    """Return a hash key as a number, or None if the text is not a decimal number below 2^128."""
+    # Longer text is not converted at all, because Python's time for it grows with the square of its length.
+    if len(text) > _HASH_KEY_DIGITS or not (text.isascii() and text.isdecimal()):
+        return None
+    hash_key = int(text)
+    return hash_key if hash_key <= MAX_HASH_KEY else None
+
+
+def written_hash_key(text: str | None) -> str | None:
+    """Return an explicit hash key from an aggregate in the form that the service uses, or None if it is not a hash key."""
+    # A producer can write any text into an aggregate. If it is not a number below 2^128, it has decided nothing.
+    number = None if text is None else hash_key_from(text)
+    return None if number is None else str(number)

@@ -12,14 +12,9 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import (
-    PluginError,
-    RecordPublisherError,
-    RetriesExhaustedError,
-    TransientError,
-)
-from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.errors import PluginError, RecordPublisherError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.user_code import describe_error

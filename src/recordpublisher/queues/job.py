@@ -27,6 +27,7 @@ from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import RunCompletion
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
@@ -40,7 +41,6 @@ from recordpublisher.publishers.properties.groups.job import (
 from recordpublisher.publishers.properties.groups.reading import DUPLICATES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

@@ -13,9 +13,9 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
 from recordpublisher.fetcher.pipeline.emitter import tell_user_error
 from recordpublisher.fetcher.sink import RecordsCall, Sink, Traced
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

@@ -458,7 +458,7 @@ class CommittingSinkContract(SinkContract):
         await process.commits.publish()
         await other.publish([waiting])
         assert sorted(await case.written()) == [b"1", b"7"]
-        await process.sink.discard(_ended("nobody"), ())
+        await process.sink.discard(_ended("unknown"), ())
         await other.close()
         await process.close()
 
@@ -479,7 +479,7 @@ class CommittingSinkContract(SinkContract):
         process = await _start_process(case)
         second = await _start_process(case, "second", 2**32)
         await second.sink.end_life("first")
-        await second.sink.end_life("nobody")
+        await second.sink.end_life("unknown")
         await second.write("a", 1)
         await second.checkpoint()
         assert list(await case.written()) == [b"1"]

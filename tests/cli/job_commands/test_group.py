@@ -111,7 +111,7 @@ def test_a_worker_is_asked_to_leave(results):
     assert results["drain"].returncode == 1
     told = results["drain"].stdout
     assert told.startswith(
-        "worker b was asked to leave, and has not left yet: it was asked 0.1 s ago, and learns of it "
+        "worker b was asked to leave, and has not left yet: it was asked 0.1 s ago, and receives the request "
     )
     assert ["b", "asked to leave"] in [
         [cell.strip() for cell in row if cell.strip()][:2] for row in rows(results["show after"])

@@ -145,7 +145,7 @@ def test_without_a_state_the_lag_is_shown_as_unknown(endpoint):
 
 
 WRONG = [
-    (("--check",), 2, "option '--check' is required: it needs the stored positions. Valid: together with --state"),
+    (("--check",), 2, "option '--check' needs stored positions: give --state, or"),
     (
         ("--state", "/nowhere/at/all"),
         2,
@@ -153,8 +153,8 @@ WRONG = [
     ),
     (("--state", "pigeon://x"), 2, "flink.state.uri' is 'pigeon://x'"),
     (("--live", "http://127.0.0.1:1"), 1, "no running job serves http://127.0.0.1:1/snapshot.json: "),
-    (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' is given. Valid: without --watch"),
-    (("--watch", "--json"), 2, "option '--json' is given. Valid: without --watch"),
+    (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' cannot be combined with '--live'"),
+    (("--watch", "--json"), 2, "option '--json' cannot be combined with '--watch'"),
     (
         ("--check", "-p", "flink.alarm.interval=-1"),
         2,
@@ -206,7 +206,7 @@ def test_a_jobs_file_in_the_place_of_a_stream_is_told(tmp_path):
     done = command("describe", "job.properties")
 
     assert done.returncode == 2
-    assert "it is a job" in done.stderr
+    assert "a job was given instead of a stream" in done.stderr
     assert "STREAM --properties job.properties" in done.stderr
 
 

@@ -99,11 +99,11 @@ def test_a_run_whose_handler_fails_before_the_bound_exits_1(orders, job, tmp_pat
     [
         (
             ["--stop-at-tip", "--parallelism", "2"],
-            "option '--stop-at-tip' is given: subtasks do not know how far the others have read. Valid: with --parallelism 1",
+            "option '--stop-at-tip' cannot be combined with '--parallelism 2': subtasks do not know how far the others have read",
         ),
         (
             ["--max-records", "5", "--group"],
-            "option '--max-records' is 5: the workers of a group share the shards, and none knows",
+            "option '--max-records' cannot be combined with 'flink.job.workers=GROUP': the workers of a group share the shards",
         ),
         (["--until", "yesterday"], "option '--until' is 'yesterday'"),
         (["--max-records", "0"], "--max-records"),

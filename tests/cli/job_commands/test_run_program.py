@@ -63,11 +63,12 @@ def test_a_program_that_stores_no_positions_is_warned(orders, tmp_path):
     assert done.stderr.count("no positions are stored: each start reads all records again") == 1
 
 
-def test_a_program_has_no_subtasks(tmp_path):
-    done = command("run", "shop:job", "--parallelism", "2", folder=tmp_path)
+@pytest.mark.parametrize("given", ["--parallelism 2", "--subtask 0"])
+def test_a_program_has_no_subtasks(tmp_path, given):
+    done = command("run", "shop:job", *given.split(), folder=tmp_path)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--group shares its shards between processes" in done.stderr
+    assert f"option '{given}' cannot be combined with 'shop:job': a program runs in one process" in done.stderr
 
 
 def test_a_module_that_is_not_there_is_named(tmp_path):

@@ -137,7 +137,7 @@ def wait_until_stored(endpoint):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("flights", "--key", "k", "--key-field", "to"), 2, "option '--key-field' is 'to'"),
+        (("flights", "--key", "k", "--key-field", "to"), 2, "option '--key-field' cannot be combined with '--key'"),
         (("fligths",), 1, "stream 'fligths' does not exist; existing streams: flights"),
     ],
 )

@@ -167,10 +167,19 @@ class ElasticProcesses:
         **properties: object,
     ) -> ElasticProcess:
         """Start a process. Its sink is a TimedSink, or this one. `latest_ms`: it begins at LATEST, which is this time (epoch ms)."""
+        return await self.made(streams, sink, latest_ms, **properties).start()
+
+    def made(
+        self,
+        streams: Sequence[str] = ("s",),
+        sink: Sink | None = None,
+        latest_ms: int | None = None,
+        **properties: object,
+    ) -> ElasticProcess:
+        """A process that has not been started."""
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
         sink = sink or TimedSink(self.rows, self._cost)
-        process = ElasticProcess(self.source, self.connect(), sink, given, streams, latest_ms, self._chance)
-        return await process.start()
+        return ElasticProcess(self.source, self.connect(), sink, given, streams, latest_ms, self._chance)
 
     def connect(self) -> ConditionalStore:
         """The connection of a process that starts to the store of all processes."""

@@ -74,7 +74,7 @@ class UnreadTimes:
 class HandReaders:
     """The ShardReaders port: `positions` are moved by the test. A flush takes a moment."""
 
-    is_held = False
+    is_aligned, is_held = False, False
 
     def __init__(self, unread: UnreadTimes) -> None:
         self._unread = unread

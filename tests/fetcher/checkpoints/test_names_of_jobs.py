@@ -1,4 +1,4 @@
-"""Stored positions are those of the job that is named in them: another one does not go on from these."""
+"""Stored positions are those of the job that is named in them: another one does not continue from these."""
 
 import asyncio
 import logging

@@ -85,7 +85,7 @@ class Emitter:
 class Readers:
     """Reads the shards of one process, record by record."""
 
-    is_held, in_flight = False, 0
+    is_aligned, is_held, in_flight = False, False, 0
 
     def __init__(self, sink):
         self.sink, self.emitter = sink, Emitter()

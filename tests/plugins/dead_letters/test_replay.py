@@ -10,10 +10,9 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
-from recordpublisher.plugins.dead_letters.queue import QueueLetters
-from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget, replayed
-from recordpublisher.publishers.queue.client import ReceivedRecord
+from recordpublisher.plugins.dead_letters.kinesis_letters import QueueLetters
+from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget, replayed, stored_letters_of
+from recordpublisher.publishers.kinesis_queue import ReceivedRecord
 from recordpublisher.testing import run_virtual
 
 from servers.kpl_aggregates import aggregate
@@ -200,8 +199,8 @@ async def test_a_letter_that_still_cannot_be_decoded_stays(job, shop):
 
 @pytest.mark.parametrize("properties", ["jsonl", "parquet", "sql"], indirect=True)
 async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, monkeypatch):
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.files.CHUNK", 1)
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.table.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.stored_letters.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.table_letters.CHUNK", 1)
     shop.failing = set()
     letters, target = stored_letters_of(job), JobTarget(job)
     async with target:
@@ -215,7 +214,7 @@ async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, mo
 
 @pytest.mark.parametrize("properties", ["kinesis"], indirect=True)
 async def test_the_stream_of_a_letter_in_a_stream_is_not_known(job):
-    with pytest.raises(rp.ConfigurationError, match="there are dead letters of"):
+    with pytest.raises(rp.ConfigurationError, match="some dead letters came from the stream"):
         await replay(job, StreamTarget(job))
 
 
@@ -277,7 +276,7 @@ async def test_a_mended_payload_goes_to_the_sink_of_the_job_alone(properties, se
 
 
 def test_a_sink_that_keeps_nothing_takes_no_letters(properties):
-    with pytest.raises(rp.ConfigurationError, match="would be gone with this command"):
+    with pytest.raises(rp.ConfigurationError, match="would be lost at the end of this command"):
         JobTarget(properties.merged({"flink.sink": "memory"}))
 
 

@@ -31,7 +31,7 @@ def refused(properties, **arguments):
     [
         ("flink.state.uri", None, "'flink.state.uri' is required: a group keeps leases and positions there"),
         ("flink.state.uri", "sqlite:///group.db", "'flink.job.name' is required"),
-        ("flink.state.uri", "hdfs://folder", "there is no client of HDFS here"),
+        ("flink.state.uri", "hdfs://folder", "this library has no client of HDFS"),
         ("flink.watermark.lookahead.millis", 2_999, "Valid: at least 3000"),
         ("flink.watermark.tracker.timeout", 39_999, "Valid: at least 40000, twice flink.lease.duration"),
         ("flink.lease.duration", 1_999, "flink.lease.duration"),
@@ -44,7 +44,11 @@ def test_a_property_that_does_not_fit_is_named(tmp_path, key, value, named):
 @pytest.mark.parametrize(
     ("argument", "value", "named"),
     [
-        ("restore", {"version": 1}, "the positions of a group are in its store"),
+        (
+            "restore",
+            {"version": 1},
+            "setting 'restore' cannot be combined with 'flink.job.workers=GROUP': the store of the group keeps the positions",
+        ),
     ],
 )
 def test_an_argument_that_does_not_fit_is_named(tmp_path, argument, value, named):
@@ -57,7 +61,7 @@ class KeepsPositions(rp.MemorySink):
 
 
 def test_a_sink_that_keeps_positions_and_not_those_of_workers_is_refused(tmp_path):
-    named = "KeepsPositions keeps positions with what it writes, and is no `CommittingSink`"
+    named = "KeepsPositions keeps positions next to its records, but is not a `CommittingSink`"
     assert named in refused(elastic(tmp_path), sink=KeepsPositions())
 
 

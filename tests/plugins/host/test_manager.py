@@ -140,7 +140,7 @@ def test_a_misspelt_hook_is_reported(install):
 def test_a_plugin_without_a_marked_function_is_reported(install):
     install("unmarked", FACTORY.format(name="QUEUED").replace("@hookimpl", "").replace("@rp.hookimpl", ""))
 
-    reason = "it registers nothing: no function is marked with @recordpublisher.hookimpl"
+    reason = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
     assert status_of(load_registry(), "unmarked").reason == f"PluginError: {reason}"
     with pytest.raises(ConfigurationError, match=reason):
         load_registry().publishers.get("QUEUED", key=KEY)

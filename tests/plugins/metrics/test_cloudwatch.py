@@ -113,7 +113,7 @@ async def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
     async with exporters_opened([CloudWatchExporter(properties)], FetchersHere([MeasuredFetcher()])):
         pass
 
-    assert "metrics were not sent: FileNotFoundError" in caplog.text
+    assert "metrics were not sent; the next interval tries again: FileNotFoundError" in caplog.text
 
 
 async def test_what_was_counted_while_the_file_could_not_be_written_is_in_the_next_line(tmp_path):

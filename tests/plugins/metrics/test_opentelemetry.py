@@ -8,8 +8,12 @@ from aiohttp import web
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
-from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
+from recordpublisher.plugins.metrics.export import (
+    EXPORTED_SHARD_METRICS,
+    EXPORTED_SUBTASK_METRICS,
+    FetchersHere,
+    exporters_opened,
+)
 from recordpublisher.plugins.metrics.opentelemetry import OpenTelemetryExporter
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.properties import Properties
@@ -104,7 +108,10 @@ async def test_a_collector_that_refuses_is_a_warning_and_the_job_goes_on(collect
     collector.status = 400
     await export(collector, MeasuredFetcher())
 
-    assert "metrics were not sent: ConnectionError: the collector did not take them" in caplog.text
+    assert (
+        "metrics were not sent; the next interval tries again: ConnectionError: the collector did not accept them"
+        in caplog.text
+    )
 
 
 async def test_nothing_is_sent_when_no_subtask_responds(collector):

@@ -187,7 +187,7 @@ def test_properties_give_names_a_file_or_a_function(tmp_path, monkeypatch):
         ({}, r"flink\.streams.*is required.*flink\.streams\.file.*flink\.streams\.function"),
         (
             {"flink.streams": "a", "flink.streams.file": "b"},
-            r"flink\.streams\.file.*not set together with flink\.streams",
+            r"flink\.streams\.file.*cannot be combined with 'flink\.streams'",
         ),
         ({"flink.streams.function": "nowhere:f"}, r"flink\.streams\.function.*nowhere:f.*module:function"),
     ],

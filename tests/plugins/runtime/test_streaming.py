@@ -58,7 +58,7 @@ def test_a_type_is_what_json_is_decoded_into(orders):
 
 
 def test_a_value_that_is_not_of_the_type_is_named(orders):
-    with pytest.raises(rp.DeserializationError, match=r"it is no str: \$: expected str, got int"):
+    with pytest.raises(rp.DeserializationError, match=r"it is not a valid str: \$: expected str, got int"):
         list(rp.consume("orders", PROPERTIES, deserializer=str, stop_at_tip=True))
 
 

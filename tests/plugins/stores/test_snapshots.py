@@ -138,7 +138,7 @@ async def test_a_write_whose_response_was_lost_is_recognised_by_the_next_one(): 
         ("redis://host", "Valid: a folder, s3://bucket/prefix"),
         ("s3:///prefix", "s3://bucket/prefix"),
         ("dynamodb://table", "dynamodb://table/job"),
-        ("postgresql://me:hunter2@", "the state is kept under this name"),
+        ("postgresql://me:hunter2@", "the table keeps the state of each job under its name"),
     ],
 )
 def test_an_error_about_a_uri_says_what_is_valid_and_hides_the_password(uri, said):  # C2, C3

@@ -9,9 +9,9 @@ from aiohttp import web
 
 import recordpublisher as rp
 from recordpublisher.publishers.errors import FatalKinesisError
+from recordpublisher.publishers.kinesis.client import StreamTransports
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
-from recordpublisher.publishers.kinesis.stream_transports import StreamTransports
 
 PREFIX = "aws.credentials.provider"
 EVENTS = {"ConsumerARN": "arn:aws:kinesis:eu-west-1:000000000000:stream/s/consumer/c:1", "ShardId": "shardId-0"}

@@ -222,6 +222,7 @@ class SimulatedProcess:
             )
             readers.on_deleted = lambda: self._listing.deleted.add(STREAM)
             readers.may_write = lambda worker=self.worker: worker.permission.is_given
+            readers.is_limited = self._schedule.lookahead is not None
             readers.emit_limit = lambda worker=self.worker: emit_limit(worker.group_watermark, self._schedule.lookahead)
             if self.clock.kind == "paused":  # a clock that counts suspensions needs no detector
                 readers.detector = SuspensionDetector(

@@ -61,6 +61,8 @@ class SimulatedReaders:
         self.may_write: Callable[[], bool] = lambda: True
         self.detector: SuspensionDetector | None = None
         self.emit_limit: Callable[[], float] = lambda: math.inf
+        self.is_limited = False
+        """Whether `emit_limit` is set."""
         self._is_held = False
         self._worker = worker
         self._simulator = simulator
@@ -112,6 +114,10 @@ class SimulatedReaders:
         longest = self._random.choice([0.0, 0.1, 0.1, 2.0]) if self._flush_seconds is None else self._flush_seconds
         await asyncio.sleep(longest * self._random.random())
         yield ReadPositions(positions)
+
+    @property
+    def is_aligned(self) -> bool:
+        return self.is_limited
 
     @property
     def is_held(self) -> bool:

@@ -18,7 +18,11 @@ from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.worker_record import HOST, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext
-from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
+from recordpublisher.plugins.host.build_from_properties import (
+    build_dead_letter_sink,
+    build_sink,
+    build_store,
+)
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions

@@ -147,7 +147,7 @@ def _text(status: GroupStatus, now_ms: int) -> str:
 
 
 def _load(shard: ShardStatus) -> str:
-    """Return the bytes per second as the owner states them, in steps of a quarter; lower ones are not told apart."""
+    """Return the bytes per second as the owner states them, in steps of a quarter. Lower loads look the same."""
     if shard.worker is None:
         return "-"
     return "at most 1,000" if shard.load is None else f"{shard.load:,}"

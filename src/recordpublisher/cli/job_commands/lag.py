@@ -84,13 +84,16 @@ def lag(
     seconds = interval or WATCH_SECONDS
     is_watching = watch_shards or interval is not None
     if (is_watching or live is not None) and (check or as_json):
-        raise ConfigurationError("--check" if check else "--json", True, "without --watch and --live")
+        given = {"--watch": watch_shards, "--interval": interval is not None, "--live": live is not None}
+        raise ConfigurationError.conflict(
+            "--check" if check else "--json", *(name for name, is_set in given.items() if is_set)
+        )
     streams, properties = read_job_or_stream(job_or_stream, file, options)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
     tells = file is not None or is_job(job_or_stream)
     if live is not None:
-        from recordpublisher.plugins.dashboard.http_snapshots import HttpSnapshots
+        from recordpublisher.plugins.dashboard.snapshots import HttpSnapshots
 
         of_job = HttpSnapshots(live, streams)
         if is_watching:
@@ -157,8 +160,8 @@ async def _read(
     no stored positions.
     """
     if grace_seconds is not None and positions is None:
-        valid = "together with --state, or with the properties of a job that stores its positions"
-        raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
+        reason = "give --state, or the properties of a job that stores its positions"
+        raise ConfigurationError.needs("--check", "stored positions", reason=reason)
     shards: list[ShardSnapshot] = []
     async with probes_opened(properties, streams, positions) as probes:
         for probe in probes:
@@ -170,10 +173,7 @@ async def _watch_stored_job(
     properties: Properties, streams: Sequence[str], positions: JobStateReader | None, interval_seconds: float
 ) -> None:
     """Show the job again and again until cancelled. Raises: KinesisError or StateError if the first reading fails."""
-    from recordpublisher.plugins.dashboard.stored_snapshots import (  # brings the AWS SDK
-        JoinedSnapshots,
-        StoredSnapshots,
-    )
+    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
 
     clock = SystemClock()
     async with probes_opened(properties, streams, positions) as probes:

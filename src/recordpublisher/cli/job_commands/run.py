@@ -89,7 +89,7 @@ def run(
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
     Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
-    yields one. Options and -p are above its own settings and arguments: flink.state.uri stands in place of a state_store.
+    yields one. Options and -p are above its own settings and arguments: flink.state.uri replaces a state_store.
 
     Calls are retried for 15 minutes while the service, a state store or a database is away (flink.job.max.outage).
     A host that DNS does not know ends the start after seconds.
@@ -142,8 +142,8 @@ def run(
 def _refuse_processes(job: str, parallelism: int) -> None:
     """Check that a job which is a program has one process only. Raises: ConfigurationError if --parallelism is given."""
     if parallelism > 1:
-        reason = f"{job} is a program; --group shares its shards between processes"
-        raise ConfigurationError("--parallelism", parallelism, "1", reason=reason)
+        reason = "a program runs in one process; start several with --group, which share its shards"
+        raise ConfigurationError.conflict("--parallelism", job, value=parallelism, reason=reason)
 
 
 async def _run_program(
@@ -179,7 +179,7 @@ def _run_as_worker(number: int, descriptor: int, metrics_folder: Path | None) ->
 def _exporters(properties: Properties, port: int) -> list[MetricsExporter]:
     """Return the exporter that serves the dashboard on this port, in addition to the exporters that the properties name."""
     from recordpublisher.fetcher.settings import IdleIntervals
-    from recordpublisher.plugins.dashboard.live_snapshots import LiveDashboard
+    from recordpublisher.plugins.dashboard.snapshots import LiveDashboard
 
     return [LiveDashboard(port, IdleIntervals.of(properties).shown_ms, properties.value(JOB_NAME))]
 

@@ -57,7 +57,11 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
         except ConflictError:  # another process has joined in the meantime
             await pause(attempt)
         else:
-            log.info("nobody is in the group in %s, which did another job before: %s", store.place, difference)
+            log.info(
+                "the group in %s, which ran another job before, has no worker; this worker begins it again: %s",
+                store.place,
+                difference,
+            )
             return
     raise StateError(f"the group in {store.place} is begun again and again by processes with other settings")
 

@@ -1,5 +1,7 @@
 """Provides the global watermark of a group of workers, which its store has (E8)."""
 
+from collections.abc import Callable
+
 from ..active_minimum import ShardsStatus
 from ..pipeline.lease_gate import CurrentWorker
 from ..watermark_functions import raised
@@ -24,6 +26,10 @@ class GroupTracker(WatermarkTracker):
         """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
         self._highest = raised(self._highest, self._current.group_watermark)
         return self._highest
+
+    def on_advance(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each read of the group that changes the global watermark."""
+        self._current.on_advance.append(callback)
 
     def max_shard_watermark(self) -> int | None:
         """Return the highest watermark that a worker has reported with its last heartbeat."""

@@ -64,6 +64,7 @@ class LeasedShards:
         self._sink = job.sink
         self._clock = job.clock
         self._streams = job.streams
+        self._is_aligned = job.settings.alignment.lookahead_ms is not None
         self._deleted = job.discovery.deleted
         self._known: dict[str, Shard] = {}
         self._begun: dict[str, Begun] = {}
@@ -186,6 +187,11 @@ class LeasedShards:
     def watermarks(self) -> Mapping[str, ShardWatermark]:
         """Return the watermark with which each shard counts. A shard that has ended counts until the lease table has its children."""
         return {key: self._watermark(key) for key in self._begun}
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the job has a lookahead."""
+        return self._is_aligned
 
     @property
     def is_held(self) -> bool:

@@ -15,7 +15,7 @@ from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
 from ..leases.heartbeat import LateJoinError
 from ..leases.lease_counts import LeaseCounts
-from ..leases.lease_settings import LeaseSettings
+from ..leases.lease_settings import HANDOVER_SECONDS, LeaseSettings
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..ownership.shard_ownership import StartTask
@@ -112,9 +112,16 @@ class WorkerLives:
             raise
 
     async def announce(self) -> None:
-        """Announce that this process will leave, and wait until the others must have noticed. Return at once if there are none (E5)."""
-        if self._current.worker is not None and self._task is not None and await self._current.worker.announce():
-            await asyncio.wait([self._task], timeout=self._group.settings.announce_seconds)
+        """Announce that this process will leave, and wait until the others must have noticed (E5).
+
+        Return at once if there are no others that stay, and as soon as the last of them leaves too.
+        """
+        worker = self._current.worker
+        if worker is None or self._task is None or not await worker.announce():
+            return
+        until = self._clock.monotonic() + self._group.settings.announce_seconds
+        while worker.has_others and not self._task.done() and (left := until - self._clock.monotonic()) > 0:
+            await asyncio.wait([self._task], timeout=min(left, HANDOVER_SECONDS))
 
     async def leave(self) -> None:
         """Store all positions and release all shards, so that other workers need not wait for the leases to expire.
@@ -194,6 +201,7 @@ class WorkerLives:
             job=self._job,
             times=self.times,
             is_first=self._current.worker is None,
+            on_advance=self._current.notify_advance,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._current.become(worker)

@@ -1,4 +1,4 @@
-"""What one worker does for its group: add listed shards, and remove what deleted streams and sealed workers left (E7, E12)."""
+"""The work that one worker does for its group: add listed shards, and remove what deleted streams and sealed workers left (E7, E12)."""
 
 from collections.abc import Iterable
 

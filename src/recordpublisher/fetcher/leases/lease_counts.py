@@ -6,7 +6,7 @@ import msgspec
 
 
 class LeaseCounts(msgspec.Struct):
-    """Counted over all workers that the process has been, one after another. All numbers are 0 for a job that runs alone.
+    """Counts over all workers that the process has been, one after another. All numbers are 0 for a job that runs alone.
 
     - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
     - `sealed`: workers of other processes that this one found silent and sealed.

@@ -82,7 +82,8 @@ class LeaseGiver:
             if waited >= WARN_SECONDS:
                 waited = 0.0
                 log.warning(
-                    "%s wait to be handed over: the sink is not done with their records", sorted(self._requested)
+                    "%s wait to be transferred, because the sink has not finished their records",
+                    sorted(self._requested),
                 )
 
     async def give_once(self) -> None:

@@ -18,8 +18,13 @@ HANDOVER_SECONDS = 0.2
 """Seconds between two reads of the group while shards move (E5)."""
 ANNOUNCE_SECONDS = 5.0
 """How long a leaving worker continues to read at most, so that the other workers notice its announcement (seconds, E5)."""
+LEAVING_SECONDS = 0.5
+"""Seconds between two reads of the group by a worker that has announced that it will leave."""
 HELD_SECONDS = 1.0
-"""Seconds between two heartbeats, and two reads of the group, while a shard waits for the group's watermark (E8)."""
+"""Seconds between two reads of the group while a shard of the worker waits for the group's watermark.
+
+The other workers then send a heartbeat in each of these seconds in which their own watermark has changed (E8).
+"""
 RETRY_SECONDS = 0.5
 """Seconds between two heartbeats while none is confirmed (E4)."""
 

@@ -26,7 +26,7 @@ class CheckpointScope:
 
 @dataclass(frozen=True, slots=True)
 class LeaseChanges:
-    """What a new version of the lease table means for this worker.
+    """The changes that a new version of the lease table means for this worker.
 
     - `begun`: shards that the worker begins to read, with their positions.
     - `lost`: shards that the worker no longer holds.
@@ -50,7 +50,7 @@ class OwnedLeases:
     """Owns the epoch of each lease of this worker, which shards it has stopped reading, and what it has prepared.
 
     A shard may be released and prepared at the same time, if the worker takes back what it released. So positions are kept by shard and
-    epoch, next to each other and never in place of each other (E5).
+    epoch, next to each other and never instead of each other (E5).
     """
 
     def __init__(self, worker: str) -> None:

@@ -54,6 +54,10 @@ class ShardReaders(Protocol):
         """
 
     @property
+    def is_aligned(self) -> bool:
+        """Whether shards may have to wait for the watermark of the group."""
+
+    @property
     def is_held(self) -> bool:
         """Whether a shard waits for the watermark of the group to rise."""
 

@@ -25,11 +25,11 @@ from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, join_group
 from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
-from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
+from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
 from .planning.group_view import GroupView
-from .planning.group_watermark import WorkerWatermark, group_watermark, highest_watermark
+from .planning.group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .planning.shard_loads import LoadLevels
 from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore
@@ -38,6 +38,8 @@ from .shard_readers import ShardReaders
 from .write_permission import WritePermission
 
 log = logging.getLogger("recordpublisher.group")
+SHORTEST_SECONDS = 0.001
+"""A wait that is shorter is over: a timer may be early by the resolution of its clock."""
 T = TypeVar("T")
 
 
@@ -47,6 +49,7 @@ class Worker:
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
     - `job`: the job of this process. None is compatible with every job (E10).
     - `is_first`: whether this is the first worker of its process, which may replace a worker that runs alone.
+    - `on_advance`: called when the known watermark of the group has changed.
     """
 
     def __init__(
@@ -65,10 +68,12 @@ class Worker:
         job: GroupJob | None = None,
         times: CheckpointAge | None = None,
         is_first: bool = True,
+        on_advance: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self._group = group
         self._is_first = is_first
+        self._on_advance = on_advance
         self._counts = counts or LeaseCounts()
         self._on_drain = on_drain or self.leave
         self.permission = WritePermission(clock, settings.write_seconds)
@@ -105,6 +110,9 @@ class Worker:
         self._giver = LeaseGiver(
             self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
         )
+        self._stated = ShardWatermark(None)
+        self._held_until = 0.0
+        self._others_are_held = False
         self._look_now = asyncio.Event()
         self._has_joined = False
 
@@ -144,6 +152,7 @@ class Worker:
             await self._heartbeat.write()
         except (FencedError, StoreUnavailableError):
             return False
+        self._look_now.set()
         return True
 
     @property
@@ -206,9 +215,7 @@ class Worker:
             except StoreUnavailableError as error:
                 log.warning("no heartbeat of %s: %s", self.name, error)
             seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
-            if self._readers.is_held:
-                seconds = min(seconds, HELD_SECONDS)
-            await asyncio.sleep(seconds if self.permission.is_given else RETRY_SECONDS)
+            await self._wait(seconds if self.permission.is_given else RETRY_SECONDS, asyncio.sleep, self._has_news)
 
     async def _watch_group(self) -> None:
         while True:
@@ -219,10 +226,36 @@ class Worker:
             except StoreUnavailableError as error:
                 log.warning("%s cannot look at its group: %s", self.name, error)
                 seconds = RETRY_SECONDS
-            if self._readers.is_held:
-                seconds = min(seconds, HELD_SECONDS)
-            if await wait_at_most(self._look_now, seconds):
-                self._look_now.clear()
+            if self._giver.is_leaving:  # the other workers may be leaving too, and then this one need not wait for them
+                seconds = min(seconds, LEAVING_SECONDS)
+            await self._wait(seconds, functools.partial(wait_at_most, self._look_now), lambda: self._readers.is_held)
+            self._look_now.clear()
+
+    async def _wait(
+        self, seconds: float, pause: Callable[[float], Awaitable[object]], is_due: Callable[[], bool]
+    ) -> None:
+        """Wait until `pause` returns True, or this many seconds; if shards are aligned, only until the next second in which `is_due`."""
+        if not self._readers.is_aligned:
+            await pause(seconds)
+            return
+        until = self._clock.monotonic() + seconds
+        while (left := until - self._clock.monotonic()) > SHORTEST_SECONDS:
+            if await pause(min(left, HELD_SECONDS)) or is_due():
+                return
+
+    def _has_news(self) -> bool:
+        """Return whether a heartbeat is due, because a worker waits for the watermark of the group (E8).
+
+        That is this worker, and the others do not know it yet, or its own watermark has changed since its last heartbeat.
+        """
+        is_held = self._readers.is_held
+        if is_held and self._held_until <= self._clock.monotonic():
+            return True
+        return (is_held or self._others_are_held) and self._lowest() != self._stated
+
+    def _lowest(self) -> ShardWatermark:
+        read = self._readers.watermarks()
+        return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
         """Return what `work` returns. While no heartbeat is confirmed, an error of it becomes a StoreUnavailableError.
@@ -247,8 +280,11 @@ class Worker:
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
         self._apply_table()
-        self.group_watermark = group_watermark(view, self.group_watermark, self._observer.sealed_for_long)
-        self.group_maximum = view.max_watermark
+        known, self.group_maximum = self.group_watermark, view.max_watermark
+        self.group_watermark = group_watermark(view, known, self._observer.sealed_for_long)
+        if self.group_watermark != known:
+            self._on_advance()
+        self._others_are_held = view.has_held_besides(self.name)
         sealed = await self._observer.seal_silent(view)
         self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
@@ -343,8 +379,9 @@ class Worker:
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))
 
     def _describe(self, beat: int) -> WorkerRecord:
-        read = self._readers.watermarks()
-        lowest = self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
+        self._stated = lowest = self._lowest()
+        if self._readers.is_held:
+            self._held_until = self._clock.monotonic() + 2 * self._settings.interval
         return WorkerRecord(
             self.name,
             beat,
@@ -354,7 +391,7 @@ class Worker:
             released=by_stream(self._owned.released),
             watermark=lowest.value,
             is_active=not lowest.is_idle,
-            max_watermark=highest_watermark(read.values()),
+            max_watermark=highest_watermark(self._readers.watermarks().values()),
             group_watermark=self.group_watermark,
             loads=by_stream(self._loads.state(self._owned.shards, self._readers.loads())),
             checkpoint_ms=self._checkpoint_ms,
@@ -362,4 +399,5 @@ class Worker:
             host=HOST,
             pid=os.getpid(),
             sent_ms=self._clock.now_ms(),
+            is_held=self._clock.monotonic() < self._held_until,
         )

@@ -18,7 +18,7 @@ from .stall_detector import UnchangedTimer
 
 
 class UnreadCheck(msgspec.Struct, frozen=True):
-    """What one check observed of one shard.
+    """The result of one check of one shard.
 
     - `progress`: changes whenever something of the shard was emitted.
     - `unread`: whether the shard has records that were not emitted. None if this check did not find out.
@@ -63,7 +63,7 @@ class StuckShardDetector:
 
 
 class LineageProgress:
-    """What was emitted of shards and of the ancestors that they wait for, in one set of `states`. Each shard is visited once.
+    """The positions up to which shards and their unread ancestors were emitted, from one set of `states`. Each shard is visited once.
 
     After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so no path is followed twice.
     """

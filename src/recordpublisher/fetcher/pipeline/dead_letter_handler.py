@@ -110,8 +110,10 @@ def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> Configurat
     `more` is a further reason.
     """
     words = "; ".join(filter(None, (error.reason, more)))
-    key, valid, reason = (each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words))
-    return ConfigurationError(key, error.value, valid, reason=reason)
+    key, valid, reason, statement = (
+        each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
+    )
+    return ConfigurationError(key, error.value, valid, reason=reason, statement=statement)
 
 
 @contextmanager

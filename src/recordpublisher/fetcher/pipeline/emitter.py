@@ -215,7 +215,7 @@ class Emitter:
             # checkpoint would store positions of records that the sink has lost with the error.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
                 raise
-            lost = "the sink failed at %s of %s, which are read again, since the lease of this process is not confirmed any more: %s"
+            lost = "the sink failed at %s of %s, which are read again, because the lease of this process is no longer confirmed: %s"
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
             is_written = False
         finally:

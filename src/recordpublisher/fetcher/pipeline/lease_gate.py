@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from recordpublisher.publishers.clock import Clock
 
 from ..leases.worker import Worker
@@ -10,10 +12,19 @@ from .suspension import SuspensionDetector
 
 
 class CurrentWorker:
-    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it."""
+    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it.
+
+    - `on_advance`: called when the worker's view of the group's watermark has changed.
+    """
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
+        self.on_advance: list[Callable[[], None]] = []
+
+    def notify_advance(self) -> None:
+        """Call what waits for the group's watermark."""
+        for callback in self.on_advance:
+            callback()
 
     def become(self, worker: Worker) -> None:
         """Set the new worker."""

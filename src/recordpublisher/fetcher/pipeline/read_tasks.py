@@ -131,7 +131,7 @@ class ReadTasks:
 
     def _unasked_end(self, entry: ShardEntry) -> PluginError:
         return PluginError(
-            f"the publisher of {type(self._factory).__name__} for {entry.key} ended as if it had been stopped, which nobody has done. "
+            f"the publisher of {type(self._factory).__name__} for {entry.key} ended as if it had been stopped, but it was not. "
             "`run` may return CANCELLED, or raise CancelledError, only after its task was cancelled"
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recordpublisher.plugins.deserializers.schemas.inference import LARGE
+from recordpublisher.plugins.deserializers.schemas import LARGE
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.groups.sinks import (
@@ -91,17 +91,17 @@ class ParquetEncoder:
             self.write_row_group()
 
     def write_row_group(self) -> None:
-        """Write the waiting rows as a row group, although it may not be full: the caller needs the memory."""
+        """Write the waiting rows as a row group, even if it is not full, because the caller needs the memory."""
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, self._schema)
             self._waiting, self.held_bytes = [], 0
             table = table.sort_by(self._order) if self._order else table
-            self._opened().write_table(table, row_group_size=len(table))
+            self._open_writer().write_table(table, row_group_size=len(table))
 
     def close(self) -> Any:
         """Write the waiting rows and the file's footer. Return the footer (`pyarrow.parquet.FileMetaData`)."""
         self.write_row_group()
-        writer = self._opened()
+        writer = self._open_writer()
         writer.close()
         return writer.writer.metadata
 
@@ -114,7 +114,7 @@ class ParquetEncoder:
         if self._writer is not None:
             self._writer.close()
 
-    def _opened(self) -> pq.ParquetWriter:
+    def _open_writer(self) -> pq.ParquetWriter:
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._open_target(),

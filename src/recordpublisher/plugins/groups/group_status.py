@@ -30,7 +30,7 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What a worker reports about itself.
+    """The report of a worker about itself.
 
     - `shards`: number of shards that it holds.
     - `share`: its part of the load of all owned shards, 0 to 1.

@@ -29,10 +29,10 @@ from recordpublisher.publishers.properties.groups.job import (
     WATERMARK_STRATEGY,
 )
 from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
 
-from ..deserializers.schemas.chosen_schema import ConvertedValues, schema_type
-from ..deserializers.schemas.inference import InferredJson, InferredRow
+from ..deserializers.schemas import ConvertedValues, InferredJson, InferredRow, schema_type
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -47,7 +47,7 @@ def source_class(registry: Registry, properties: Properties) -> type[RecordSourc
     return registry.publishers.get(properties.as_given(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
 
 
-def publisher_class(
+def checked_publisher_class(
     registry: Registry, properties: Properties, what: str, name: str | None = None
 ) -> type[RecordPublisherFactory]:
     """Return the class of the publisher `name`, by default of `flink.stream.recordpublisher`. It must have positions.
@@ -59,7 +59,7 @@ def publisher_class(
     name = name or properties.as_given(RECORD_PUBLISHER)
     made = registry.publishers.get(name, RECORD_PUBLISHER.key)
     if not issubclass(made, RecordPublisherFactory):
-        reason = f"{what} needs positions, and a queue has none"
+        reason = f"{what} needs positions, but a queue has none"
         valid = "POLLING or EFO, which read the queue's stream"
         raise ConfigurationError(RECORD_PUBLISHER.key, name, valid, reason=reason)
     return made
@@ -96,10 +96,15 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         return None
     name = properties.value(DEAD_LETTER_SINK)
     if name is None:
-        reason = f"needed by {ON_BAD_RECORD.key}=DEAD_LETTER"
+        reason = f"{ON_BAD_RECORD.key}=DEAD_LETTER needs it"
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
-    registry.sinks.get(name, DEAD_LETTER_SINK.key)  # an error about the name is not one of the sink
+    registry.sinks.get(
+        name, DEAD_LETTER_SINK.key
+    )  # An error about the name must not be changed as errors of the sink are.
     own = dead_letter_properties(properties)
+    if own.value(ARCHIVE):
+        reason = "dead letters are not all records of a shard"
+        raise ConfigurationError(ARCHIVE.key.replace("flink.sink", "flink.deadletter"), "true", "false", reason=reason)
     try:
         return registry.sinks.make(name, DEAD_LETTER_SINK.key, own)
     except ConfigurationError as error:
@@ -160,11 +165,11 @@ def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deser
     if name == "json":
         return InferredJson(properties) if rows is InferredRow else Json(rows)
     if rows is InferredRow:
-        reason = f"columns are inferred from JSON, and {DESERIALIZER.key} is {name}; name the columns"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        reason = "columns can only be inferred from JSON; name the columns"
+        raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", value="INFER", reason=reason)
     if name in ("bytes", "text", "protobuf") or ":" in name:
-        reason = f"{DESERIALIZER.key}={name} makes values of its own type; leave one of the two out"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        reason = "that deserialiser makes values of its own type"
+        raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", reason=reason)
     return ConvertedValues(registry.deserializers.make(name, DESERIALIZER.key, properties), rows)
 
 

@@ -10,7 +10,8 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
     "publishers": {
         "POLLING": "publishers.polling:PollingRecordPublisherFactory",
         "EFO": "publishers.fanout:FanOutRecordPublisherFactory",
-        "QUEUE": "publishers.queue.kinesis_queue:KinesisQueue",
+        "QUEUE": "publishers.kinesis_queue:KinesisQueue",
+        "ARCHIVE": "plugins.archive.factory:ArchiveFactory",
         "DYNAMODB_STREAMS": "publishers.dynamodb_streams:DynamoDbStreamsFactory",
     },
     "sinks": {
@@ -27,10 +28,10 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
     },
     "stores": {
         "FILE": "plugins.stores.folder_store:FolderStore",
-        "S3": "plugins.stores.s3_store:S3Store",
-        "DYNAMODB": "plugins.stores.dynamodb_store:DynamoDbStore",
-        "GOOGLE": "plugins.stores.google_azure_store:GoogleAzureStore",
-        "AZURE": "plugins.stores.google_azure_store:GoogleAzureStore",
+        "S3": "plugins.stores.aws_stores:S3Store",
+        "DYNAMODB": "plugins.stores.aws_stores:DynamoDbStore",
+        "GOOGLE": "plugins.stores.object_storage:GoogleAzureStore",
+        "AZURE": "plugins.stores.object_storage:GoogleAzureStore",
         "SQL": "plugins.stores.sql_store:SqlStore",
     },
     "watermark_strategies": {

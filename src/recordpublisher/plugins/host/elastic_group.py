@@ -20,6 +20,8 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of
 
+_GROUP = f"{JOB_WORKERS.key}=GROUP"
+
 
 def elastic_group_of(
     properties: Properties,
@@ -35,8 +37,8 @@ def elastic_group_of(
     if properties.value(JOB_WORKERS) != "GROUP":
         return None
     if restore:
-        reason = "the positions of a group are in its store"
-        raise ConfigurationError("restore", "an argument", "not given", reason=reason)
+        reason = "the store of the group keeps the positions"
+        raise ConfigurationError.conflict("restore", _GROUP, reason=reason)
     for writing in (sink, dead_letters):
         _check_sink(writing)
     is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
@@ -52,7 +54,7 @@ def elastic_group_of(
 def _check_sink(sink: Sink | None) -> None:
     """Check that a sink that keeps positions can be fenced for each worker (E1). Raises: ConfigurationError if it cannot."""
     if sink is not None and stores_positions(type(sink)) and not isinstance(sink, CommittingSink):
-        reason = f"{type(sink).__name__} keeps positions with what it writes, and is no `CommittingSink`"
+        reason = f"{type(sink).__name__} keeps positions next to its records, but is not a `CommittingSink`"
         raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)
 
 

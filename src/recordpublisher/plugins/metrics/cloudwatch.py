@@ -25,16 +25,15 @@ from recordpublisher.publishers.properties.groups.job import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from .export import PeriodicExporter
-from .exported_metrics import is_known, shard_rows
+from .export import PeriodicExporter, is_known, shard_rows
 
 _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
 
 class CloudWatchExporter(PeriodicExporter):
-    """Writes a line for each subtask. With `flink.metrics.cloudwatch.shards` also a line for each shard, whose metrics are billed.
+    """Writes a line for each subtask, and with `flink.metrics.cloudwatch.shards` a line for each shard, whose metrics are billed.
 
-    Owns the last value of each counter: CloudWatch adds values up, so a line has the difference to the line before.
+    Owns the last value of each counter. CloudWatch adds values up, so a line has the difference to the line before.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
@@ -47,7 +46,7 @@ class CloudWatchExporter(PeriodicExporter):
         self._counted: dict[tuple[str, ...], int] = {}
 
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
-        """Write the lines of this moment.
+        """Write the current lines.
 
         Raises: OSError if they cannot be written. Then the next lines have the difference to the last lines that were written.
         """
@@ -96,7 +95,7 @@ class CloudWatchExporter(PeriodicExporter):
         if self._file == "-":
             sys.stdout.buffer.write(lines)
             sys.stdout.buffer.flush()
-        else:  # The file is opened each time, because another program may have moved it.
+        else:  # The file is opened each time, because another program may have rotated it.
             with Path(self._file).open("ab") as file:
                 file.write(lines)
 

@@ -33,10 +33,14 @@ METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
 async def exported_from_processes(
     properties: Properties, count: int, more: Sequence[MetricsExporter] = ()
 ) -> AsyncIterator[Path | None]:
-    """Export the metrics of all workers while the block runs, to where the properties say and through `more`. Runs in the supervisor.
+    """Export the metrics of all workers while the block runs. The supervisor calls this.
 
-    Yield the folder for the workers' sockets, which only this user can read; None without any exporter. Raises: ConfigurationError if an
-    exporter's properties are invalid.
+    Yield the folder for the workers' sockets, which only this user can read, or None if there is no exporter.
+
+    - `properties`: `flink.metrics.exporters` names the exporters.
+    - `more`: further exporters, such as a dashboard.
+
+    Raises: ConfigurationError if an exporter's properties are invalid.
     """
     exporters = [*build_metrics_exporters(load_registry(), properties), *more]
     if not exporters:
@@ -48,7 +52,7 @@ async def exported_from_processes(
 
 
 class WorkerSocket(MetricsExporter):
-    """Serves the metrics and health of a worker to the supervisor. Runs in the worker."""
+    """Serves the metrics and health of a worker to the supervisor, from the process of the worker. Owns the socket."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self._path = _socket_path(folder, number)

@@ -25,7 +25,7 @@ from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.groups.job import JOB_WORKERS, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.build_from_properties import build_sink, build_store, publisher_class
+from ..host.build_from_properties import build_sink, build_store, checked_publisher_class
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader
 from ..runtime.stream_names import streams_of
@@ -74,7 +74,7 @@ class JobPositions:
     def __init__(self, properties: Properties) -> None:
         self._registry = load_registry()
         properties.check()
-        publisher_class(self._registry, properties, "this command")
+        checked_publisher_class(self._registry, properties, "this command")
         self._properties = properties
         sink = properties.value(SINK)
         keeps = sink is not None and stores_positions(self._registry.sinks.get(sink, SINK.key))

@@ -82,8 +82,7 @@ def checked_properties(
         reason = f"there is no such keyword argument; {hint}"
         raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
     if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
-        reason = "the argument deserializer says the type of the values; leave one of the two out"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        raise ConfigurationError.conflict(SCHEMA.key, "deserializer", reason="both give the type of the values")
     return properties
 
 
@@ -118,10 +117,12 @@ def described_job(
         return given.merged({STATE_URI.key: store.place})
     if store is not None:
         raise ConfigurationError(
-            "state_store", type(store).__name__, f"{STATE_URI.key}, for what is beside the program"
+            "state_store", type(store).__name__, f"{STATE_URI.key}, which commands outside of the program can use"
         )
     if sink is not None and stores_positions(type(sink)):
-        raise ConfigurationError("sink", type(sink).__name__, f"{SINK.key}, for what is beside the program")
+        raise ConfigurationError(
+            "sink", type(sink).__name__, f"{SINK.key}, which commands outside of the program can use"
+        )
     return given
 
 

@@ -24,7 +24,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
-from ..host.build_from_properties import build_source, publisher_class
+from ..host.build_from_properties import build_source, checked_publisher_class
 from ..host.manager import load_registry
 from .arguments import check_bounded
 from .batch_decoration import Assigner, batch_decorator_factory
@@ -47,7 +47,7 @@ class BoundedReader:
         timestamp_assigner: Assigner | None = None,
     ) -> None:
         registry = load_registry()
-        made = publisher_class(registry, properties, "to read from a position", publisher)
+        made = checked_publisher_class(registry, properties, "to read from a position", publisher)
         self._clock = clock or SystemClock()
         check_bounded(properties)
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))

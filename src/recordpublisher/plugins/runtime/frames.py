@@ -16,7 +16,6 @@ from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
@@ -35,6 +34,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import MAX_MS, iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
 
+from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties
 from .batch_decoration import chosen_deserializer, made_type
 from .looks import as_look
@@ -49,11 +49,11 @@ except ImportError as error:
         f"rp.read_arrow needs the extra 'arrow', rp.read_polars 'polars': {install_command('polars')}"
     ) from error
 
-from recordpublisher.plugins.columns.file_columns import FileColumns
-from recordpublisher.plugins.columns.frame_columns import FrameColumns, frame_columns
-from recordpublisher.plugins.columns.inferred_columns import no_columns
-from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.columns.record_fields import DATA
+
+from ..columns.file_columns import FileColumns, no_columns
+from ..columns.record_columns import RECORD_SCHEMA
+from ..columns.typed_columns import FrameColumns, frame_columns
 
 if TYPE_CHECKING:
     import pandas

@@ -24,14 +24,13 @@ from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.fetcher.watermarks.watermark_tracker import OwnWatermark
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob
 
 from ..host.build_from_properties import (

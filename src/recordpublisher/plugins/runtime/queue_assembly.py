@@ -5,6 +5,7 @@ from typing import Any
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
@@ -15,8 +16,8 @@ from recordpublisher.publishers.properties.groups.job import (
     STATE_URI,
     TIMESTAMP_FIELD,
 )
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_source
@@ -88,7 +89,8 @@ def _check_without_positions(properties: Properties, **arguments: object) -> Non
             raise ConfigurationError(declared.key, value, reason=reason)
     if properties.value(JOB_WORKERS) == "GROUP":
         reason = "processes share a queue without a group; start as many as are needed"
-        raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE", reason=reason)
+        queue = f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}"
+        raise ConfigurationError.conflict(JOB_WORKERS.key, queue, value="GROUP", reason=reason)
     for name, value in arguments.items():
         if value is not None and value != ():
             raise ConfigurationError(name, repr(value)[:200], reason=_REFUSED_ARGUMENTS[name])

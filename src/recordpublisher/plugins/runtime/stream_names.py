@@ -149,7 +149,7 @@ def streams_argument(properties: Properties) -> StreamsArgument:
     """
     keys = [each for each in (STREAMS, STREAMS_FILE, STREAMS_FUNCTION) if properties.is_set(each)]
     if len(keys) > 1:
-        raise ConfigurationError(keys[1].key, properties.value(keys[1]), f"not set together with {keys[0].key}")
+        raise ConfigurationError.conflict(keys[1].key, keys[0].key, reason="each of them names the streams")
     if properties.is_set(STREAMS_FILE):
         return StreamsFile(properties.value(STREAMS_FILE) or "")
     if properties.is_set(STREAMS_FUNCTION):

@@ -15,7 +15,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError
 from recordpublisher.publishers.initial_position import check_end
@@ -24,6 +23,7 @@ from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
+from ..columns.record_columns import RECORD_SCHEMA
 from .arrow_rows import ArrowRows, ReusedMemory, chosen_columns
 from .options.spark_options import END_OPTION, SparkOptions
 from .options.start_by_shard import START_OPTION

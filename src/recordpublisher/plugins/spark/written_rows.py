@@ -18,11 +18,10 @@ import pyarrow as pa
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
 from recordpublisher.plugins.sinks.kinesis.records import VALIDATION_EXCEPTION, FailedRecord, PendingRecord, size_of
-from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError, SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
-from recordpublisher.publishers.undecodable import UNDECODABLE
 
 SLICE_ROWS = 2_000
 SLICE_BYTES = 8 * 2**20

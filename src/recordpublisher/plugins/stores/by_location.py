@@ -12,8 +12,6 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .durable_files import path_of
-from .folder_store import FolderStore
-from .read_claim_store import ReadClaimStore, RunCoroutine, run_without_loop
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 """A scheme has at least two letters, because `C:/` is a drive."""
@@ -30,7 +28,7 @@ _FORMS = {
     "SQL": "postgresql://user@host/database or sqlite:////path/file.db",
 }
 _REFUSED = {
-    "hdfs": "there is no client of HDFS here",
+    "hdfs": "this library has no client of HDFS",
     "dbfs": "DBFS does not promise that a rename is atomic, and conditional writes to a folder need that",
 }
 OBJECT_STORES = ("S3", "GOOGLE", "AZURE")
@@ -83,16 +81,3 @@ def missing_folder(location: str) -> Path | None:
         return None
     folder = Path(path_of(location, STATE_URI.key))
     return None if folder.is_dir() else folder
-
-
-def read_claim_store_of(
-    location: str, properties: Properties, run: RunCoroutine, key: str = "metadataLocation"
-) -> ReadClaimStore:
-    """Return the claim store at a location, which is the value of the option `key`; `run` runs its calls.
-
-    Raises: ConfigurationError if the location is not valid or cannot store claims.
-    """
-    store = conditional_store_of(location, key, properties, refused=NOT_FOR_CLAIMS)
-    if isinstance(store, FolderStore):
-        return ReadClaimStore(FolderStore(store.place, key, in_thread=False), run_without_loop, key)
-    return ReadClaimStore(store, run, key)

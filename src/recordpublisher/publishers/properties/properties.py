@@ -26,7 +26,7 @@ from .groups.job import (
     TRACING,
     VALUES_AND_TIME,
 )
-from .groups.reading import ACCESS, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
+from .groups.reading import ACCESS, ARCHIVE_READING, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
 from .groups.sinks import FILES_AND_TABLES, KINESIS_SINK, SINKS
 from .retry_properties import JOB, MAX_OUTAGE
 from .times import which_name, why_no_time
@@ -49,6 +49,7 @@ GROUPS = (
     POLLING,
     FAN_OUT,
     QUEUE,
+    ARCHIVE_READING,
     DISCOVERY_AND_STATE,
     VALUES_AND_TIME,
     FORMATS,
@@ -437,7 +438,7 @@ def _is_misspelt(key: str) -> bool:
         # `initpos` is meant for flink.stream.initpos; `version` is not for aws.http.protocol.version.
         return nearest.count(".") - spelled.count(".") <= _MOST_MISSING
     if _nearest_of_plugin(spelled):
-        return True  # Nobody else has keys below the name of a plugin or part, such as flink.sink.sql.
+        return True  # No other program has keys below the name of a plugin or part, such as flink.sink.sql.
     forms = (spelled, *(f"{prefix}.{spelled}" for prefix in _PREFIXES))
     return any(difflib.SequenceMatcher(None, form, nearest).ratio() >= _MISSPELT for form in forms)
 

@@ -9,8 +9,8 @@ from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryB
 from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.publishers.aggregation.expanded_records import MAX_BATCH_BYTES
-from recordpublisher.publishers.aggregation.loop_yielder import STEP
+from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES
+from recordpublisher.publishers.aggregation.kpl_format import STEP
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties

@@ -186,7 +186,7 @@ async def test_a_staged_file_that_is_gone_before_it_was_ever_published_is_named(
     await job.alone.commit(state(1))
     (hidden,) = staged(tmp_path)
     hidden.unlink()
-    with pytest.raises(rp.StateError, match=r"staged/\w+/\d+-0 .*shardId-0.* are in no file"):
+    with pytest.raises(rp.StateError, match=r"staged/\w+/\d+-0 .*shardId-0.* records are lost"):
         await job.alone.publish()
 
 
@@ -203,7 +203,7 @@ async def test_files_that_a_user_moves_away_break_no_job_and_no_start(tmp_path, 
     await job.alone.publish()
 
 
-async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_go_on(tmp_path, kind):
+async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_continue(tmp_path, kind):
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext())
     await sink.write(batch(b"a"))

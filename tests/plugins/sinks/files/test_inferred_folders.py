@@ -11,12 +11,11 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.conditional_store import VersionedValue
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import schema_type
-from recordpublisher.plugins.deserializers.schemas.inference import InferredJson, InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredJson, InferredRow, schema_type
 
 from fakes.batches import batch
 
-EXPECTED = "ValueError: it is no row of the schema: "
+EXPECTED = "ValueError: it is not a valid row of the schema: "
 
 
 class Job:

@@ -131,7 +131,7 @@ async def test_a_staged_object_that_is_gone_is_named_and_one_that_a_user_moved_a
     await job.alone.commit(STATE)
     (hidden,) = bucket.staged()
     bucket.client.delete_object(Bucket="bucket", Key=f"{bucket.prefix}/{hidden}")
-    with pytest.raises(rp.StateError, match=f"{hidden} .* are in no file"):
+    with pytest.raises(rp.StateError, match=f"{hidden} .* records are lost"):
         await job.alone.publish()
 
 

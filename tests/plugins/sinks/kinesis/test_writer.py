@@ -379,7 +379,7 @@ def test_an_async_callback_is_refused():
     async def later(failed):
         pass
 
-    with pytest.raises(ConfigurationError, match="nobody would await it"):
+    with pytest.raises(ConfigurationError, match="its result would not be awaited"):
         a_sink(FakeKinesis(), on_failure=later)
 
 

@@ -44,7 +44,10 @@ def test_wrong_arguments_are_named_with_what_is_valid(name, value, valid):
 
 
 def test_a_timeout_of_a_plain_function_is_refused():
-    with pytest.raises(rp.ConfigurationError, match="a thread cannot be ended from outside"):
+    with pytest.raises(
+        rp.ConfigurationError,
+        match="'timeout' needs an async function: a plain function runs in a thread, which cannot be ended",
+    ):
         rp.MapSink(print, timeout=1)
 
 

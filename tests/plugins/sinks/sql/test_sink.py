@@ -457,7 +457,7 @@ async def test_the_checks_refuse_the_schema_that_a_start_refuses(path):
 
 
 async def test_the_checks_refuse_a_file_in_a_folder_that_does_not_exist(path):
-    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.uri.*there is no folder .*/not/there"):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.uri.*the folder .*/not/there does not exist"):
         await findings(sink_on(path.parent / "not/there/job.db"))
 
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.plugins.deserializers.schemas.inference import InferredJson, InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredJson, InferredRow
 
 from .lake_tables import Delta, Iceberg, data_files, number, opened
 from fakes.batches import batch
@@ -99,7 +99,7 @@ async def test_a_value_of_another_type_is_a_bad_record_that_names_the_field_and_
     await made.sink.close()
 
     assert [row["id"] for row in sorted(kind.rows(), key=lambda row: row["id"])] == [1, 2]
-    expected = "ValueError: it is no row of the schema: "
+    expected = "ValueError: it is not a valid row of the schema: "
     assert made.reasons == [
         f"{expected}$.id: expected int | null, got str",
         f"{expected}$.id: expected int | null, got float",
@@ -163,7 +163,7 @@ async def test_types_of_a_table_that_is_there_are_those_of_the_rows(kind, tmp_pa
     await made.sink.close()
 
     assert sorted((row["id"], row["at"].second, row["new"]) for row in kind.rows()) == [(1, 0, None), (2, 1, "x")]
-    assert made.reasons == ["ValueError: it is no row of the schema: $.id: expected int <= 2147483647"]
+    assert made.reasons == ["ValueError: it is not a valid row of the schema: $.id: expected int <= 2147483647"]
 
 
 async def test_of_two_workers_that_add_a_field_at_once_the_first_one_says_its_type(kind):
@@ -176,7 +176,7 @@ async def test_of_two_workers_that_add_a_field_at_once_the_first_one_says_its_ty
     await second.sink.close()
 
     assert sorted((row["id"], row["x"]) for row in kind.rows()) == [(1, 1), (3, None)]
-    assert second.reasons == ["ValueError: it is no row of the schema: $.x: expected int | null, got str"]
+    assert second.reasons == ["ValueError: it is not a valid row of the schema: $.x: expected int | null, got str"]
 
 
 async def test_a_field_that_another_worker_adds_between_reading_the_table_and_changing_it_is_taken_from_there(kind):
@@ -190,7 +190,7 @@ async def test_a_field_that_another_worker_adds_between_reading_the_table_and_ch
     await second.sink.close()
 
     assert sorted((row["id"], row["x"], row["y"]) for row in kind.rows()) == [(1, 1, None), (3, None, "new")]
-    assert second.reasons == ["ValueError: it is no row of the schema: $.x: expected int | null, got str"]
+    assert second.reasons == ["ValueError: it is not a valid row of the schema: $.x: expected int | null, got str"]
 
 
 @pytest.mark.parametrize("sink", ["delta", "iceberg"])

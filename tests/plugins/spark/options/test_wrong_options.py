@@ -20,7 +20,7 @@ NOW = {"availableNow": True}
         ({"flink.shard.getrecords.maxrecordcount": "many"}, "is 'many'"),
         (
             {"metadataLocation": "hdfs://host/claims"},
-            "there is no client of HDFS here. Valid: a folder, s3://bucket/prefix",
+            "this library has no client of HDFS. Valid: a folder, s3://bucket/prefix",
         ),
         ({"mode": "continuous"}, "the mode CONTINUOUS no longer exists. Valid: BATCH"),
         ({"stream": ","}, "setting 'stream' is required"),

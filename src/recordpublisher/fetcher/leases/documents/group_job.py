@@ -1,4 +1,4 @@
-"""What all processes of a group have in common (E10). Pure."""
+"""The job that all processes of a group have in common (E10). Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a process reads and where it writes. The lease table contains it, so that two jobs never share shards by mistake.
+    """The job of a process: what it reads and where it writes. The lease table contains it, so that two jobs never share shards by mistake.
 
     - `sink`: the destination without secrets (`Sink.destination`).
     - `streams`: names of the streams, sorted; None if the list may change while the job runs (S10).

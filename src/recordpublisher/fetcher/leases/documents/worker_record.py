@@ -1,4 +1,4 @@
-"""What a worker reports about itself with each heartbeat (E2, E3)."""
+"""The record in which a worker reports about itself with each heartbeat (E2, E3)."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs, for people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
+    - `is_held`: whether a shard of the worker has waited for the watermark of the group lately. Then the others state each second how far
+      they are, if that has changed (E8).
     - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
       not.
     """
@@ -58,6 +60,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     host: Annotated[str, msgspec.Meta(max_length=255)] = ""
     pid: Count = 0
     sent_ms: Millis | None = msgspec.field(name="sent", default=None)
+    is_held: bool = msgspec.field(name="held", default=False)
     replaced_ms: Millis | None = msgspec.field(name="replaced", default=None)
 
     def has_released(self, shard: str, epoch: int) -> bool:

@@ -41,6 +41,10 @@ class GroupView:
         unsealed = (record for record in self.records.values() if not record.is_sealed)
         return any(record.released or record.is_leaving for record in unsealed)
 
+    def has_held_besides(self, worker: str) -> bool:
+        """Return whether another worker states that it waits for the watermark of the group (E8)."""
+        return any(record.is_held and not record.is_sealed for name, record in self.records.items() if name != worker)
+
     def is_free(self, shard: str) -> bool:
         """Return whether the shard can be taken: no worker has held it yet, or its owner was sealed or has released it.
 

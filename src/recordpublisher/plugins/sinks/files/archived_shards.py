@@ -16,6 +16,15 @@ SHARDS = "_recordpublisher/shards"
 """Where an archive has the documents of its shards, below its folder."""
 EMPTY_RANGES = "_recordpublisher/ranges"
 """Where an archive has the ranges without records, as names of empty files."""
+COLUMNS = (
+    "sequenceNumber",
+    "subSequenceNumber",
+    "approximateArrivalTimestamp",
+    "partitionKey",
+    "explicitHashKey",
+    "data",
+)
+"""The columns that the files of an archive must have."""
 BEGIN = "BEGIN"
 """The beginning of a range that lacks no record of its shard before."""
 AT = "AT"

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, write_value
 from recordpublisher.fetcher.stored_documents import read_document, unreadable
-from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+from recordpublisher.plugins.columns.file_columns import InferredColumns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 

@@ -13,7 +13,7 @@ import msgspec
 from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
@@ -22,7 +22,7 @@ from recordpublisher.publishers.records import Record, RecordBatch
 from .sink import FileSink, Rejected
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+    from recordpublisher.plugins.columns.file_columns import InferredColumns
 
     from .folder_columns import Folder
 
@@ -54,7 +54,7 @@ class JsonlSink(FileSink):
         await super().open(context)
         if context.value_type is InferredRow:
             try:
-                from recordpublisher.plugins.columns.inferred_columns import no_columns
+                from recordpublisher.plugins.columns.file_columns import no_columns
             except ImportError as error:
                 raise ImportError(f"INFER needs the extra 'parquet': {install_command('parquet')}") from error
             self._inferred = await self._folder().inferred(no_columns(), None, may_change=True)

@@ -15,17 +15,17 @@ except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns
-from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
+from .archived_shards import COLUMNS
 from .folder_columns import Folder
 from .sink import MOST_NAME_BYTES, FileSink, Rejected
 
@@ -47,6 +47,10 @@ class ParquetSink(FileSink):
         self._takes_fields = given.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(given)
         self._partitions = Partitions(given.value(PARTITIONS))
+        taken = [part.name for part in self._partitions.parts if not part.is_derived and part.name in COLUMNS]
+        if self.keeps_archive and taken:
+            reason = f"the files have no column {taken[0]} then, which an archive needs; take a field or a time"
+            raise ConfigurationError(PARTITIONS.key, given.value(PARTITIONS), reason=reason)
         self._columns = FileColumns()
         self._schema = self._columns.schema
 

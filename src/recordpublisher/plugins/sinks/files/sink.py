@@ -259,8 +259,8 @@ class FileSink(CommittingSink):
         missing = await self._files_there.publish(files)
         if lost := [f"{hidden} ({name})" for hidden, name in missing if hidden in first]:
             raise StateError(
-                f"{', '.join(lost)} of {self._files_there.place}: committed and not there: somebody has deleted what waits to be "
-                "published, and these records are in no file"
+                f"{', '.join(lost)} of {self._files_there.place}: committed, but missing: another program has deleted files "
+                "that wait to be published, and their records are lost"
             )
         if missing:
             names = ", ".join(name for _, name in missing)

@@ -34,7 +34,7 @@ _WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTE
 
 
 class ListOptions(TypedDict, total=False):
-    """The settings of `MapSink` beside `batch_size`, which a handler of lists needs."""
+    """The settings of `MapSink` other than `batch_size`, which a handler of lists needs."""
 
     concurrency: int
     ordering: OrderingName
@@ -267,7 +267,7 @@ class MapSinkFromProperties(MapSink):
         # MapSink refuses these two as well, but would name its arguments, and not the properties.
         if timeout is not None and not is_coroutine_function(function):
             reason = "a plain function runs in a thread, which cannot be ended"
-            raise ConfigurationError(MAP_TIMEOUT.key, timeout, "not set, or an async function", reason=reason)
+            raise ConfigurationError.needs(MAP_TIMEOUT.key, "an async function", reason=reason)
         if value(MAP_ON_FAILURE) == "DEAD_LETTER" and value(ON_BAD_RECORD) != "DEAD_LETTER":
             reason = f"with {ON_BAD_RECORD.key}={value(ON_BAD_RECORD)} none is written"
             raise ConfigurationError(MAP_ON_FAILURE.key, "DEAD_LETTER", _WITH_DEAD_LETTERS, reason=reason)

@@ -47,13 +47,13 @@ except ImportError as error:
 
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions, fit_datetime
-from recordpublisher.plugins.stores.obstore_client import s3_access
+from recordpublisher.plugins.stores.object_storage import s3_access
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     RecordPublisherError,
     StateError,
 )
-from recordpublisher.publishers.kinesis.run_sync import run_sync
+from recordpublisher.publishers.kinesis.ports import run_sync
 from recordpublisher.publishers.password_masking import MASK, mask_passwords
 from recordpublisher.publishers.properties.groups.job import STATE_URI
 from recordpublisher.publishers.properties.groups.sinks import (
@@ -81,7 +81,7 @@ from .table import (
 )
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 T = TypeVar("T")
 _NUMBER = "recordpublisher."
@@ -146,7 +146,7 @@ class IcebergTable(LakeTable):
         self._s3: dict[tuple[str | None, bool], AwsAccess] = {}
         self._catalog_access: AwsAccess | None = None
         if (kind := catalog.get("type")) in _OF_AWS:
-            from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # loads the AWS SDK
+            from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess  # loads the AWS SDK
 
             own = {
                 name: catalog.get(f"{kind}.{name}") or catalog.get(f"client.{name}")

@@ -19,11 +19,10 @@ import pyarrow as pa
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Leftover, Staged
 from recordpublisher.fetcher.conditional_store import pause
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
-from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, Rejected
 from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.sinks import (
@@ -414,7 +413,9 @@ class TableSink(CommittingSink):
             except ConflictingCommitError as error:
                 log.info("%s has a newer version, which is loaded: %s", self._place, error)
             await pause(attempt)
-        raise StoreUnavailableError(f"{self._place} was committed to by others {_MOST_ATTEMPTS} times meanwhile")
+        raise StoreUnavailableError(
+            f"{self._place} was changed by another commit during each of {_MOST_ATTEMPTS} attempts"
+        )
 
     def _publish_once(self, writer: str, commits: list[Staged]) -> None:
         loaded = self._table.load()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
+from recordpublisher.plugins.deserializers.schemas import is_inferred
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.job import SCHEMA

@@ -2,12 +2,13 @@
 
 import warnings
 
-from recordpublisher.plugins.host.build_from_properties import publisher_class
+from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.arguments import check_bounded
 from recordpublisher.plugins.runtime.batch_decoration import check_reading
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import MAX_LAG, SCHEMA
-from recordpublisher.publishers.properties.groups.reading import DEREGISTRATION
+from recordpublisher.publishers.properties.groups.reading import DEREGISTRATION, RECORD_PUBLISHER
 
 from .spark_options import SparkOptions
 from .start_by_shard import starts_of
@@ -20,7 +21,11 @@ def check_job(options: SparkOptions) -> None:
     """
     registry, properties = load_registry(), options.properties
     _warn_of_deregistration(options)
-    publisher = publisher_class(registry, properties, "Spark, which reads each row exactly once,")
+    publisher = checked_publisher_class(registry, properties, "Spark, which reads each row exactly once,")
+    if publisher.finds_gaps:
+        name = properties.as_given(RECORD_PUBLISHER)
+        reason = "Spark asks the stream which records a batch has; read the files of an archive with spark.read"
+        raise ConfigurationError(RECORD_PUBLISHER.key, name, "POLLING, EFO", reason=reason)
     publisher.check(properties, list(options.streams))
     check_reading(registry, properties)
     check_bounded(properties)

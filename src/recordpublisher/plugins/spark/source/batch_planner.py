@@ -181,11 +181,12 @@ class BatchPlanner:
 
     def _inputs(self, previous: BatchOffset, limit: int | None) -> PlanInputs:
         run = self._run or QueryRun()
+        is_first = run.available_now is not None and previous.batch <= run.available_now.after_batch
         return PlanInputs(
             plan=random_id(),
             now_ms=self.clock.now_ms(),
             alignment=self._alignment,
-            tasks_for=self.options.tasks_for,
+            tasks_for=self.options.tasks_of_first_batch if is_first else self.options.tasks_for,
             streams=self.options.stream_names,
             limit=limit,
             listed=self.service.discovered_shards(previous.shards.keys()),

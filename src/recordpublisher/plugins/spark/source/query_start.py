@@ -70,10 +70,10 @@ def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, 
             continue
         if service.gap_after(entry.shard, replace(entry.state, position=asked), UNKNOWN_MS) is not Gap.LOST:
             continue
-        lost = f"{entry.key} does not have the record {asked} any more, at which {START_OPTION} begins: it is past the stream's retention"
+        lost = f"{entry.key} no longer has the record {asked}, at which {START_OPTION} begins: it is past the stream's retention"
         if not accepts_loss:
             raise DataLossError(f"{lost}. With flink.state.dataloss=CONTINUE the query starts at the oldest record")
-        LOG.warning("%s; going on at the oldest record because flink.state.dataloss=CONTINUE", lost)
+        LOG.warning("%s; the query continues at the oldest record because flink.state.dataloss=CONTINUE", lost)
 
 
 def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> None:

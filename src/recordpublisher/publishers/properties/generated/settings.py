@@ -54,8 +54,8 @@ class ReadSettings(TypedDict, total=False):
     what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
     after another one has failed. In ms."""
     publisher: str
-    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or that of a plugin,
-    so type checkers accept any text."""
+    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a
+    plugin, so type checkers accept any text."""
     stream_recordpublisher: str
     """The same as `publisher`."""
     shard_getrecords_maxrecordcount: int
@@ -102,6 +102,18 @@ class ReadSettings(TypedDict, total=False):
     queue_duplicates: Literal["COUNT", "DROP"]
     """`flink.queue.duplicates`: What becomes of a record that this process has acknowledged and receives again: it is counted, and
     passed on or dropped."""
+    archive_uri: str
+    """`flink.archive.uri`: The archive that the publisher ARCHIVE reads: the folder or object location of a job with the sink jsonl or
+    parquet and `flink.sink.archive`."""
+    archive_live: str
+    """`flink.archive.live`: The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job
+    with the archive."""
+    archive_buffer_bytes: int | str
+    """`flink.archive.buffer.bytes`: Memory of decoded rows, for all shards together; what is beyond is decoded again when it is needed.
+    In bytes."""
+    archive_unproven: bool
+    """`flink.archive.unproven`: Whether files are read that were written without `flink.sink.archive`. Records that are missing between
+    them are not found."""
     state_endpoint: str
     """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
     shard_discovery_intervalmillis: int | str | timedelta
@@ -286,14 +298,14 @@ class ReadSettings(TypedDict, total=False):
     sink_archive: bool
     """`flink.sink.archive`: Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names
     with the range of their shard in which they are complete, and each shard has a document with its parents, its hash range and its
-    end. They refuse settings that change payloads. No publisher reads an archive back yet."""
+    end. They refuse settings that change payloads. The publisher ARCHIVE reads it back."""
     sink_partitions: str
     """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects:
     dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. These are folders, or the partition columns of
     a table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
-    """`flink.sink.parquet.compression`: Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of
-    SNAPPY."""
+    """`flink.sink.parquet.compression`: Compression of Parquet files, including those of delta and iceberg. ZSTD takes half the space
+    and twice the CPU of SNAPPY."""
     sink_parquet_row_group_bytes: int | str
     """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group; less when those of all open files have
     flink.sink.buffer.bytes. In bytes."""

@@ -210,7 +210,7 @@ PROTOBUF_DESCRIPTOR = FORMATS.text(
 
 
 class OnBadRecord(Enum):
-    """What happens to a bad record (S7).
+    """The policy for a bad record (S7).
 
     | what is wrong | property | found in |
     |---|---|---|

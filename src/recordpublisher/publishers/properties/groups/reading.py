@@ -49,9 +49,34 @@ HTTP_CLIENT = ACCESS.choice(
 PUBLISHER = PropertyGroup("Publisher")
 RECORD_PUBLISHER = PUBLISHER.plugin_name(
     "flink.stream.recordpublisher",
-    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or that of a plugin, so type checkers accept any text.",
+    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a plugin, so type checkers accept any "
+    "text.",
     "POLLING",
     argument="publisher",
+)
+
+ARCHIVE_READING = PropertyGroup("Archives")
+ARCHIVE_URI = ARCHIVE_READING.text(
+    "flink.archive.uri",
+    "The archive that the publisher ARCHIVE reads: the folder or object location of a job with the sink jsonl or parquet and "
+    "`flink.sink.archive`.",
+)
+ARCHIVE_LIVE = ARCHIVE_READING.plugin_name(
+    "flink.archive.live",
+    "The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job with the archive.",
+    "POLLING",
+)
+ARCHIVE_BUFFER = ARCHIVE_READING.integer(
+    "flink.archive.buffer.bytes",
+    "Memory of decoded rows, for all shards together; what is beyond is decoded again when it is needed.",
+    256 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+ARCHIVE_UNPROVEN = ARCHIVE_READING.boolean(
+    "flink.archive.unproven",
+    "Whether files are read that were written without `flink.sink.archive`. Records that are missing between them are not found.",
+    False,
 )
 
 

@@ -93,7 +93,7 @@ ARCHIVE = FILES_AND_TABLES.boolean(
     "flink.sink.archive",
     "Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names with the range of their "
     "shard in which they are complete, and each shard has a document with its parents, its hash range and its end. They refuse settings "
-    "that change payloads. No publisher reads an archive back yet.",
+    "that change payloads. The publisher ARCHIVE reads it back.",
     False,
 )
 PARTITIONS = FILES_AND_TABLES.text(
@@ -104,7 +104,7 @@ PARTITIONS = FILES_AND_TABLES.text(
 )
 PARQUET_COMPRESSION = FILES_AND_TABLES.choice(
     "flink.sink.parquet.compression",
-    "Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of SNAPPY.",
+    "Compression of Parquet files, including those of delta and iceberg. ZSTD takes half the space and twice the CPU of SNAPPY.",
     "SNAPPY",
     ("NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"),
 )

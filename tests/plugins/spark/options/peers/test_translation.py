@@ -149,7 +149,7 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
             {"stream": "orders", "streamName": "clicks"},
             "'streamName' is 'clicks': 'stream' sets the same, to 'orders'",
         ),
-        ({"streams": "orders,clicks", "stream": "orders"}, "one of 'stream' and 'streams'"),
+        ({"streams": "orders,clicks", "stream": "orders"}, "cannot be combined with 'stream=orders'"),
     ],
 )
 def test_wrong_values_and_two_values_of_one_property_are_errors(given, words):

@@ -12,7 +12,7 @@ from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.sinks.memory import MemorySink
 from recordpublisher.plugins.spark.service.efo_consumers import registered_consumers, task_properties
 from recordpublisher.publishers.errors import ConsumerError
-from recordpublisher.publishers.fanout.resubscribe_policy import MAX_PREEMPTIONS, MAX_REFUSALS
+from recordpublisher.publishers.fanout.publisher import MAX_PREEMPTIONS, MAX_REFUSALS
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
