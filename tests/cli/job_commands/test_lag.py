@@ -97,9 +97,9 @@ def test_a_table_shows_the_lag_behind_the_checkpoint(endpoint, state):
 
     assert (done.returncode, done.stderr) == (0, "")
     head, first, second = done.stdout.splitlines()
-    assert head.split() == ["SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST", "IN"]
-    assert re.match(rf"{IDS[0]} +0 +0 s +no +no +-$", first), first
-    assert re.match(rf"{IDS[1]} +0 +(0|[\d.]+ (ms|s|min)) +yes +no +(24.0 h|1.0 d)$", second), second
+    assert head.split() == ["SHARD", "WORKER", "LAG", "UNREAD", "IDLE", "LOST", "IN"]
+    assert re.match(rf"{IDS[0]} +[0-9a-f]{{16}} +0 s +no +no +-$", first), first
+    assert re.match(rf"{IDS[1]} +[0-9a-f]{{16}} +(0|[\d.]+ (ms|s|min)) +yes +no +(24.0 h|1.0 d)$", second), second
 
 
 def test_json_lines_have_the_same_fields(endpoint, state):

@@ -56,7 +56,7 @@ def test_each_run_to_the_tip_handles_what_is_new_and_exits_0(orders, job, tmp_pa
         stream.put(number)
     done, handled = run(orders, tmp_path, *which, "--stop-at-tip")
     assert (done.returncode, handled) == (0, ["1", "2", "3"]), done.stderr
-    assert "subtask 0 ended: TIP, 3 records" in done.stderr
+    assert "the job ended: TIP, 3 records" in done.stderr
 
     stream.put("4")
     done, handled = run(orders, tmp_path, *which, "--stop-at-tip")
@@ -99,7 +99,7 @@ def test_a_run_whose_handler_fails_before_the_bound_exits_1(orders, job, tmp_pat
     [
         (
             ["--stop-at-tip", "--parallelism", "2"],
-            "option '--stop-at-tip' cannot be combined with '--parallelism 2': subtasks do not know how far the others have read",
+            "option '--stop-at-tip' cannot be combined with '--parallelism 2': the processes share the shards, and none knows how far the others have read",
         ),
         (
             ["--max-records", "5", "--group"],

@@ -37,7 +37,7 @@ class Changed:
     def on_removed(self, key):
         pass
 
-    def on_listed(self, stream):
+    def on_listed(self, shard, is_in_listing):
         pass
 
 

@@ -94,7 +94,7 @@ def test_a_job_that_reads_files_is_told_nothing_of_a_service_that_may_be_away(si
     done = command("run", str(job), "--stop-at-tip", "--max-records", "4", path=site, folder=folder)
 
     assert done.returncode == 0, done.stderr
-    assert "subtask 0 ended: MAX_RECORDS, 4 records" in done.stderr
+    assert "the job ended: MAX_RECORDS, 4 records" in done.stderr
     assert "service" not in done.stderr
 
 

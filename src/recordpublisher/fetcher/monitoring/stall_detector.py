@@ -1,4 +1,4 @@
-"""Measures how long the global watermark has not risen although there was something to emit (A2, W10)."""
+"""Measures how long the global watermark has not risen although there was something to emit (A2)."""
 
 from collections.abc import Iterable
 

@@ -96,7 +96,7 @@ class ReadSettings(TypedDict, total=False):
     queue_visibility_timeout: int | str | timedelta
     """`flink.queue.visibility.timeout`: How long a received record is hidden from others; prolonged while it is worked on. In s."""
     queue_receivers: int
-    """`flink.queue.receivers`: The most receivers of a job, each with a call at a time; a back-log starts more than one."""
+    """`flink.queue.receivers`: The most receivers of a process, each with a call at a time; a back-log starts more than one."""
     queue_wait: int | str | timedelta
     """`flink.queue.wait`: How long a receive waits for records; a stop waits for it. In s."""
     queue_duplicates: Literal["COUNT", "DROP"]
