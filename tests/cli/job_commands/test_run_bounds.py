@@ -99,7 +99,7 @@ def test_a_run_whose_handler_fails_before_the_bound_exits_1(orders, job, tmp_pat
     [
         (
             ["--stop-at-tip", "--parallelism", "2"],
-            "option '--stop-at-tip' cannot be combined with '--parallelism 2': the processes share the shards, and none knows how far the others have read",
+            "option '--stop-at-tip' cannot be combined with '--parallelism 2': the processes share the shards, and none",
         ),
         (
             ["--max-records", "5", "--group"],
