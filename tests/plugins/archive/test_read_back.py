@@ -169,7 +169,7 @@ async def test_the_positions_of_a_group_say_when_it_saw_the_tip(tmp_path):
         served.stream("orders").put({"n": 1})
         group = {
             "flink.state.uri": str(tmp_path / "a"),
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.lease.duration": 2000,
         }
         async with rp.DataFetcher("orders", archiving(served, folder, "jsonl", **group)) as fetcher:
