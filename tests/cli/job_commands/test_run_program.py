@@ -63,7 +63,7 @@ def test_a_program_that_stores_no_positions_is_warned(orders, tmp_path):
     assert done.stderr.count("no positions are stored: each start reads all records again") == 1
 
 
-@pytest.mark.parametrize("given", ["--parallelism 2", "--subtask 0"])
+@pytest.mark.parametrize("given", ["--parallelism 2"])
 def test_a_program_has_no_subtasks(tmp_path, given):
     done = command("run", "shop:job", *given.split(), folder=tmp_path)
 

@@ -126,7 +126,7 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as the first positions of the job, or in place of those of a job that runs alone, which is fenced by that.
+        """Store states as the first positions of the job, or instead of those of a job that runs alone, which is fenced by that.
 
         Raises: ConfigurationError if there is no state store; StateError if a group has positions, or if the states cannot be written.
         """
