@@ -132,7 +132,7 @@ def avro_source(folder, left_out):
     for row in (values, dict.fromkeys(values)):
         fastavro.schemaless_writer(out := io.BytesIO(), schema, row)
         payloads.append(out.getvalue())
-    given = {"flink.deserializer": "avro", "flink.deserializer.avro.schema.file": str(folder / "every.avsc")}
+    given = {"flink.deserializer": "avro", "flink.deserializer.avro.schema": str(folder / "every.avsc")}
     return Source(given | {"flink.deserializer.schema": str(folder / "every.avsc")}, None, *payloads, values)
 
 

@@ -218,7 +218,6 @@ def test_a_method_of_a_port_may_be_decorated_and_others_are_plain():
         rp.RecordPublisher,
         rp.RecordPublisherFactory,
         rp.ConditionalStore,
-        rp.WatermarkTracker,
         rp.MetricsExporter,
     ],
 )

@@ -49,7 +49,10 @@ def test_a_sink_is_given_by_its_name(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"publisher": "POLLING", "stream_recordpublisher": "EFO"}, "the keyword argument 'stream_recordpublisher'"),
+        (
+            {"publisher": "POLLING", "stream_recordpublisher": "EFO"},
+            "cannot be combined with 'stream_recordpublisher=EFO': both set",
+        ),
         ({"group_id": "shop"}, "did you mean 'job_name'"),
         ({"regoin": "eu-west-1"}, "did you mean 'region'"),
         ({"start": "NOW"}, "Valid: TRIM_HORIZON, LATEST, AT_TIMESTAMP"),

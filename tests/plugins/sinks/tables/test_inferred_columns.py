@@ -220,7 +220,7 @@ async def test_a_new_table_is_partitioned_by_fields_whose_types_the_first_record
     assert columns(kind).field("customer").type == pa.int64()
     assert len(data_files(kind)) == 3
     reasons = ["$.customer: expected int | null, got str", "$.at: invalid RFC3339 encoded datetime"]
-    assert made.reasons == [f"ValueError: it is no row of the schema: {reason}" for reason in reasons]
+    assert made.reasons == [f"ValueError: it is not a valid row of the schema: {reason}" for reason in reasons]
 
 
 async def test_a_field_of_a_partition_that_the_first_records_lack_is_a_text(kind):
@@ -230,7 +230,9 @@ async def test_a_field_of_a_partition_that_the_first_records_lack_is_a_text(kind
     await made.sink.close()
 
     assert fields(kind, "id", "customer") == [(1, None), (3, "NO")]
-    assert made.reasons == ["ValueError: it is no row of the schema: $.customer: expected str | null, got array"]
+    assert made.reasons == [
+        "ValueError: it is not a valid row of the schema: $.customer: expected str | null, got array"
+    ]
 
 
 async def test_a_restart_keeps_the_types_of_partitions(kind):
@@ -252,7 +254,9 @@ async def test_the_first_of_two_workers_makes_the_table_whose_types_the_other_on
     await second.commit()
 
     assert sorted(row["customer"] for row in kind.rows()) == [1, 2]
-    assert second.reasons == ["ValueError: it is no row of the schema: $.customer: expected int | null, got str"]
+    assert second.reasons == [
+        "ValueError: it is not a valid row of the schema: $.customer: expected int | null, got str"
+    ]
     for made in (first, second):
         await made.sink.close()
 
@@ -270,7 +274,9 @@ async def test_a_new_table_is_partitioned_by_a_field_inside_an_object(kind):
         (6, "SE"),
     ]
     assert len(data_files(kind)) == 3
-    assert made.reasons == ["ValueError: it is no row of the schema: $.address.country: expected str | null, got int"]
+    assert made.reasons == [
+        "ValueError: it is not a valid row of the schema: $.address.country: expected str | null, got int"
+    ]
 
 
 async def test_a_new_table_is_partitioned_by_a_time_inside_an_object(kind):
