@@ -123,7 +123,7 @@ class Alignment:
 
     def report(self) -> int | None:
         """Report this subtask's status and watermark to the tracker, even while idle (W7), and return the global watermark."""
-        self._running_time.check()  # a suspension must not count as time in which the tracker did not respond (W10)
+        self._running_time.check()  # A suspension must not count as time in which the workers of a group did not report.
         status, watermark = self._active.status()
         return self._tracker.report(status, watermark)
 

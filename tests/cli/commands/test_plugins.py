@@ -15,8 +15,8 @@ def test_the_built_ins_are_listed():
     assert done.returncode == 0
     assert "builtins, of recordpublisher" in done.stdout
     assert (
-        "publishers: ARCHIVE (recordpublisher), DYNAMODB_STREAMS (recordpublisher), EFO (recordpublisher), POLLING (recordpublisher), QUEUE (recordpublisher)"
-        in done.stdout
+        "publishers: ARCHIVE (recordpublisher), DYNAMODB_STREAMS (recordpublisher), EFO (recordpublisher), "
+        "POLLING (recordpublisher), QUEUE (recordpublisher)" in done.stdout
     )
 
 
@@ -62,8 +62,8 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_the_others_work(tmp_path)
     reason = "ModuleNotFoundError: No module named 'a_package_that_is_not_there'"
     assert f"mine, of broken 0.3: failed ({reason})" in done.stdout
     assert (
-        "publishers: ARCHIVE (recordpublisher), DYNAMODB_STREAMS (recordpublisher), EFO (recordpublisher), POLLING (recordpublisher), QUEUE (recordpublisher)"
-        in done.stdout
+        "publishers: ARCHIVE (recordpublisher), DYNAMODB_STREAMS (recordpublisher), EFO (recordpublisher), "
+        "POLLING (recordpublisher), QUEUE (recordpublisher)" in done.stdout
     )
     assert done.stderr == ""
 

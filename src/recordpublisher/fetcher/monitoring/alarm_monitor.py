@@ -149,7 +149,7 @@ class AlarmMonitor:
         return blocked_by(self._alignment)
 
 
-# Measures how long the global watermark has not risen although there was something to emit (A2, W10).
+# Measures how long the global watermark has not risen although there was something to emit (A2).
 
 
 class WatermarkStallDetector:

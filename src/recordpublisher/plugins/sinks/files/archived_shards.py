@@ -108,6 +108,8 @@ class ArchivedShards:
 
     def on_listed(self, shard: Shard, open_ms: int | None) -> None:
         """Remember that the shard needs a document."""
+        if open_ms is None and (before := self._listed.get(shard.key)) is not None:
+            open_ms = before.open_ms  # A listing has shown it, and then the shard was found in another way, too.
         document = msgspec.convert(shard_to_json(shard), ShardDocument)
         self._listed[shard.key] = msgspec.structs.replace(document, open_ms=open_ms)
 
