@@ -48,6 +48,8 @@ class RuleChecker:
         self._late_of: dict[str, int] = {}
         self._may_cause_late_records = True
         self._excluded: set[str] = set()
+        self.may_repeat = False
+        """Whether something has happened after which records are read and written again."""
 
     @property
     def is_complete(self) -> bool:
@@ -89,6 +91,18 @@ class RuleChecker:
         """One subtask restarts; `counts`: how many records of each shard were read before."""
         self._sink_watermarks.pop(subtask, None)
         self._rewind(owned, counts)
+
+    def start_workers(self, job_run: JobRun) -> None:
+        """A run of a job starts, whose processes resume from what is stored: `check_begin` sees from where."""
+        self._may_cause_late_records = not job_run.is_faultless or self.may_repeat
+        self._late_of.clear()
+
+    def check_begin(self, batch: RecordBatch) -> None:
+        """A batch is about to be written, which may begin before records that were written already if `may_repeat`."""
+        size, key = self.stream.plan.aggregate, batch.shard.key
+        first = min(int(each.sequence_number) * size + max(each.sub_sequence_number, 0) for each in batch.records)
+        if self.may_repeat and first < self._done.get(key, 0):
+            self._rewind([key], {key: first})
 
     def check_global_watermark(self, generation: object, value: int | None) -> None:
         """The tracker has this global watermark: within a generation it never falls."""
