@@ -39,7 +39,7 @@ from .watermarks.ended_parent_hold import EndedParentHold
 from .watermarks.straggler_exclusion import StragglerDetector
 
 if TYPE_CHECKING:
-    from .elastic.worker_lives import ElasticGroup
+    from .elastic.group_place import ElasticGroup
 
 
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:

@@ -10,8 +10,8 @@ from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_entry import job_of
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
-from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher

@@ -14,7 +14,7 @@ from recordpublisher.consumer.typed_values import fields_of, name_of
 from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_assignment, refuse_other_job
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
-from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext, State

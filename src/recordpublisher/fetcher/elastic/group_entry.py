@@ -13,7 +13,6 @@ from ..committing_sink import entries_of
 from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
-from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.lease_settings import LeaseSettings
 from ..shards.stream_list import StreamList
 from ..sink import Sink
@@ -35,6 +34,11 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
     Raises: StateError if a worker is running, which it names, or if the group has a job with another name; StoreUnavailableError if the
     store cannot be reached now.
     """
+    from ..leases.group_observer import (
+        LiveWorkerError,
+        seal_all_silent,
+    )  # a process that runs alone needs `job_of` only
+
     for attempt in range(MAX_ATTEMPTS):
         found = await GroupStore(store).read_table()
         if found is not None and found.document.job is not None:

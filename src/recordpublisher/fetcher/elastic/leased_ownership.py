@@ -31,8 +31,9 @@ from ..shards.shard_table import ShardTable
 from ..sink import SinkContext
 from ..startup import OpenedJob
 from .group_entry import begin_job
+from .group_place import ElasticGroup
 from .leased_shards import LeasedShards
-from .worker_lives import ElasticGroup, WorkerLives
+from .worker_lives import WorkerLives
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_PAUSE_SECONDS = 1.0

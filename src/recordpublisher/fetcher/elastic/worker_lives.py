@@ -2,47 +2,25 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..checkpoints.checkpoint_age import CheckpointAge
-from ..conditional_store import ConditionalStore
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
 from ..leases.heartbeat import LateJoinError
 from ..leases.lease_counts import LeaseCounts
-from ..leases.lease_settings import LeaseSettings
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..ownership.shard_ownership import StartTask
 from ..pipeline.lease_gate import CurrentWorker
 from .committed_positions import CommittedPositions
+from .group_place import ElasticGroup
 from .leased_shards import LeasedShards
 
 log = logging.getLogger("recordpublisher.group")
-
-
-@dataclass(frozen=True, slots=True)
-class ElasticGroup:
-    """Where a group stores its leases and positions, and its times.
-
-    - `job_name`: the name of the job, if it has one.
-    - `chance`: a source of randomness for jitter, and for the names of workers, which are never used again.
-    """
-
-    store: ConditionalStore
-    settings: LeaseSettings
-    job_name: str | None = None
-    chance: random.Random = field(default_factory=random.SystemRandom)
-
-    @property
-    def documents(self) -> GroupStore:
-        """The group's documents. A call takes at most one interval, because a later answer would be useless."""
-        return GroupStore(self.store, self.settings.interval)
 
 
 class WorkerLives:

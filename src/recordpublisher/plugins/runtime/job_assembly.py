@@ -206,7 +206,7 @@ def _alone_worker(
         return None
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
     from recordpublisher.fetcher.elastic.group_entry import job_of
-    from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+    from recordpublisher.fetcher.elastic.group_place import ElasticGroup
     from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 
     name = given.value(JOB_NAME)
