@@ -10,9 +10,9 @@ DEMO := .venvs/demo
 FOREIGN := tests/local/foreign
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := attrs boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pydantic pytest pytest-asyncio pytest-timeout rich typer
-CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
+CONNECTIONS := tests/publishers tests/local tests/plugins/stores
 # Folders with tests of a marker, so that a run need not collect all nine thousand; tests/packaging/test_release.py looks for others.
-KILLS := tests/groups tests/plugins/runtime tests/plugins/sinks tests/publishers/queue tests/cli
+KILLS := tests/groups tests/plugins/runtime tests/plugins/sinks tests/publishers/kinesis_queue tests/cli
 OF_JOBS := tests/plugins/runtime/jobs
 OUTAGE := research/outage
 LONG := kills or sinks or time or simulation or faults or hostile or compare or versions or benchmark
@@ -102,12 +102,11 @@ spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark, then the demo's
 other-kills: $(STAMP)  ## jobs without Spark, three at a time, since they mostly wait; nice: Spark gives a new Python process ten seconds to connect
 	nice -n 5 $(BIN)/pytest -p no:cacheprovider -n 3 --dist load -m "kills and not spark" $(KILLS)
 
-time: $(STAMP)  ## replays the outage with real processes, by Flink's old rule and by ours (a minute)
+time: $(STAMP)  ## replays the outage with real processes (two minutes)
 	$(BIN)/pytest -m time $(OUTAGE)
 
 outage-pictures: $(STAMP)  ## replays the outage and draws the pictures of docs/explanation/watermarks.md
-	$(RESEARCH) outage.replay --rule flink --pictures docs/images
-	$(RESEARCH) outage.replay --rule ours --pictures docs/images
+	$(RESEARCH) outage.replay --pictures docs/images
 
 faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (five minutes)
 	$(BIN)/pytest -m faults -s research/soak tests/fetcher/pipeline

@@ -44,20 +44,20 @@ LAYERS = (
     ),
     Layer(
         "consumer", "consumer/", "#dcefd8", "one shard: values, event times, watermarks",
-        ("consumer.shard_consumer:ShardConsumer", "consumer.watermark_strategies:WatermarkStrategy"),
+        ("consumer.shard_consumer:ShardConsumer", "consumer.event_time:WatermarkStrategy"),
         "RecordBatch with values, event times and watermarks", "back-pressure: returns when the next read may start",
     ),
     Layer(
         "fetcher", "fetcher/", "#faf0cf", "many shards: order, event-time alignment, exact state, checkpoints",
         (
             "fetcher.shards.shard_table:ShardTable",
-            "fetcher.watermarks.alignment:Alignment",
+            "fetcher.watermarks:Alignment",
             "fetcher.pipeline.emitter:Emitter",
         ),
         "write(batch), watermark(ms), flush(checkpoint)", "write returned: the position moves",
     ),
     Layer(
-        "sinks and Spark", "plugins/", "#f6e0cc", "sinks write records; plugins, stores, trackers, jobs",
+        "sinks and Spark", "plugins/", "#f6e0cc", "sinks write records; plugins, stores, jobs",
         ("plugins.sinks.sql.sink:SqlSink", "plugins.sinks.kinesis.kinesis_sink:KinesisSink", "plugins.spark.data_source:KinesisSource"),
         "", "",
     ),

@@ -78,7 +78,7 @@ SUBJECTS = (
     _subject(
         "Records were lost before they were read",
         "The job was away, or slow, for longer than the stream keeps its records.",
-        "`flink.state.dataloss` = `CONTINUE` goes on with the oldest record there is. Increase the stream's retention, and watch the "
+        "`flink.state.dataloss` = `CONTINUE` continues with the oldest record there is. Increase the stream's retention, and watch the "
         "[lag](../operate/watch-a-job.md).",
         "DataLossError",
     ),
@@ -119,7 +119,7 @@ SUBJECTS = (
         "cli/job_commands/positions.py",
     ),
     _subject(
-        "Processes that share the shards (ELASTIC)",
+        "Processes that share the shards (GROUP)",
         "A document of the group is damaged or of another version, or the processes do not read the same streams and write to the "
         "same place.",
         "Start all processes of the group with the same properties and the same version. To change streams or sink, "
@@ -133,8 +133,8 @@ SUBJECTS = (
         "Checkpoint and metadata of a Spark query",
         "`checkpointLocation` and `metadataLocation` are not those that the query began with, or one of them was deleted or is of "
         "another version.",
-        "Give the query both places that it began with. To begin anew, give it two new ones. If the claims are lost, "
-        "`onMetadataLoss=REPLAY` goes on, and the last batch may come twice.",
+        "Give the query both places that it began with. To begin again, give it two new ones. If the claims are lost, "
+        "the query continues with `onMetadataLoss=REPLAY`, and the last batch may come twice.",
         "StateError",
         "plugins/spark/",
     ),
@@ -157,7 +157,7 @@ SUBJECTS = (
     _subject(
         "A sink cannot write",
         "The database, the folder or the stream refused a record, or may have lost a write.",
-        "Mend what the message names, and start the job again. A row that the table rejects is a "
+        "Correct what the message names, and start the job again. A row that the table rejects is a "
         "[bad record](../how-to/bad-records.md).",
         "SinkError",
     ),
@@ -185,8 +185,8 @@ SUBJECTS = (
 
 INTRODUCTION = (
     "Search this page for a few words of the message, the name of the error, or its code. `…` stands for a name, a number or a cause; "
-    "long messages are cut. A job that is started again goes on at its last checkpoint. `recordpublisher doctor job.properties` finds most "
-    "errors before a job starts."
+    "long messages are cut. A job that is started again continues at its last checkpoint. `recordpublisher doctor job.properties` finds "
+    "most errors before a job starts."
 )
 SYMPTOMS = Path(__file__).with_name("errors_symptoms.txt")
 """The part of the page that is written by hand."""

@@ -20,7 +20,7 @@ import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
-from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
+from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
 from recordpublisher.plugins.spark.options.peers.option_table import PEERS, PeerOption
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -55,8 +55,8 @@ AREAS = {
         "What plugins implement",
         [
             "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "ShardMetrics",
-            "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
-            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry",
+            "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
+            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],
     ),
 }  # fmt: skip
@@ -67,15 +67,12 @@ FURTHER = {
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
-        ("consumer.watermark_strategies", ["WatermarkStrategy"]),
-        ("fetcher.coordination.remote_tracker", ["RemoteTracker"]),
-        ("fetcher.coordination.coordinator", ["Coordinator"]),
+        ("consumer.event_time", ["WatermarkStrategy"]),
         (
             "testing",
             [
                 "Contract", "PublisherContract", "PublisherCase", "QueueSourceContract", "QueueSourceCase",
                 "SinkContract", "SinkCase", "ConditionalStoreContract", "ConditionalStoreCase",
-                "TrackerContract", "TrackerCase",
                 "VirtualClock", "run_virtual",
             ],
         ),
@@ -150,7 +147,7 @@ Gauges of a silent or held shard keep growing. Names are Flink's where Flink has
 
 Prometheus gets seconds and bytes, with the labels `subtask`, `stream` and `shard`; a text becomes a label of a metric that is always 1
 ([export](../operate/export-metrics.md)). What to watch: [monitor a job](../operate/watch-a-job.md). Spark has [its
-own](../spark/README.md#monitoring-it)."""
+own](../spark/monitor.md#what-the-progress-has)."""
 
 
 def _spark_options_page() -> str:

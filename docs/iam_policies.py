@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.plugins.stores.dynamodb_store import DynamoDbStore
-from recordpublisher.plugins.stores.s3_store import S3Store
+from recordpublisher.plugins.stores.aws_stores import DynamoDbStore, S3Store
 
 STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 CONSUMER = f"{STREAM}/consumer/billing:*"
@@ -197,12 +196,12 @@ FEATURES = {
     ),
     "elastic-dynamodb": Feature(
         "Shards shared by leases in DynamoDB",
-        "`flink.shard.assignment = ELASTIC` with `flink.state.uri = dynamodb://states/orders`.",
+        "`flink.job.workers = GROUP` with `flink.state.uri = dynamodb://states/orders`.",
         (*ITEMS, replace(DELETE_ITEM, rare=LEFT)),
     ),
     "elastic-s3": Feature(
         "Shards shared by leases in S3",
-        "`flink.shard.assignment = ELASTIC` with `flink.state.uri = s3://bucket/jobs/orders`.",
+        "`flink.job.workers = GROUP` with `flink.state.uri = s3://bucket/jobs/orders`.",
         (*S3_OBJECTS, replace(DELETE_OBJECT, rare=LEFT)),
     ),
     "spark-s3": Feature(
@@ -252,7 +251,7 @@ NOT_CALLED = {
 }
 WORDS = """The least rights for each feature; a job needs those of every feature that it uses. A test runs each under exactly this policy.
 Replace region, account and names. If the stream belongs to another account, give its ARN, and allow the same actions in the stream's
-resource policy. Metrics, databases, files on disk and the tracker need no rights.
+resource policy. Metrics, databases and files on disk need no rights.
 
 If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-may-be-missing) says otherwise."""
 NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"

@@ -59,6 +59,7 @@ RETRIES = """Retries of Flink's connector, for a job that needs them: where `max
 `flink.job.max.outage`, with pauses of up to 5 s. The key names the call. `maxretries` (from 0): failures in a row, without
 progress between them, before the job fails. `backoff.base` and `backoff.max` (from 0, duration): first and largest back-off.
 `backoff.expconst` (from 1): its growth. The numbers are those of the connector.
+`flink.stream.liststreamconsumers` of FLIP-128 is another spelling of `flink.stream.describestreamconsumer`, the call that finds a consumer.
 
 | Key | Default |
 |---|---|

@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, is_typeddict
 
+from recordpublisher.publishers.base import RecordSource
+
 SETTINGS_WORDS = (
     "[Properties](../properties.md) says how keywords are made. Times and sizes are numbers, or texts with a unit."
 )
@@ -59,15 +61,17 @@ def _alias_words(name: str) -> str:
 
 
 def _members(owner: type) -> Iterator[str]:
-    """Public methods, properties and documented attributes that the class itself defines."""
+    """Public methods, properties and documented attributes that the class itself defines, or a base class without an entry."""
     attributes = _attribute_words(Path(inspect.getfile(owner)), owner.__name__)
     if measured := _measured(owner):
         yield f"- counters and gauges: {', '.join(f'`{name}`' for name in measured)}; see [metrics](../metrics.md)"
     for name, words in attributes.items():
         if not name.startswith("_"):
             yield f"- `{name}`: {first_sentence(words)}"
-    for name, member in vars(owner).items():
-        if name.startswith(("_", "test_")) or name in attributes or _is_explained_above(owner, name):
+    own = {name: member for name, member in vars(owner).items() if not _is_explained_above(owner, name)}
+    # No entry says what the members of a base class do whose name is not public.
+    for name, member in (own | _of_unlisted_bases(owner)).items():
+        if name.startswith(("_", "test_")) or name in attributes:
             continue
         if isinstance(member, (property, cached_property)):
             yield f"- `{name}`: {first_sentence(inspect.getdoc(member))}"
@@ -84,7 +88,17 @@ def _measured(owner: type) -> list[str]:
 
 def _is_explained_above(owner: type, name: str) -> bool:
     """Whether a base class of the package has the member: its entry says what it must do."""
-    return any(name in vars(base) for base in owner.__mro__[1:] if base.__module__.startswith("recordpublisher."))
+    return any(name in vars(base) for base in _own_bases(owner))
+
+
+def _own_bases(owner: type) -> list[type]:
+    return [base for base in owner.__mro__[1:] if base.__module__.startswith("recordpublisher.")]
+
+
+def _of_unlisted_bases(owner: type) -> dict[str, Any]:
+    """The members of base classes that a plugin author meets only here."""
+    bases = [base for base in _own_bases(owner) if base is RecordSource]
+    return {name: member for base in bases for name, member in vars(base).items()}
 
 
 def _attribute_words(file: Path, owner: str | None) -> dict[str, str]:

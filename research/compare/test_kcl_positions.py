@@ -58,7 +58,7 @@ def read_by_job(properties, count):
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("assignment", ["STATIC", "ELASTIC"])
+@pytest.mark.parametrize("assignment", ["ALONE", "GROUP"])
 def test_every_record_is_read_once_by_the_kcl_the_job_and_the_kcl_again(tmp_path, assignment):
     require("mvn")
     java = java_command(copied("kcl", tmp_path), "Work.java")
@@ -74,7 +74,7 @@ def test_every_record_is_read_once_by_the_kcl_the_job_and_the_kcl_again(tmp_path
             "flink.stream.initpos": "TRIM_HORIZON",
             "flink.state.uri": str(tmp_path / "state"),
             "flink.state.endpoint": moto,
-            "flink.shard.assignment": assignment,
+            "flink.job.workers": assignment,
         }
         job.write_text("\n".join(f"{key}={value}" for key, value in given.items()))
         move = (str(job), "--apply", "--watch", "5")

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.leases.documents.group_store import store_as_group
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
@@ -23,7 +22,6 @@ from .scenario import (
     HOUR_MS,
     MINUTE_MS,
     PROPERTIES,
-    TRACKER_TIMEOUT_MS,
     steady_events,
 )
 
@@ -51,7 +49,7 @@ WITH_MAX_LAG: Mapping[str, Any] = {**WITHOUT_MAX_LAG, "flink.watermark.alignment
 def run_catch_up(folder: Path, log_line: Callable[[str], None]) -> CatchUpResult:
     """Run the second part. Raises: ReplayFailedError."""
     folder.mkdir(parents=True)
-    with ReplayProcesses(folder, {CATCH_UP_STREAM: SHARDS}, "TCP", TRACKER_TIMEOUT_MS) as processes:
+    with ReplayProcesses(folder, {CATCH_UP_STREAM: SHARDS}) as processes:
         return _CatchUp(processes, folder, log_line).run()
 
 
@@ -76,7 +74,6 @@ class _CatchUp:
         held = dict(self._log.shards)
         subtasks = [message["metrics"]["subtask"] for message in self._log.latest.values()]
         lag_ms = max(each["alignmentLagMs"] or 0 for each in subtasks)
-        lowest = next((each["blockingSubtask"] for each in subtasks if each["blockingSubtask"] is not None), None)
         self._processes.stop_subtasks()
         self._log.restart()
         began = self._start("and once more, with flink.watermark.alignment.max.lag", WITH_MAX_LAG)
@@ -88,7 +85,7 @@ class _CatchUp:
         self._run_for(1.0)
         seconds = None if released is None else released - began
         sent = dict(self._producer.sent)
-        return CatchUpResult(self._log, held, lag_ms, lowest, seconds, was_excluded, sent, _key(BEHIND))
+        return CatchUpResult(self._log, held, lag_ms, seconds, was_excluded, sent, _key(BEHIND))
 
     def _send_backlog(self) -> None:
         """Three days in the shard that is behind, an hour in each of the others."""
@@ -107,12 +104,10 @@ class _CatchUp:
             )
             for shard in range(SHARDS)
         }
-        store = SnapshotStore(FolderStore(self._folder / "state"))
-        generation = await store.open_generation(0)
-        await store.store(0, generation, snapshot_to_json(states, None, generation, 0, SUBTASKS))
+        await store_as_group(FolderStore(self._folder / "state"), states)
 
     def _start(self, line: str, properties: Mapping[str, Any]) -> float:
-        self._processes.start_subtasks(CATCH_UP_STREAM, SUBTASKS, dict(properties))
+        self._processes.start_subtasks(CATCH_UP_STREAM, SUBTASKS, SHARDS, dict(properties))
         now = time.time()
         if not self._log.actions:
             self._log.begin(now)

@@ -1,11 +1,10 @@
-"""Starts the embedded endpoint, the tracker and the subtasks, each as a process of its own, and reads their reports."""
+"""Starts the embedded endpoint and the workers of a group, each as a process of its own, and reads their reports."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import secrets
 import signal
 import socket
 import time
@@ -18,7 +17,6 @@ from recordpublisher.demo.runner import ChildProcess
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from .results.event_log import EventLog
-from .subtask import FLINK
 
 START_SECONDS = 40.0
 """How long processes may take to start on a loaded machine."""
@@ -47,11 +45,9 @@ class PausableProcess(ChildProcess):
 class ReplayProcesses:
     """Owns the processes. Everything listens on this machine only."""
 
-    def __init__(self, folder: Path, streams: dict[str, int], tracker: str, timeout_ms: int) -> None:
+    def __init__(self, folder: Path, streams: dict[str, int]) -> None:
         self._folder = folder
         self._streams = streams
-        self._tracker = tracker
-        self._timeout_ms = timeout_ms
         self._stack = ExitStack()
         self.subtasks: list[PausableProcess] = []
         self.log = EventLog()
@@ -62,7 +58,6 @@ class ReplayProcesses:
             named = [part for name, count in self._streams.items() for part in ("--stream", f"{name}:{count}")]
             self._start_server("recordpublisher", ["local", "--port", str(port), *named], "endpoint", port)
             self.url = f"http://127.0.0.1:{port}"
-            self._tracker_properties = self._start_tracker()
         except BaseException:
             self._stack.close()
             raise
@@ -83,25 +78,31 @@ class ReplayProcesses:
             "aws.credentials.provider.basic.secretkey": "demo",
         }
 
-    def start_subtasks(self, stream: str, parallelism: int, properties: dict[str, Any]) -> None:
-        """Start every subtask and wait for the first report of each."""
-        given = json.dumps({**self.connection, **self._tracker_properties, **properties})
+    def start_subtasks(self, stream: str, count: int, shards: int, properties: dict[str, Any]) -> None:
+        """Start every worker, and wait until each has reported its share of the shards."""
+        given = json.dumps(
+            {
+                **self.connection,
+                **properties,
+                "flink.job.workers": "GROUP",
+                "flink.state.uri": str(self._folder / "state"),
+            }
+        )
         self.subtasks = [
             self._start(
-                "outage.subtask",
+                "outage.worker",
                 [
-                    *("--stream", stream, "--subtask", str(number), "--parallelism", str(parallelism)),
-                    *("--state", str(self._folder / "state"), "--properties", given),
+                    *("--stream", stream, "--number", str(number), "--properties", given),
                 ],
                 f"subtask-{number}",
             )
-            for number in range(parallelism)
+            for number in range(count)
         ]
         deadline = time.monotonic() + START_SECONDS
-        while len(self.log.latest) < parallelism:
+        while [len(each["metrics"]["shards"]) for each in self.log.latest.values()] != [shards // count] * count:
             self.read_messages()
             if time.monotonic() > deadline:
-                raise ReplayFailedError(f"only subtasks {sorted(self.log.latest)} started")
+                raise ReplayFailedError(f"the shards are not shared: {sorted(self.log.latest)} have started")
             time.sleep(0.05)
 
     def stop_subtasks(self) -> None:
@@ -119,18 +120,6 @@ class ReplayProcesses:
                 self.log.add_message(message)
             if process.has_failed:
                 raise ReplayFailedError(f"a subtask ended early:\n{process.log_tail()}")
-
-    def _start_tracker(self) -> dict[str, str]:
-        """Start our tracker or the model of Flink's coordinator; returns the properties that name it."""
-        port, name, token = free_port(), self._tracker, secrets.token_urlsafe(16)
-        if name == FLINK:
-            arguments = ["--port", str(port), "--timeout-ms", str(self._timeout_ms)]
-            self._start_server("outage.flink_model.rule", arguments, "tracker", port)
-        else:
-            self._start_server("recordpublisher", ["tracker", "--port", str(port), "--token", token], "tracker", port)
-        address = f"127.0.0.1:{port}"
-        keys = {"tracker": name, "tracker.address": address, "tracker.token": token, "group": "outage"}
-        return {f"flink.watermark.{key}": value for key, value in keys.items()}
 
     def _start_server(self, module: str, arguments: list[str], name: str, port: int) -> None:
         process = self._start(module, arguments, name)

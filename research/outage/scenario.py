@@ -13,7 +13,8 @@ STOPPED = 1
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 LOOKAHEAD_MS = 2 * MINUTE_MS
-TRACKER_TIMEOUT_MS = 2_000
+LEASE_MS = 2_000
+"""A worker that is stopped for longer is replaced."""
 EVENTS_PER_SECOND = 10
 """Of each shard that is written to."""
 
@@ -23,7 +24,7 @@ PROPERTIES: dict[str, Any] = {
     "flink.watermark.lookahead.millis": LOOKAHEAD_MS,
     "flink.shard.idle.interval": 1_500,
     "flink.watermark.sync.interval": 500,
-    "flink.watermark.tracker.timeout": TRACKER_TIMEOUT_MS,
+    "flink.lease.duration": LEASE_MS,
     "flink.state.checkpoint.interval": 300,
     "flink.alarm.interval": 4_000,
 }
@@ -34,8 +35,8 @@ PROPERTIES: dict[str, Any] = {
 class Timeline:
     """The first part, in seconds since it began.
 
-    One shard of the subtask falls silent, so that its queue is empty. The subtask is stopped for longer than idle interval and tracker
-    timeout. When it runs again, its other shard, which has never had a record, gets its first ones.
+    One shard of the subtask falls silent, so that its queue is empty. The worker is stopped for longer than idle interval and
+    lease, so that others take its shards. When it runs again, its other shard, which has never had a record, gets its first ones.
     """
 
     silent_from: float = 4.0

@@ -12,33 +12,27 @@ from typing import Any
 from .processes import ReplayProcesses
 from .producer import Producer
 from .results.checks import SuspensionResult
-from .scenario import HOUR_MS, PROPERTIES, SHARDS, STOPPED, STREAM, SUBTASKS, TRACKER_TIMEOUT_MS, Timeline
-from .subtask import FLINK
+from .scenario import HOUR_MS, PROPERTIES, SHARDS, STOPPED, STREAM, SUBTASKS, Timeline
 
 POLL_SECONDS = 0.1
 WRITE_TIMEOUT_SECONDS = 60.0
 """How long after the last event everything may take to be written."""
-UNREAD_SECONDS = 7.0
-"""By Flink's old rule: how long after the last event the shard is seen to stay unread."""
 SETTLE_SECONDS = 3.0
 """By our rule: reports are read so long after the last event in any case."""
 LAG_GRACE_SECONDS = 1.0
 """Of `lag --check`; longer than the checkpoint interval of the replay."""
 
 
-def run_suspension(tracker: str, folder: Path, log_line: Callable[[str], None]) -> SuspensionResult:
-    """Run the first part with a tracker (TCP: ours; FLINK: the model of Flink's old rule). Raises: ReplayFailedError."""
+def run_suspension(folder: Path, log_line: Callable[[str], None]) -> SuspensionResult:
+    """Run the first part. Raises: ReplayFailedError."""
     timeline = Timeline()
     folder.mkdir(parents=True)
-    with ReplayProcesses(folder, {STREAM: SHARDS}, tracker, TRACKER_TIMEOUT_MS) as processes:
+    with ReplayProcesses(folder, {STREAM: SHARDS}) as processes:
         producer = Producer(processes.url, STREAM, SHARDS)
-        processes.start_subtasks(STREAM, SUBTASKS, PROPERTIES)
+        processes.start_subtasks(STREAM, SUBTASKS, SHARDS, PROPERTIES)
         replay = _Suspension(processes, producer, timeline, log_line)
         replay.run_until_sent()
-        if tracker == FLINK:
-            replay.run_for(UNREAD_SECONDS)
-        else:
-            replay.run_until_written()
+        replay.run_until_written()
         code, message = lag_check(processes.connection, STREAM, folder / "state", PROPERTIES)
         log_line(f"recordpublisher lag --check exits with {code}{': ' + message if message else ''}")
         processes.read_messages()

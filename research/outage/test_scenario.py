@@ -25,7 +25,7 @@ def test_the_stop_is_longer_than_every_timeout():
     stopped_ms = (Timeline().continued_at - Timeline().stopped_at) * 1000
 
     assert stopped_ms > PROPERTIES["flink.shard.idle.interval"]
-    assert stopped_ms > PROPERTIES["flink.watermark.tracker.timeout"]
+    assert stopped_ms > PROPERTIES["flink.lease.duration"]
 
 
 def test_by_the_old_rule_the_late_shard_must_lie_beyond_the_lookahead():

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.kinesis.ports import Transport
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -38,15 +37,14 @@ class JobSettings:
 
 
 class RunningJob:
-    """Owns the subtasks of one run."""
+    """Owns the fetcher of one run."""
 
     def __init__(self, job_run: JobRun, job_settings: JobSettings, restore: list[dict[str, Any]]) -> None:
         self._job_run = job_run
         self._job_settings = job_settings
         self._ref_counts = ConsumerRefCounts()
-        self._tracker = InProcessTracker()
         self.limit_checkers: list[LimitChecker] = []
-        self._fetchers = [self._fetcher(subtask, restore) for subtask in range(job_run.parallelism)]
+        self._fetchers = [self._fetcher(restore)]
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start(self) -> None:
@@ -82,7 +80,7 @@ class RunningJob:
         for limit_checker in self.limit_checkers:
             await limit_checker.close()
 
-    def _fetcher(self, subtask: int, restore: list[dict[str, Any]]) -> SubtaskFetcher:
+    def _fetcher(self, restore: list[dict[str, Any]]) -> SubtaskFetcher:
         job_settings, job_run = self._job_settings, self._job_run
         given = Properties({**job_settings.properties, "flink.stream.recordpublisher": job_run.publisher})
         limit_checker = LimitChecker(job_settings.make_transport(), job_settings.clock, job_settings.tolerance)
@@ -94,8 +92,5 @@ class RunningJob:
             job_settings.clock,
             stream=job_settings.stream,
             ref_counts=self._ref_counts,
-            tracker=self._tracker,
             restore=tuple(restore),
-            subtask=subtask,
-            parallelism=job_run.parallelism,
         )

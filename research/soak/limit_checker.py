@@ -8,7 +8,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ThrottledError
-from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENTS, READ
+from recordpublisher.publishers.kinesis.codec import RAW_EVENTS, READ
 from recordpublisher.publishers.kinesis.ports import Transport
 
 NEVER = -1e9

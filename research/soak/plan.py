@@ -15,10 +15,9 @@ OF_QUEUES = (FaultKind.REDELIVER,)
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One start of the job: its publisher, its subtasks, how long it runs, and how it ends."""
+    """One start of the job: its publisher, how long it runs, and how it ends."""
 
     publisher: str
-    parallelism: int
     seconds: float
     crashes: bool
 
@@ -60,7 +59,6 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
     job_runs = [
         JobRun(
             publisher=(POLLING if first == EFO else EFO) if changes and number % 2 else first,
-            parallelism=rng.choice([1, 1, 2]),
             seconds=rng.uniform(0, seconds * 0.7),
             crashes=rng.random() < 0.5,
         )
@@ -76,10 +74,7 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
         job_runs=tuple(job_runs),
         initial_position=rng.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
         interval_ms=rng.choice([0, 200, 1_000]),
-        # Without discovery only a single subtask works: others find children by listing only (S3).
-        discovery_ms=rng.choice(
-            [2_000, 10_000, 40_000 if any(job_run.parallelism > 1 for job_run in job_runs) else -1]
-        ),
+        discovery_ms=rng.choice([2_000, 10_000, -1]),
         stalls=_stalls(rng, seconds),
         by_arn=rng.random() < 0.5,
         consumer_delay_ms=rng.choice([100, 3_000]),

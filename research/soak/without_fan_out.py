@@ -7,12 +7,9 @@ from typing import Any
 from recordpublisher.publishers import errors
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import publisher as fan_out_publisher
-from recordpublisher.publishers.fanout import resubscribe_policy
-from recordpublisher.publishers.fanout.open_subscription import OpenSubscription
-from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
-from recordpublisher.publishers.fanout.registration import consumer_registrar, registration_calls
-from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
-from recordpublisher.publishers.fanout.resubscribe_policy import ResubscribePolicy
+from recordpublisher.publishers.fanout import registration
+from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher, OpenSubscription, ResubscribePolicy
+from recordpublisher.publishers.fanout.registration import ConsumerRegistrar, RegistrationCalls
 
 from .patches import Patches, nothing, raise_error, replace_attribute
 
@@ -47,11 +44,11 @@ def in_use_is_not_counted() -> Patches:
 
 
 def five_seconds_lie_between_success_and_call() -> Patches:
-    return [replace_attribute(resubscribe_policy, "SECONDS_BETWEEN_SUBSCRIPTIONS", 0.0)]
+    return [replace_attribute(fan_out_publisher, "SECONDS_BETWEEN_SUBSCRIPTIONS", 0.0)]
 
 
 def one_second_lies_between_calls() -> Patches:
-    return [replace_attribute(resubscribe_policy, "SECONDS_BETWEEN_SUBSCRIBE_CALLS", 0.0)]
+    return [replace_attribute(fan_out_publisher, "SECONDS_BETWEEN_SUBSCRIBE_CALLS", 0.0)]
 
 
 def progress_resets_the_retry_budget() -> Patches:
@@ -80,7 +77,7 @@ def a_lost_consumer_is_registered_again() -> Patches:
     async def reregister_if_gone(self: Any, stream: str, lost_arn: str) -> bool:
         return self._arns[stream] != lost_arn
 
-    return [replace_attribute(consumer_registrar.ConsumerRegistrar, "reregister_if_gone", reregister_if_gone)]
+    return [replace_attribute(ConsumerRegistrar, "reregister_if_gone", reregister_if_gone)]
 
 
 def a_consumer_that_is_being_deleted_is_waited_for() -> Patches:
@@ -99,4 +96,4 @@ def a_consumer_that_somebody_else_registered_is_shared() -> Patches:
     class OtherError(Exception):
         pass
 
-    return [replace_attribute(registration_calls, "ResourceInUseError", OtherError)]
+    return [replace_attribute(registration, "ResourceInUseError", OtherError)]

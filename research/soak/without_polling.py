@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints import initial_states
+from recordpublisher.fetcher.checkpoints import starts as initial_states
 from recordpublisher.fetcher.shards import shard_table
 from recordpublisher.publishers import retry
-from recordpublisher.publishers.kinesis import error_mapping, ports
-from recordpublisher.publishers.kinesis.codec import event_stream
+from recordpublisher.publishers.kinesis import error_mapping, event_subscription, ports
 from recordpublisher.publishers.polling import publisher as polling_publisher
 from recordpublisher.publishers.polling.publisher import ShardIterator
 from recordpublisher.publishers.positions import StartingPosition
@@ -86,4 +85,4 @@ def broken_responses_are_recognised() -> Patches:
 
 
 def frames_are_checked() -> Patches:
-    return [replace_attribute(event_stream, "_verify_checksum", nothing)]
+    return [replace_attribute(event_subscription, "_verify_checksum", nothing)]

@@ -61,7 +61,7 @@ def test_parallelism_has_a_limit():
     done = command("run", "job.properties", "--parallelism", "1000000000")
 
     assert done.returncode == 2
-    assert "less than or equal to 32768" in " ".join(done.stderr.split())
+    assert "less than or equal to 1000" in " ".join(done.stderr.split())
 
 
 def test_debug_shows_the_traceback():

@@ -10,16 +10,15 @@ import typer
 
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.schedules.schedule import load_schedule
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
 
+from fakes.stored_job import store_alone
 from processes.command_line import json_results, process_environment, sdk_environment
 from processes.forked.command import PipedCommand
 
@@ -34,7 +33,7 @@ def examples():
 
 INTERRUPTED = 130
 """Of a command that was broken off, as shells say it."""
-UNTIL_STOPPED = ("dashboard", "demo", "local", "run", "tracker")
+UNTIL_STOPPED = ("dashboard", "demo", "local", "run")
 ALL = sorted(examples(), key=lambda example: "replay job.properties --to" in example)
 """The replay of all comes last: it leaves no dead letters."""
 EXAMPLES = [each for each in ALL if each.split()[1] not in UNTIL_STOPPED and "--watch" not in each]
@@ -77,9 +76,8 @@ MENDED = '{"shard":"orders/shardId-0","sequenceNumber":"495903382714902566085596
 
 async def _store_a_state(folder):
     """Of a job that has stored its first checkpoint, and has read nothing yet."""
-    store = SnapshotStore(FolderStore(folder))
     states = {f"orders/shardId-00000000000{number}": ShardState(StartingPosition.trim_horizon()) for number in (0, 1)}
-    await store.store(0, await store.open_generation(0), snapshot_to_json(states, None, 1, 0, 1))
+    await store_alone(FolderStore(folder), snapshot_to_json(states, None, 1))
 
 
 async def _store_a_group(folder):

@@ -162,7 +162,7 @@ def test_a_command_that_retries_for_more_than_two_seconds_says_what_it_waits_for
     assert line.startswith(
         "recordpublisher: ListStreams failed with EndpointConnectionError: http://127.0.0.1:1/ refused;"
     )
-    assert line.endswith("s in all (Ctrl-C ends it)")
+    assert line.endswith("s in all (Ctrl-C ends the command)")
 
 
 def test_short_retries_are_not_mentioned(capsys):

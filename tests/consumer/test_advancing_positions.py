@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from recordpublisher.consumer.advancing_positions import AdvancingPositions
+from recordpublisher.consumer.shard_consumer import AdvancingPositions
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord

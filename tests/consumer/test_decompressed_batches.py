@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.consumer.deserialization import TextDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.event_time import ArrivalTime, ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import ArrivalTime
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties

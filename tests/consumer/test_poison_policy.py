@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.consumer.deserialization import CallableDeserializer
-from recordpublisher.consumer.poison_policy import PoisonPolicy
+from recordpublisher.consumer.shard_consumer import PoisonPolicy
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -79,7 +79,7 @@ def test_the_first_dead_letter_is_logged_as_a_skipped_record_is(caplog):
     assert lines[0].exc_info[0] is ValueError
 
 
-def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to_go_on(caplog):
+def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to_continue(caplog):
     with pytest.raises(
         DeserializationError,
         match=r"tail orders --shard shardId-0 --from 2 -n 1., with --properties .* flink.deserializer.error .* deserializer_error=",
@@ -114,7 +114,7 @@ def test_a_deserializer_that_nobody_would_await_is_refused():
     async def later(record):
         return 1
 
-    with pytest.raises(ConfigurationError, match="nobody would await it"):
+    with pytest.raises(ConfigurationError, match="its result would not be awaited"):
         CallableDeserializer(later)
     with pytest.raises(TypeError, match="returned a coroutine"):
         CallableDeserializer(lambda record: later(record)).values(batch(b"1"))  # noqa: PLW0108 - a plain function

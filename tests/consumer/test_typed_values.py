@@ -95,11 +95,11 @@ def test_lists_unions_and_models_inside_other_types():
 @pytest.mark.parametrize(
     ("into", "data", "message"),
     [
-        (Order, b'{"item": "tea", "price": "2"}', "it is no Order: $.price: expected float, got str"),
-        (Order, b'{"item": "tea"}', "it is no Order: $: object missing required field price"),
+        (Order, b'{"item": "tea", "price": "2"}', "it is not a valid Order: $.price: expected float, got str"),
+        (Order, b'{"item": "tea"}', "it is not a valid Order: $: object missing required field price"),
         (list[Order], b'[{"item": 1, "price": 2}]', "$[0].item: expected str, got int"),
-        (Model, b'{"item": "tea", "price": "x"}', "it is no Model: $.price: Input should be a valid number"),
-        (Model, b"{}", "it is no Model: $.item: Field required (and 1 more)"),
+        (Model, b'{"item": "tea", "price": "x"}', "it is not a valid Model: $.price: Input should be a valid number"),
+        (Model, b"{}", "it is not a valid Model: $.item: Field required (and 1 more)"),
         (Basket, b'{"orders": [{"item": "tea", "price": "x"}]}', "price"),
         (Order, b"{", "Input data was truncated"),
     ],
@@ -134,7 +134,7 @@ class HasChecked:
 def test_a_dataclass_of_pydantic_is_validated_or_refused():
     """Inside another type msgspec makes it, without pydantic's validators."""
     for make in (lambda: Json(Checked).values(batch(b'{"price": -1}')), lambda: converter_into(Checked)({"price": -1})):
-        with pytest.raises(ValueError, match=r"it is no Checked: \$\.price: Input should be greater than 0$"):
+        with pytest.raises(ValueError, match=r"it is not a valid Checked: \$\.price: Input should be greater than 0$"):
             make()
     for into in (list[Checked], HasChecked, Checked | None):
         for build in (Json, converter_into):
@@ -164,7 +164,7 @@ def test_anything_else_is_refused(given):
 def test_plain_values_are_converted_into_the_type():
     assert converter_into(Order)({"item": "tea", "price": 2.5}) == Order("tea", 2.5)
     assert converter_into(Model)({"item": "tea", "price": 2.5}) == Model(item="tea", price=2.5)
-    with pytest.raises(ValueError, match=r"it is no Order: \$\.price: expected float, got str"):
+    with pytest.raises(ValueError, match=r"it is not a valid Order: \$\.price: expected float, got str"):
         converter_into(Order)({"item": "tea", "price": "x"})
 
 

@@ -8,7 +8,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.publishers.kinesis.error_mapping import HINTS
-from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
 from recordpublisher.publishers.properties.properties import Properties
 
 from processes.command_line import ROOT
@@ -60,7 +60,7 @@ def unreadable_snapshot() -> None:
 
 
 def wrong_value() -> None:
-    Properties({SHARD_ASSIGNMENT.key: "SOMETIMES"}).value(SHARD_ASSIGNMENT)
+    Properties({JOB_WORKERS.key: "SOMETIMES"}).value(JOB_WORKERS)
 
 
 def missing_stream() -> None:

@@ -7,7 +7,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.metrics.exported_metrics import exported_tables
+from recordpublisher.plugins.metrics.export import exported_tables
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual
 

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import ROOT
+from spark_jobs.queries import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2700)]
 JOB = ROOT / "docs/spark/spark_job.py"
@@ -42,6 +44,29 @@ def test_the_sample_job_counts_every_order_of_a_finished_minute_once(served, tmp
     run(tmp_path, remote)
     finished = {key: count for key, count in truth.items() if key[0] < EPOCH + 900_000}
     assert written(tmp_path) == finished
+
+
+def test_the_commands_of_the_page_store_the_classes_of_the_jvm(served, tmp_path):
+    page = (ROOT / "docs/spark/run-a-job.md").read_text(encoding="utf-8")
+    commands = [line.removeprefix("$ ") for line in page.splitlines() if line.startswith("$ SPARK_SUBMIT_OPTS=")]
+    assert len(commands) == 2
+    write_properties(served, tmp_path)
+    put(served, Counter(), range(90))
+    environment = {key: value for key, value in os.environ.items() if key != "SPARK_SUBMIT_OPTS"}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell"}
+    environment["SPARK_HOME"] = str(spark_home())  # without PySpark's archives, which the first command removes
+    for command in commands:
+        written = command.removesuffix(" --now").replace("python spark_job.py", f"{sys.executable} {JOB}") + " --now"
+        subprocess.run(written, shell=True, env=environment, cwd=tmp_path, check=True, timeout=900)
+        wait_until_it_is_there(tmp_path / "spark.jsa")
+
+
+def wait_until_it_is_there(file):
+    """The JVM stores its classes after Python has ended."""
+    until = time.monotonic() + 300
+    while not file.exists():
+        assert time.monotonic() < until
+        time.sleep(0.5)
 
 
 def put(served, truth, seconds):

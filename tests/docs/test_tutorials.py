@@ -59,6 +59,12 @@ def test_read_dynamodb_streams(tmp_path):
         server.stop()
 
 
+def test_the_past_that_is_kept_is_read_back(served, tmp_path):
+    served.stream("orders").put("one", "two", "three", key="a")
+
+    assert run_page(ROOT / "docs/how-to/keep-the-past.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 1
+
+
 def test_read_a_queue(tmp_path):
     with serve_in_thread() as served:
         assert run_page(ROOT / "docs/how-to/read-a-queue.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 2

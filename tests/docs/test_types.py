@@ -3,7 +3,8 @@
 import json
 import re
 import sqlite3
-from datetime import UTC, date, datetime, time, timedelta
+from contextlib import closing
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from uuid import UUID
 
@@ -11,20 +12,22 @@ import duckdb
 import msgspec
 import polars as pl
 import protobuf_order
+import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
+from every_type import SOURCES, catalog_of, plain, write
+from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from sqlalchemy.dialects import postgresql, sqlite
 
-import recordpublisher as rp
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
-from recordpublisher.plugins.deserializers.schemas.avro_schema import type_of_avro_file
-from recordpublisher.plugins.deserializers.schemas.ddl import parse_columns
+from recordpublisher.plugins.deserializers.avro import type_of_avro_file
+from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.sinks.sql.columns import columns_of_type
 
-from fakes.memory_streams import PROPERTIES, install
 from processes.command_line import ROOT
+from servers.postgresql import serve_postgresql
 
 HEAD, *LINES = re.findall(r"^\| (.*) \|$", (ROOT / "docs/reference/types.md").read_text(), re.MULTILINE)
 ROWS = [dict(zip(HEAD.split(" | "), line.split(" | "), strict=True)) for line in LINES]
@@ -42,6 +45,12 @@ AVRO = {
 } | {name: {"type": "long", "logicalType": name} for name in ("timestamp-millis", "timestamp-micros", "time-micros")}
 PROTOBUF = {"uint64": "id", "double": "price", "bytes": "raw", "enum": "kind", "bool": "paid"}
 PROTOBUF |= {"google.protobuf.Timestamp": "at", "google.protobuf.Duration": "took"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serve_postgresql() as uri:
+        yield uri
 
 
 def written(cell):
@@ -108,90 +117,87 @@ def of_iceberg(field):
     return [re.sub(r"-1: (\w+): optional ", r"\1: ", str(made.field_type))]
 
 
-ALL = {
-    "BOOLEAN": (True, True),
-    "TINYINT": (-128, -128),
-    "SMALLINT": (32767, 32767),
-    "INT": (-(2**31), -(2**31)),
-    "BIGINT": (2**63 - 1, 2**63 - 1),
-    "FLOAT": (0.5, 0.5),
-    "DOUBLE": (1e300, 1e300),
-    "DECIMAL(12, 2)": (1234567890.25, Decimal("1234567890.25")),
-    "DECIMAL(38, 18)": ("12345678901234567890.123456789012345678", Decimal("12345678901234567890.123456789012345678")),
-    "STRING": ("tea", "tea"),
-    "BINARY": ("AP8=", b"\x00\xff"),
-    "DATE": ("2026-11-29", date(2026, 11, 29)),
-    "TIMESTAMP": ("2026-11-29T01:02:03.000004+01:00", datetime(2026, 11, 29, 0, 2, 3, 4, UTC)),
-    "UUID": (str(UUID(int=7)), str(UUID(int=7))),
-    "ARRAY<INT>": ([1, None], [1, None]),
-    "MAP<STRING, INT>": ({"k": 1}, [("k", 1)]),
-    "STRUCT<b: INT>": ({"b": 1}, {"b": 1}),
+def by_duckdb(folder, names):
+    return duckdb.sql(f"SELECT {names} FROM '{folder}/every/**/*.parquet'").fetchall()
+
+
+def by_polars(folder, names):
+    return pl.read_parquet(f"{folder}/every/**/*.parquet").select(names.split(", ")).rows()
+
+
+def delta_by_deltalake(folder, names):
+    table = DeltaTable(str(folder / "every")).to_pyarrow_table(columns=names.split(", "))
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def delta_by_duckdb(folder, names):
+    every = duckdb.from_arrow(DeltaTable(str(folder / "every")).to_pyarrow_dataset())
+    return every.select(names).fetchall()
+
+
+def delta_by_polars(folder, names):
+    return pl.read_delta(str(folder / "every")).select(names.split(", ")).rows()
+
+
+def iceberg_scan(folder):
+    return load_catalog("default", **catalog_of(folder)).load_table("lake.every").scan()
+
+
+def iceberg_by_pyiceberg(folder, names):
+    rows = iceberg_scan(folder).to_arrow().select(names.split(", ")).to_pylist()
+    return [tuple(row.values()) for row in rows]
+
+
+def iceberg_by_duckdb(folder, names):
+    return iceberg_scan(folder).to_duckdb("every").sql(f"SELECT {names} FROM every").fetchall()
+
+
+def iceberg_by_polars(folder, names):
+    table = load_catalog("default", **catalog_of(folder)).load_table("lake.every")
+    return pl.scan_iceberg(table).select(names.split(", ")).collect().rows()
+
+
+def sqlite_rows(folder, names):
+    with closing(sqlite3.connect(folder / "every.db")) as connection:
+        return connection.execute(f"SELECT {names} FROM every").fetchall()
+
+
+def lines(folder, names):
+    found = [json.loads(line) for path in (folder / "every").rglob("*.jsonl") for line in path.read_text().splitlines()]
+    return [[line["value"].get(name) for name in names.split(", ")] for line in found]
+
+
+READERS = {
+    "parquet": [by_duckdb, by_polars],
+    "delta": [delta_by_deltalake, delta_by_duckdb, delta_by_polars],
+    "iceberg": [iceberg_by_pyiceberg, iceberg_by_duckdb, iceberg_by_polars],
+    "sqlite": [sqlite_rows],
+    "jsonl": [lines],
 }
-SCHEMA = ", ".join(f"c{place} {name}" for place, name in enumerate(ALL))
-NAMES = [f"c{place}" for place in range(len(ALL))]
-VALUES = [value for _, value in ALL.values()]
 
 
-async def job(monkeypatch, **given):
-    payload = json.dumps({name: value for name, (value, _) in zip(NAMES, ALL.values(), strict=True)}).encode()
-    install(monkeypatch, {"a": [payload, b"{}"]}, closed=True)
-    given = {**PROPERTIES, "flink.deserializer.schema": SCHEMA, "flink.job.name": "job", **given}
-    async with rp.DataFetcher(["orders"], given) as fetcher:
-        await fetcher.run()
+def assert_rows(values, rows):
+    """One row has the values, the other one has none; a message of Protobuf has what is not set."""
+    assert len(rows) == 2
+    shown = [dict(zip(values, map(plain, row, values.values()), strict=True)) for row in rows]
+    differing = [{name: row[name] for name in values if row[name] != values[name]} for row in shown]
+    assert {} in differing, min(differing, key=len)
+    assert [row for row in shown if row != values and set(row.values() if "m0" not in row else [None]) == {None}]
 
 
-def rows_of(table):
-    return [list(row.values()) for row in table.select(NAMES).to_pylist()]
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("sink", READERS)
+async def test_every_type_goes_through_files_and_tables_and_back(monkeypatch, tmp_path, kind, sink):
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    values = await write(monkeypatch, kind, sink, tmp_path)
+
+    for read in READERS[sink]:
+        assert_rows(values, read(tmp_path, ", ".join(values)))
 
 
-async def test_every_type_goes_through_parquet_and_back(monkeypatch, tmp_path):
-    lake = {"flink.sink": "parquet", "flink.sink.parquet.path": str(tmp_path / "lake")}
-    await job(monkeypatch, **lake, **{"flink.state.uri": str(tmp_path / "state")})
-
-    rows = duckdb.sql(f"SELECT {', '.join(NAMES)} FROM '{tmp_path}/lake/**/*.parquet' ORDER BY c0").fetchall()
-    place = {name: place for place, name in enumerate(ALL)}
-    shown = list(rows[0])
-    shown[place["TIMESTAMP"]] = shown[place["TIMESTAMP"]].astimezone(UTC)
-    shown[place["MAP<STRING, INT>"]] = list(shown[place["MAP<STRING, INT>"]].items())
-    assert shown == VALUES
-    assert rows[1] == (None,) * len(ALL)
-    assert pl.read_parquet(f"{tmp_path}/lake/**/*.parquet")["c8"][0] == VALUES[8]
-
-
-async def test_every_type_goes_through_delta_and_back(monkeypatch, tmp_path):
-    await job(monkeypatch, **{"flink.sink": "delta", "flink.sink.delta.uri": str(tmp_path / "table")})
-
-    table = DeltaTable(str(tmp_path / "table"))
-    assert rows_of(table.to_pyarrow_table()) == [VALUES, [None] * len(ALL)]
-    assert pl.read_delta(str(tmp_path / "table"))["c8"][0] == VALUES[8]
-
-
-async def test_every_type_goes_through_iceberg_and_back(monkeypatch, tmp_path):
-    from pyiceberg.catalog import load_catalog
-
-    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    given = {f"flink.sink.iceberg.catalog.{name}": value for name, value in catalog.items()}
-    given |= {"flink.sink": "iceberg", "flink.sink.iceberg.table": "lake.all", "flink.state.uri": f"{tmp_path}/state"}
-    await job(monkeypatch, **given)
-
-    table = load_catalog("default", **catalog).load_table("lake.all").scan().to_arrow()
-    assert rows_of(table) == [VALUES, [None] * len(ALL)]
-
-
-async def test_every_type_goes_through_sqlite(monkeypatch, tmp_path):
-    given = {"flink.sink": "sql", "flink.sink.sql.uri": f"sqlite:///{tmp_path}/a.db", "flink.sink.sql.table": "t"}
-    await job(monkeypatch, **given)
-
-    with sqlite3.connect(tmp_path / "a.db") as connection:
-        first, second = connection.execute(f"SELECT {', '.join(NAMES)} FROM t ORDER BY c0 IS NULL").fetchall()
-    connection.close()
-    shown = [
-        json.loads(value) if name[:3] in ("ARR", "MAP", "STR") and value[0] in "[{" else value
-        for name, value in zip(ALL, first, strict=True)
-    ]
-    at = "2026-11-29 00:02:03.000004"
-    assert shown == [
-        1, -128, 32767, -(2**31), 2**63 - 1, 0.5, 1e300, "1234567890.25", ALL["DECIMAL(38, 18)"][0], "tea", b"\x00\xff",
-        "2026-11-29", at, str(UUID(int=7)), [1, None], {"k": 1}, {"b": 1},
-    ]  # fmt: skip
-    assert second == (None,) * len(ALL)
+@pytest.mark.parametrize("kind", SOURCES)
+async def test_every_type_goes_through_postgresql_and_back(monkeypatch, tmp_path, server, kind):
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS every, recordpublisher_commits")
+        values = await write(monkeypatch, kind, "postgresql", tmp_path, server)
+        assert_rows(values, connection.execute(f"SELECT {', '.join(values)} FROM every").fetchall())

@@ -142,7 +142,7 @@ def stored(served):
     return [json.loads(record.data) for record in rp.consume("orders", given, stop_at_tip=True)]
 
 
-UVICORN = ["uvicorn", "shop:app", "--port", "{port}"]
+UVICORN = ["uvicorn", "shop:app", "--port", "{port}", "--log-config", "log.ini"]
 GUNICORN = ["gunicorn", "counter:app", "--preload", "--workers", "2", "--threads", "8", "--bind", "127.0.0.1:{port}"]
 
 
@@ -159,7 +159,7 @@ def test_two_workers_handle_each_order_once_and_the_stop_loses_none(folder, serv
 def test_a_killed_server_resumes_where_it_stopped(folder, served):
     with running(UVICORN, folder, served, "/readyz") as server:
         post_orders(server, range(50))
-        wait_until(lambda: 'outstanding_records{subtask="1"} 0\n' in server.get("/metrics")[1], server)
+        wait_until(lambda: 'outstanding_records{producer="orders"} 0\n' in server.get("/metrics")[1], server)
         wait_until(lambda: len(handled(server.output.read_text())) >= 10, server)
         server.process.kill()
         server.process.wait()

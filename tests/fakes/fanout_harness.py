@@ -7,7 +7,7 @@ from typing import Any
 
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import FanOutRecordPublisher, FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics

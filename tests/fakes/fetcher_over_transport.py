@@ -7,25 +7,27 @@ from typing import Any
 
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.watermarks import OwnWatermark
+from recordpublisher.plugins.archive.catalogue import Catalogue
+from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import Transport
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
-from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.reading import ARCHIVE_LIVE, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 STREAM = "orders"
@@ -44,33 +46,37 @@ def fetcher_over(
     *,
     stream: str = STREAM,
     ref_counts: ConsumerRefCounts | None = None,
-    tracker: InProcessTracker | None = None,
+    archive: Catalogue | None = None,
     **more: Any,
 ) -> SubtaskFetcher:
     """A fetcher built as in plugins/runtime/job_assembly.py, with the real client over any transport."""
     client = KinesisClient(given, [stream], transport=transport)
     factory: Any
-    if given.value(RECORD_PUBLISHER) == "EFO":
+    publisher = given.value(RECORD_PUBLISHER)
+    if (given.value(ARCHIVE_LIVE) if publisher == "ARCHIVE" else publisher) == "EFO":
         factory = FanOutRecordPublisherFactory(
             given, ports=client, clock=clock, ref_counts=ref_counts or ConsumerRefCounts()
         )
     else:
         factory = PollingRecordPublisherFactory(given, service=client, clock=clock)
     lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
+    if publisher == "ARCHIVE":
+        factory = ArchiveFactory(given, live=factory, lister=lister, catalogue=archive, clock=clock)
+        lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
+    retention = RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock)
     settings = FetcherSettings.of(given)
     return build_fetcher(
         FetcherDependencies(
             factory=factory,
             discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),
             sink=sink,
-            tracker=tracker or InProcessTracker(),
+            tracker=OwnWatermark(),
             decorator_for=batch_decorator_factory(registry(), given),
             settings=settings,
             clock=clock,
-            assigner=registry().shard_assigners.get("UNIFORM", "")(given),
             starts=Starts(initial_position(given)),
             pin_latest=lister.server_time_ms,
-            retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+            retention=None if factory.finds_gaps else retention,
             shard_exists=lister.shard_exists,
             is_endless=lister.is_endless,
             use_continuations=factory.resumes_by_continuation,

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import FunctionTimestamps
+from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.assignment import uniform
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
@@ -210,11 +208,10 @@ def fetcher_dependencies(
         "factory": source,
         "discovery": ShardDiscovery(source, more.pop("streams", ("s",)), settings.discovery_interval_ms),
         "sink": sink,
-        "tracker": InProcessTracker(clock=VirtualClock()),
+        "tracker": OwnWatermark(),
         "decorator_for": decorator,
         "settings": settings,
         "clock": VirtualClock(),
-        "assigner": uniform,
         "starts": Starts(StartingPosition.trim_horizon()),
         "pin_latest": pinned,
         "shard_exists": getattr(source, "shard_exists", None),

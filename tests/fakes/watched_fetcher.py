@@ -7,7 +7,6 @@ from recordpublisher.publishers.polling.shard_probe import TipDistance
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, make_fetcher
-from fakes.snapshots import Snapshots
 
 INTERVAL = {"flink.alarm.interval": 10_000}
 ALIGNED = {**INTERVAL, "flink.watermark.lookahead.millis": 0}
@@ -26,25 +25,6 @@ class Tips:
         if self.failure:
             raise self.failure
         return TipDistance(shard.shard_id in self.unread)
-
-
-class Stored(Snapshots):
-    """The stored snapshots of a job's subtasks, changed by the test."""
-
-    def __init__(self):
-        self.snapshots = {}
-        self.failure = None
-
-    async def load(self):
-        if self.failure:
-            raise self.failure
-        return list(self.snapshots.values())
-
-    async def open_generation(self, subtask):
-        return 1
-
-    async def store(self, subtask, generation, state):
-        self.snapshots[subtask] = state
 
 
 def alarms_of(source, seconds=40, properties=INTERVAL, sink=None, during=None, **parts):

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.assembly import build_fetcher
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing.virtual_time import run_virtual
@@ -44,11 +43,9 @@ def test_a_stop_ends_a_wait_for_the_next_listing():
 
 
 def test_every_part_is_closed_although_one_fails_to_close():
-    source, sink, tracker = ScriptedSource(), RecordingSink(), InProcessTracker()
+    source, sink = ScriptedSource(), RecordingSink()
     closing = Closing(failing=("factory",))
-    parts = fetcher_dependencies(
-        closing.watch(source, "factory"), closing.watch(sink, "sink"), tracker=closing.watch(tracker, "tracker")
-    )
+    parts = fetcher_dependencies(closing.watch(source, "factory"), closing.watch(sink, "sink"))
 
     async def job():
         fetcher = build_fetcher(parts)
@@ -58,7 +55,7 @@ def test_every_part_is_closed_although_one_fails_to_close():
 
     run_virtual(job())
 
-    assert sorted(closing.closed) == ["factory", "sink", "tracker"]
+    assert sorted(closing.closed) == ["factory", "sink"]
 
 
 def test_a_fetcher_can_be_closed_before_it_was_opened():

@@ -4,15 +4,14 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS
 
 from fakes.changing_streams import LOOK, Listed, job, two_streams
+from fakes.kept_snapshots import KeptSnapshots
 from fakes.scripted_source import RecordingSink, ScriptedSource
-from fakes.watched_fetcher import Stored
 
 IDLE = {"flink.shard.idle.interval": 3_000}
 
@@ -126,16 +125,16 @@ def test_a_listing_that_was_under_way_when_its_stream_left_is_not_used():
 
 
 def test_where_a_stream_stopped_is_stored_at_once():
-    source, listed, store = two_streams(10, 20), Listed("s", "t"), Stored()
+    source, listed, store = two_streams(10, 20), Listed("s", "t"), KeptSnapshots()
 
     async def story(fetcher):
         await asyncio.sleep(2)
         listed.names = ("s",)
         await asyncio.sleep(LOOK)
-        assert store.snapshots[0]["shards"]["t/b"]["position"] == "1"
+        assert store.kept[-1]["shards"]["t/b"]["position"] == "1"
 
     never = {"flink.state.checkpoint.interval": -1}
-    job(source, listed, story, properties=never, checkpoints=SubtaskCheckpoints(store, 0, 1))
+    job(source, listed, story, properties=never, alone=store.start())
 
 
 def test_a_stream_that_comes_back_goes_on_where_it_stopped():
@@ -157,12 +156,12 @@ def test_a_stream_that_comes_back_goes_on_where_it_stopped():
 
 
 def test_a_stream_that_was_left_out_at_a_restart_comes_back_where_it_stopped():
-    source, listed, sink, store = two_streams(10, 20), Listed("s", "t"), RecordingSink(), Stored()
+    source, listed, sink, store = two_streams(10, 20), Listed("s", "t"), RecordingSink(), KeptSnapshots()
 
     async def until_read(fetcher):
         await asyncio.sleep(3)
 
-    job(source, listed, until_read, sink, checkpoints=SubtaskCheckpoints(store, 0, 1))
+    job(source, listed, until_read, sink, alone=store.start())
     source.shards["t/b"].put(30)
     listed.names = ("s",)
 
@@ -172,20 +171,20 @@ def test_a_stream_that_was_left_out_at_a_restart_comes_back_where_it_stopped():
         listed.names = ("s", "t")
         await asyncio.sleep(2 * LOOK)
 
-    job(source, listed, comes_back, sink, checkpoints=SubtaskCheckpoints(store, 0, 1))
+    job(source, listed, comes_back, sink, alone=store.start())
     assert [row for row in sink.rows if row[0] == "b"] == [("b", 10), ("b", 20), ("b", 30)]
 
 
 def test_the_end_of_a_shard_is_confirmed_again_after_a_restart_without_its_stream():
     """S2: a subtask that has a child of it may have missed the end."""
-    source, listed, store = two_streams(10), Listed("s", "t"), Stored()
+    source, listed, store = two_streams(10), Listed("s", "t"), KeptSnapshots()
 
     async def until_ended(fetcher):
         await asyncio.sleep(1)
         source.split("b", "c", stream="t")
         await asyncio.sleep(5)
 
-    job(source, listed, until_ended, checkpoints=SubtaskCheckpoints(store, 0, 1))
+    job(source, listed, until_ended, alone=store.start())
     listed.names = ("s",)
 
     async def comes_back(fetcher):
@@ -193,7 +192,7 @@ def test_the_end_of_a_shard_is_confirmed_again_after_a_restart_without_its_strea
         listed.names = ("s", "t")
         await asyncio.sleep(2 * LOOK)
 
-    fetcher = job(source, listed, comes_back, checkpoints=SubtaskCheckpoints(store, 0, 1))
+    fetcher = job(source, listed, comes_back, alone=store.start())
     assert fetcher.snapshot()["shards"]["t/b"]["ended"]
 
 

@@ -4,45 +4,24 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import FencedError, SinkError, StoreUnavailableError
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
+from fakes.kept_snapshots import KeptSnapshots
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher, read
-from fakes.snapshots import Snapshots
-
-
-class MemoryStore(Snapshots):
-    """A store of snapshots that records every snapshot, in order."""
-
-    def __init__(self):
-        self.kept = []
-        self.opened = 0
-
-    async def load(self):
-        return self.kept[-1:]
-
-    async def open_generation(self, subtask):
-        self.opened += 1
-        return self.opened
-
-    async def store(self, subtask, generation, state):
-        if generation != self.opened:
-            raise FencedError("replaced")
-        self.kept.append(state)
 
 
 def test_the_pinned_start_is_stored_before_the_first_read():  # P3
-    source, sink, store = ScriptedSource(), RecordingSink(), MemoryStore()
+    source, sink, store = ScriptedSource(), RecordingSink(), KeptSnapshots()
     source.add("a", 1)
 
     async def job():
         latest = StartingPosition.latest()
-        fetcher = make_fetcher(source, sink, starts=Starts(latest), checkpoints=SubtaskCheckpoints(store, 0, 1))
+        fetcher = make_fetcher(source, sink, starts=Starts(latest), alone=store.start())
         await fetcher.open()
 
     run_virtual(job())
@@ -53,11 +32,25 @@ def test_the_pinned_start_is_stored_before_the_first_read():  # P3
     assert store.kept[0]["shards"]["s/a"]["start"] == {"type": "AT_TIMESTAMP", "timestamp": EPOCH_MS}
 
 
+def test_an_age_is_subtracted_once_however_often_the_job_starts():  # P3
+    source, store = ScriptedSource(), KeptSnapshots()
+    source.add("a", 1)
+
+    async def start_without_state_of_the_shard():
+        an_hour = Starts(StartingPosition(PositionType.LATEST, ago_ms=3_600_000))
+        store.kept = [{**each, "shards": {}} for each in store.kept]
+        await make_fetcher(source, RecordingSink(), starts=an_hour, alone=store.start()).open()
+        return store.kept[-1]["pinnedStartMs"], store.kept[-1]["shards"]["s/a"]["start"]["timestamp"]
+
+    for _ in range(2):
+        assert run_virtual(start_without_state_of_the_shard()) == (EPOCH_MS - 3_600_000, EPOCH_MS - 3_600_000)
+
+
 def test_checkpoints_are_stored_in_the_interval_and_flush_the_sink_first():  # S6
-    source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
+    source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), KeptSnapshots()
     source.add("a", *range(100))
 
-    run_virtual(read(source, sink, Bounds(max_time=35), checkpoints=SubtaskCheckpoints(store, 0, 1)))
+    run_virtual(read(source, sink, Bounds(max_time=35), alone=store.start()))
 
     positions = [int(state["shards"]["s/a"].get("position", -1)) for state in store.kept]
     assert positions == sorted(positions)
@@ -66,11 +59,11 @@ def test_checkpoints_are_stored_in_the_interval_and_flush_the_sink_first():  # S
 
 
 def test_a_fenced_subtask_stops_emitting():  # S6
-    source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
+    source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), KeptSnapshots()
     source.add("a", *range(100))
 
     async def job():
-        fetcher = make_fetcher(source, sink, checkpoints=SubtaskCheckpoints(store, 0, 1))
+        fetcher = make_fetcher(source, sink, alone=store.start())
         await fetcher.open()
         asyncio.get_running_loop().call_later(15, setattr, store, "opened", 2)
         with pytest.raises(FencedError):
@@ -93,7 +86,7 @@ class CountedReads(set):
 
 
 def test_a_subtask_that_is_fenced_between_two_checkpoints_stops_reading_at_once_also_while_a_write_lasts():  # S6
-    source, store, owner = ScriptedSource(per_read=1, latency=1.0), MemoryStore(), []
+    source, store, owner = ScriptedSource(per_read=1, latency=1.0), KeptSnapshots(), []
     source.add("a", *range(100))
     source.silent = CountedReads()
 
@@ -106,8 +99,7 @@ def test_a_subtask_that_is_fenced_between_two_checkpoints_stops_reading_at_once_
             raise FencedError("replaced")
 
     async def job():
-        checkpoints = SubtaskCheckpoints(store, 0, 1)
-        fetcher = make_fetcher(source, Stuck(), checkpoints=checkpoints, check_owner=check_owner)
+        fetcher = make_fetcher(source, Stuck(), alone=store.start(), check_owner=check_owner)
         await fetcher.open()
         asyncio.get_running_loop().call_later(3, owner.append, "another start")
         running = asyncio.ensure_future(fetcher.run())
@@ -124,20 +116,20 @@ def test_a_subtask_that_is_fenced_between_two_checkpoints_stops_reading_at_once_
 OUTLASTS_MINUTES = {"flink.shard.getrecords.maxretries": 200, "flink.shard.getrecords.backoff.max": 10_000}
 
 
-class AwayStore(MemoryStore):
+class AwayStore(KeptSnapshots):
     """Is away between these seconds of the loop."""
 
     def __init__(self, since, until):
         super().__init__()
         self.since, self.until = since, until
 
-    async def open_generation(self, subtask):
+    async def begin(self):
         self._check()
-        return await super().open_generation(subtask)
+        return await super().begin()
 
-    async def store(self, subtask, generation, state):
+    async def write(self, epoch, state):
         self._check()
-        await super().store(subtask, generation, state)
+        await super().write(epoch, state)
 
     def _check(self):
         if self.since <= asyncio.get_running_loop().time() < self.until:
@@ -149,7 +141,7 @@ def read_with(store, seconds, sink=None, **properties):
     source, sink = ScriptedSource(per_read=1, latency=1.0), sink or RecordingSink()
     source.add("a", *range(2_000))
     bounds, given = Bounds(max_time=seconds), OUTLASTS_MINUTES | properties
-    run_virtual(read(source, sink, bounds, given, checkpoints=SubtaskCheckpoints(store, 0, 1)))
+    run_virtual(read(source, sink, bounds, given, alone=store.start()))
     return sink
 
 
@@ -194,15 +186,15 @@ def test_a_requested_checkpoint_that_no_periodic_one_would_repeat_ends_the_job()
 
 
 def test_a_checkpoint_of_a_later_generation_takes_precedence_over_restore():  # S5
-    source, store = ScriptedSource(), MemoryStore()
+    source, store = ScriptedSource(), KeptSnapshots()
     source.add("a", *range(30))
     first, second, third = RecordingSink(), RecordingSink(), RecordingSink()
 
     async def job():
         fetcher, _ = await read(source, first, Bounds(max_records=5))
         seed = fetcher.snapshot()
-        await read(source, second, Bounds(max_records=10), restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0, 1))
-        await read(source, third, restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0, 1))
+        await read(source, second, Bounds(max_records=10), restore=(seed,), alone=store.start())
+        await read(source, third, restore=(seed,), alone=store.start())
 
     run_virtual(job())
 
@@ -220,11 +212,11 @@ def test_the_last_checkpoint_stores_what_the_sink_is_done_with_before_it_waits_f
             shards = {key: {**state, "position": "0"} for key, state in checkpoint.state["shards"].items()}
             return {**checkpoint.state, "shards": shards} if self.rows else None
 
-    source, store = ScriptedSource(), MemoryStore()
+    source, store = ScriptedSource(), KeptSnapshots()
     source.add("a", 1, 2, 3)
 
     async def story():
-        fetcher = make_fetcher(source, Hanging(), checkpoints=SubtaskCheckpoints(store, 0, 1))
+        fetcher = make_fetcher(source, Hanging(), alone=store.start())
         await fetcher.open()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(60):
@@ -254,14 +246,12 @@ def test_what_the_sink_is_done_with_is_stored_while_a_run_that_has_ended_waits_f
                 raise SinkError("the thirtieth")
             return {**checkpoint.state, "shards": {"s/a": {"start": "TRIM_HORIZON", "position": str(self.done())}}}
 
-    source, store = ScriptedSource(), MemoryStore()
+    source, store = ScriptedSource(), KeptSnapshots()
     source.add("a", *range(100))
     properties = {"flink.state.checkpoint.interval": 10_000}
 
     with pytest.raises(SinkError):
-        run_virtual(
-            read(source, Slow(), Bounds(max_records=100), properties, checkpoints=SubtaskCheckpoints(store, 0, 1))
-        )
+        run_virtual(read(source, Slow(), Bounds(max_records=100), properties, alone=store.start()))
 
     assert int(store.kept[-1]["shards"]["s/a"]["position"]) >= 27
 
@@ -281,12 +271,12 @@ def test_a_sink_that_finishes_only_when_all_is_asked_for_is_asked_for_all():
             self.is_done = bool(self.rows)
             return None
 
-    source, sink, store = ScriptedSource(), Buffering(), MemoryStore()
+    source, sink, store = ScriptedSource(), Buffering(), KeptSnapshots()
     source.add("a", 1, 2, 3)
 
     async def story():
         async with asyncio.timeout(600):
-            await read(source, sink, Bounds(max_records=3), checkpoints=SubtaskCheckpoints(store, 0, 1))
+            await read(source, sink, Bounds(max_records=3), alone=store.start())
 
     run_virtual(story())
     assert sink.is_done

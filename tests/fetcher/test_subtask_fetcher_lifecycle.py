@@ -5,22 +5,19 @@ import asyncio
 import pytest
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import FunctionTimestamps
+from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.publishers.errors import (
-    ConfigurationError,
     DataLossError,
     ImpossibleStateError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import OldestRecord
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -256,18 +253,6 @@ def test_the_state_in_the_sink_takes_precedence_for_its_own_shards():  # S5
     run_virtual(job())
 
     assert sorted(sink.rows) == [("a", 3), ("a", 4), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]
-
-
-def test_a_subtask_that_never_joins_is_an_error():  # W6
-    source = ScriptedSource()
-    source.add("a", 1)
-
-    async def job():
-        fetcher = await opened(source, RecordingSink(), tracker=InProcessTracker(parallelism=2), parallelism=2)
-        await fetcher.run_bounded(Bounds(max_time=100))
-
-    with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker"):
-        run_virtual(job())
 
 
 def test_children_that_came_and_went_unread_are_data_loss():  # S5

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 
 from recordpublisher.fetcher import watermark_functions as rules
-from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
+from recordpublisher.fetcher.active_minimum import ActiveMinimum
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.offset import EMIT_NOTHING, ShardOffset

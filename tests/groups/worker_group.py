@@ -52,6 +52,7 @@ class WorkerGroup:
         self.served = served
         self._folder = folder
         self.properties = properties
+        self.payload: Callable[[int], bytes] = lambda number: b"%d" % number
         self._numbers = itertools.count()
         self.sent: set[str] = set()
         self.processes: dict[str, subprocess.Popen] = {}
@@ -59,10 +60,10 @@ class WorkerGroup:
 
     def join(self, name: str, *options: str) -> None:
         """Start a process of the group."""
-        self.start(name, "--elastic", *options)
+        self.start(name, "--group", *options)
 
     def start(self, name: str, *options: str) -> None:
-        """Start a process. Without `--elastic` it has a fixed number of subtasks, one."""
+        """Start a process. Without `--group` it has a fixed number of subtasks, one."""
         folder = self._folder / name
         folder.mkdir()
         path = job_file(folder, dict(self.properties))
@@ -72,7 +73,7 @@ class WorkerGroup:
         """Send some records, spread over the shards."""
         for _ in range(count):
             number = next(self._numbers)
-            self.sent.add(self.served.call(self._stream.put, b"%d" % number, str(number)))
+            self.sent.add(self.served.call(self._stream.put, self.payload(number), str(number)))
 
     def written(self, *names: str) -> list[Written]:
         """What these processes wrote; without names, all of them."""

@@ -12,14 +12,12 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.error_translation import translate_errors
+from recordpublisher.publishers.kinesis.access import Keys
+from recordpublisher.publishers.kinesis.direct_transport import FastPathCalls, SignedPost
+from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.event_subscription import EventSubscription
-from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import BodyReadScheduler
-from recordpublisher.publishers.kinesis.fast_path.call import FastPathCalls
-from recordpublisher.publishers.kinesis.fast_path.http1_connection import Http1Connection
-from recordpublisher.publishers.kinesis.fast_path.sigv4 import SignedPost
-from recordpublisher.publishers.kinesis.http2.http2_connection import Http2Connection, Http2Settings
-from recordpublisher.publishers.kinesis.known_access import Keys
+from recordpublisher.publishers.kinesis.http1_connection import BodyReadScheduler, Http1Connection
+from recordpublisher.publishers.kinesis.http2 import Http2Connection, Http2Settings
 from recordpublisher.publishers.kinesis.sdk.internals import RecordParser
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

@@ -21,7 +21,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.spark.arrow_rows import ArrowRows
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
-from recordpublisher.publishers.kinesis.codec.response_decoders import decode_read, to_read_response
+from recordpublisher.publishers.kinesis.codec import decode_read, to_read_response
 from recordpublisher.publishers.positions import StartingPosition
 
 from .payloads import HostileRecord, hostile_record

@@ -43,16 +43,16 @@ JOBS = {
         {
             "flink.sink": "parquet",
             "flink.sink.parquet.path": f"s3://bucket/lake/orders/{RUN}",
-            "flink.sink.file.interval": 500,
+            "flink.state.checkpoint.interval": 500,
         },
     ),
     "elastic-s3": Job(
         ("polling", "elastic-s3"),
-        {"flink.shard.assignment": "ELASTIC", "flink.state.uri": f"s3://bucket/jobs/{RUN}"},
+        {"flink.job.workers": "GROUP", "flink.state.uri": f"s3://bucket/jobs/{RUN}"},
     ),
     "elastic-dynamodb": Job(
         ("polling", "elastic-dynamodb"),
-        {"flink.shard.assignment": "ELASTIC", "flink.state.uri": f"dynamodb://states/{RUN}"},
+        {"flink.job.workers": "GROUP", "flink.state.uri": f"dynamodb://states/{RUN}"},
     ),
     "role": Job(
         ("polling", "role"),

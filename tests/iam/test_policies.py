@@ -17,11 +17,11 @@ pytestmark = pytest.mark.slow
 POLICIES = load_policies()
 SLOW = ("polling-dynamodb", "elastic-s3", "elastic-dynamodb")
 """Together more than ten seconds."""
-DYNAMODB_STREAMS = {"flink.stream.recordpublisher": "DYNAMODB_STREAMS", "flink.dynamodb.tip.empty.reads": 2}
+DYNAMODB_STREAMS = {"flink.stream.recordpublisher": "DYNAMODB_STREAMS"}
 QUEUE = {
     "flink.stream.recordpublisher": "QUEUE",
     "flink.queue.name": "work",
-    "flink.queue.start": "TRIM_HORIZON",
+    "flink.stream.initpos": "TRIM_HORIZON",
     "flink.queue.wait": 1,
     "flink.queue.visibility.timeout": 5,
 }

@@ -125,7 +125,7 @@ def test_for_a_client_that_does_not_read_one_event_is_buffered():
             setup.stream.put(bytes(900_000), "k")
         events = await setup.subscribed()
         await asyncio.sleep(10)
-        [response] = setup.client._transports.of(None)._open
+        [response] = setup.client._transports.for_stream(None)._open
         buffered = len(response._buffer)
         await anext(events)
         return buffered

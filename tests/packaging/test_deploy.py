@@ -27,8 +27,7 @@ from processes.job_files import end, job_file
 
 FOLDER = ROOT / "examples/deploy"
 MANIFESTS = {
-    name: yaml.safe_load((FOLDER / f"kubernetes-{name}.yml").read_text())
-    for name in ("deployment", "statefulset", "elastic")
+    name: yaml.safe_load((FOLDER / f"kubernetes-{name}.yml").read_text()) for name in ("deployment", "elastic")
 }
 DOCKERFILE = [
     line.split(maxsplit=1) for line in (FOLDER / "Dockerfile").read_text().splitlines() if line[:1] not in ("", "#")
@@ -59,10 +58,9 @@ def container(kind):
     return found
 
 
-def kubernetes(kind, subtask=None):
-    """The container's command, with variables as Kubernetes puts them in."""
-    words = [*container(kind)["command"], *container(kind)["args"]]
-    return [word.replace("$(SUBTASK)", str(subtask)) for word in words]
+def kubernetes(kind):
+    """The container's command."""
+    return [*container(kind)["command"], *container(kind)["args"]]
 
 
 COMMANDS = {
@@ -147,41 +145,6 @@ def test_its_command_answers_the_probes_and_drains_on_sigterm(start, recipe):
     assert status(url + probes["livenessProbe"]["httpGet"]["path"])[0] == 200
     assert end(process) == 0
     assert all(json.loads(line) for line in log.read_text().splitlines())
-
-
-@pytest.fixture
-def tracker():
-    """A tracker as a process of its own; the properties with which a job finds it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0"],
-        env=process_environment(RECORDPUBLISHER_TRACKER_TOKEN="of the test"),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        address = process.stderr.readline().split()[-1]
-        yield {
-            "flink.watermark.tracker": "TCP",
-            "flink.watermark.tracker.address": address,
-            "flink.watermark.tracker.token": "of the test",
-        }
-        process.kill()
-
-
-@pytest.mark.slow
-def test_the_pods_of_the_statefulset_share_the_shards(start, tracker):
-    pods = [start(kubernetes("statefulset", number), f"pod{number}", **tracker) for number in range(2)]
-    open_shards = []
-    for process, log in pods:
-        url = url_of(process, log)
-        wait_until(lambda url=url: status(f"{url}/readyz")[0] == 200)
-        open_shards.append(
-            re.search(r"recordpublisher_subtask_open_shards{subtask=.(.).} (.)", status(f"{url}/metrics")[1]).groups()
-        )
-
-    assert [end(process) for process, _ in pods] == [0, 0]
-    assert [subtask for subtask, _ in open_shards] == ["0", "1"]
-    assert sum(int(count) for _, count in open_shards) == 4
 
 
 @pytest.mark.slow
@@ -281,15 +244,13 @@ def test_the_health_check_of_the_image_asks_the_page_of_the_default_address():
     compile(check[-1], "HEALTHCHECK", "exec")
 
 
-def test_a_statefulset_has_a_pod_for_each_subtask_and_a_deployment_one_pod():
-    assert kubernetes("statefulset", 0)[4:6] == ["2", "--subtask"]
-    assert MANIFESTS["statefulset"]["spec"]["replicas"] == 2
+def test_a_job_whose_processes_are_in_one_pod_has_one_pod():
     assert MANIFESTS["deployment"]["spec"]["replicas"] == 1
     assert MANIFESTS["deployment"]["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_a_pod_of_a_group_leaves_only_when_another_one_is_ready():
-    assert "--elastic" in kubernetes("elastic")
+    assert "--group" in kubernetes("elastic")
     assert MANIFESTS["elastic"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 

@@ -26,7 +26,7 @@ async def page(tmp_path):
     """What Prometheus reads of a process in a group."""
     with serve_in_thread(streams={"orders": 2}) as served:
         group = {
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.state.uri": f"{tmp_path}/group",
             "flink.job.name": "orders",
         }

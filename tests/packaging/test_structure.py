@@ -132,7 +132,6 @@ def test_a_name_without_a_file_or_folder_is_found(tmp_path, docstring, missing):
 
 TOPICS = {
     "plugins/runtime/identity": "who acts as the job, and until when",
-    "plugins/stores/locations": "how each store reads its location",
     "publishers/kinesis/tls": "connections over TLS, of every transport",
     "plugins/sinks/kinesis/in_a_job": "the sink in whole jobs",
     "fetcher/pipeline/memory": "bytes in flight: of queues, reads and lost shards",

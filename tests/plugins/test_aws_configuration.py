@@ -17,10 +17,10 @@ from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
 from recordpublisher.plugins.spark.process.python_worker import worker_loop
-from recordpublisher.plugins.stores.by_location import conditional_store_of, read_claim_store_of
-from recordpublisher.plugins.stores.obstore_client import s3_access, s3_options
-from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
-from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.plugins.stores.object_storage import s3_access, s3_options
+from recordpublisher.plugins.stores.read_claim_store import read_claim_store_of
+from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess, AwsService
 from recordpublisher.publishers.properties.groups.job import STATE_ENDPOINT
 
 from fakes.batches import batch
@@ -257,7 +257,7 @@ async def test_credentials_that_end_are_renewed_for_every_client(front, configur
     async def new_keys(self):
         return CREDENTIALS(f"AK{next(count)}", "s", None, ended)
 
-    monkeypatch.setattr("recordpublisher.publishers.kinesis.sdk.aws_access.credentials_of", new_keys)
+    monkeypatch.setattr("recordpublisher.publishers.kinesis.sdk.aws_service.credentials_of", new_keys)
     await caller(f"s3://bucket/{secrets.token_hex(4)}", properties, tmp_path)
     assert len({signer for signer in front.signers if signer.startswith("AK") and signer != "AKRIGHT"}) > 1
 
@@ -268,7 +268,7 @@ async def test_obstore_is_given_the_credentials_that_were_found_last(configure, 
     async def new_keys(self):
         return CREDENTIALS(f"AK{next(count)}", "s", None, None)
 
-    monkeypatch.setattr("recordpublisher.publishers.kinesis.sdk.aws_access.credentials_of", new_keys)
+    monkeypatch.setattr("recordpublisher.publishers.kinesis.sdk.aws_service.credentials_of", new_keys)
     access = s3_access(rp.Properties(configure("profile, endpoint_url")))
     await access.refresh()
     ask = s3_options(access)["credential_provider"]

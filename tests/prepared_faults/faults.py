@@ -167,7 +167,6 @@ PREPARED = {
     "A store's folder that cannot be written": job_faults.store_in_a_file,
     "A store of a plugin that is not installed": job_faults.store_that_is_unknown,
     "Another process that runs the job": job_faults.process_that_stores,
-    "A store with the positions of a group (ELASTIC)": job_faults.store_of_a_group,
     "A sink's database that refuses connections": job_faults.database_that_refuses,
     "A sink's stream that does not exist": job_faults.target_that_is_missing,
     "Records too large for the sink's stream": job_faults.records_too_large_for_the_target,

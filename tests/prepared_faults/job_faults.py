@@ -7,14 +7,13 @@ import threading
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import ManualClock
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+from fakes.stored_job import alone_worker, store_alone
 
 HOUR_MS = 3_600_000
 COPY = {"flink.sink": "kinesis", "flink.sink.kinesis.stream": "copy"}
@@ -31,10 +30,8 @@ def lag_that_reaches_the_retention(scene):
 
 
 async def _store_position(folder, shard, done):
-    store = SnapshotStore(FolderStore(folder))
     state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(done))
-    generation = await store.open_generation(0)
-    await store.store(0, generation, snapshot_to_json({f"orders/{shard}": state}, None, generation, 0, 1))
+    await store_alone(FolderStore(folder), snapshot_to_json({f"orders/{shard}": state}, None, 1))
 
 
 def store_at(uri):
@@ -59,12 +56,11 @@ def process_that_stores(scene):
     folder, stopped = scene.folder / "state", threading.Event()
 
     async def store():
-        opened = SnapshotStore(FolderStore(folder))
-        generation = await opened.open_generation(0)
+        alone = alone_worker(FolderStore(folder))
+        await alone.open()
         for taken in itertools.count():
-            state = ShardState(StartingPosition.trim_horizon())
-            snapshot = snapshot_to_json({"orders/shardId-000000000000": state}, None, generation, 0, 1, (), taken)
-            await opened.store(0, generation, snapshot)
+            state = ShardState(StartingPosition.trim_horizon(), tip_ms=400_000 * taken)
+            await alone.store(snapshot_to_json({"orders/shardId-000000000000": state}, None, 1, taken))
             if taken == 0:
                 begun.set()
             if stopped.wait(0.05):
@@ -77,12 +73,6 @@ def process_that_stores(scene):
     scene.cleanup.callback(stopped.set)
     begun.wait(60)
     return {**COPY, "flink.state.uri": str(folder), "flink.state.checkpoint.interval": 100}
-
-
-def store_of_a_group(scene):
-    group = GroupStore(FolderStore(scene.folder / "state"), 60)
-    asyncio.run(group.write_table(LeaseTable(), None))
-    return {"flink.state.uri": str(scene.folder / "state")}
 
 
 def sink_in_a_file(scene):

@@ -19,7 +19,7 @@ from botocore import xform_name
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENTS, READ, decode_read
+from recordpublisher.publishers.kinesis.codec import RAW_EVENTS, READ, decode_read
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 import recordpublisher as rp
-from recordpublisher.publishers.dynamodb_streams import DynamoDbStreams
+from recordpublisher.publishers.dynamodb_streams import EMPTY_READS_AT_TIP, DynamoDbStreams
 from recordpublisher.publishers.errors import TransientError
 
 
@@ -32,7 +32,7 @@ class Answers:
 def a_service(**answers):
     """A service, and its client."""
     client = Answers(list_streams=[{"Streams": [{"StreamArn": "arn", "StreamLabel": "1"}]}], **answers)
-    properties = rp.Properties({"aws.region": "us-east-1", "flink.dynamodb.tip.empty.reads": 2})
+    properties = rp.Properties({"aws.region": "us-east-1"})
     return DynamoDbStreams(properties, open_client=lambda: nullcontext(client)), client
 
 
@@ -54,7 +54,9 @@ async def test_shards_are_listed_page_by_page_with_parents_and_spread_over_subta
 
 async def test_a_shard_end_has_no_iterator_and_the_tip_is_reported_after_some_empty_responses():
     more, end = {"Records": [], "NextShardIterator": "own"}, {"Records": []}
-    service, client = a_service(get_shard_iterator=[{"ShardIterator": "own"}], get_records=[more, more, end])
+    service, client = a_service(
+        get_shard_iterator=[{"ShardIterator": "own"}], get_records=[*[more] * EMPTY_READS_AT_TIP, end]
+    )
     shard = rp.Shard("orders", "a")
     iterator = await service.get_shard_iterator(shard, rp.StartingPosition.trim_horizon())
     answers = []
@@ -62,7 +64,7 @@ async def test_a_shard_end_has_no_iterator_and_the_tip_is_reported_after_some_em
         answers.append(await service.get_records(shard, iterator, 10_000))
         iterator = answers[-1].next_iterator
 
-    assert [answer.millis_behind_latest for answer in answers] == [None, 0, 0]
+    assert [answer.millis_behind_latest for answer in answers] == [*[None] * (EMPTY_READS_AT_TIP - 1), 0, 0]
     assert client.asked[-1][1] == {"ShardIterator": "own", "Limit": 1000}
 
 

@@ -128,7 +128,7 @@ async def test_a_generator_that_a_plain_function_returns_is_refused():
 
 
 def test_an_async_function_is_refused_where_nobody_awaits():
-    with pytest.raises(rp.ConfigurationError, match="it is async, and nobody would await it"):
+    with pytest.raises(rp.ConfigurationError, match="it is async, but its result would not be awaited"):
         check_user_function("deserializer", double, "a plain function", is_plain=True)
 
 

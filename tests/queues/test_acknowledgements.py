@@ -63,7 +63,7 @@ def test_a_sink_with_an_interval_commits_by_it_and_its_records_are_prolonged_mea
         async def flush(self, checkpoint=None):
             flushed.append((asyncio.get_running_loop().time(), len(self.records)))
 
-    given = {"flink.sink": "delta", "flink.sink.delta.interval": "60s"}
+    given = {"flink.sink": "delta"}
     run_virtual(work(queue, Commits(), Bounds(max_time=100), properties=given))
 
     assert [(int(time + 0.1), count) for time, count in flushed] == [(0, 0), (60, 5_000), (100, 5_000)]

@@ -35,7 +35,7 @@ def test_a_stop_waits_for_a_flush_that_hangs_no_longer_than_the_drain_timeout(in
     queue.put(1)
 
     async def run():
-        given = {"flink.job.drain.timeout": "5000", "flink.sink": "delta", "flink.sink.delta.interval": interval}
+        given = {"flink.job.drain.timeout": "5000", "flink.sink": "delta", "flink.state.checkpoint.interval": interval}
         job = queue_job(queue, HungSink(), properties=given)
         await job.open()
         loop = asyncio.get_running_loop()

@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.host.build_from_properties import publisher_class
+from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Claim, Owner
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
@@ -34,7 +34,7 @@ def job(registry, streams="orders", properties=None, **arguments):
     ("properties", "words"),
     [
         ({"flink.state.uri": "state"}, "the queue keeps what is not acknowledged"),
-        ({"flink.shard.assignment": "ELASTIC"}, "processes share a queue without a group"),
+        ({"flink.job.workers": "GROUP"}, "processes share a queue without a group"),
         ({"flink.watermark.lookahead.millis": 1000}, "keeps no order"),
         ({"flink.watermark.alignment.max.lag": 1000}, "keeps no order"),
         ({"flink.watermark.timestamp.field": "at"}, "keeps no order"),
@@ -86,9 +86,9 @@ async def test_a_job_without_them_runs(registry):
 def test_who_reads_from_positions_is_told_what_to_use(registry):
     given = rp.Properties({"flink.stream.recordpublisher": "FAKE_QUEUE"})
     with pytest.raises(
-        rp.ConfigurationError, match=r"Spark needs positions, and a queue has none\. Valid: POLLING or EFO"
+        rp.ConfigurationError, match=r"Spark needs positions, but a queue has none\. Valid: POLLING or EFO"
     ):
-        publisher_class(registry, given, "Spark")
+        checked_publisher_class(registry, given, "Spark")
 
 
 def test_a_bounded_reader_is_refused(registry, monkeypatch):

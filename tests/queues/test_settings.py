@@ -15,7 +15,6 @@ from recordpublisher.queues.job import QueueSettings
         ({"flink.sink": "jsonl", "flink.sink.jsonl.path": "folder"}, 1_000),
         ({"flink.sink": "parquet", "flink.sink.parquet.path": "s3://bucket"}, 60_000),
         ({"flink.sink": "delta"}, 60_000),
-        ({"flink.sink": "delta", "flink.sink.delta.interval": "5m"}, 300_000),
         ({"flink.sink": "delta", "flink.state.checkpoint.interval": 2_000}, 2_000),
         ({"flink.sink": "delta", "flink.state.checkpoint.interval": -1}, 1_000),
     ],

@@ -9,9 +9,8 @@ from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.dashboard.live_snapshots import LiveSnapshots
-from recordpublisher.plugins.metrics.export import FetchersHere
-from recordpublisher.plugins.metrics.exported_metrics import exported_tables
+from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
+from recordpublisher.plugins.metrics.export import FetchersHere, exported_tables
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from recordpublisher.local import LocalKinesis
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import HashRange, Shard

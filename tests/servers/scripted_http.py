@@ -4,9 +4,8 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress
 
-from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import BodyReadScheduler
-from recordpublisher.publishers.kinesis.fast_path.http1_pool import Http1ConnectionPool
-from recordpublisher.publishers.kinesis.fast_path.http1_response import BufferedBody
+from recordpublisher.publishers.kinesis.http1_connection import BodyReadScheduler, BufferedBody
+from recordpublisher.publishers.kinesis.http1_pool import Http1ConnectionPool
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
 READ_BUFFER_BYTES = 4096

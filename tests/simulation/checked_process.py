@@ -9,20 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import FunctionTimestamps
+from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
+from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.assignment import uniform
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery
-from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.fetcher.watermark_functions import emit_limit
+from recordpublisher.fetcher.watermarks import WatermarkTracker
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
@@ -36,12 +34,11 @@ from .simulated_stream import FUTURE_LIMIT_MS, SimulatedStream
 from .simulator import EPOCH_MS, Clock, Simulator
 from .source import SimulatedSource
 
-STARTUP_SECONDS = 20.0
 LOOK_SECONDS = 1.0
 """How often each process looks at the list of streams."""
 
 
-def properties_of(job_run: JobRun, stream: SimulatedStream, startup_ms: int = 600_000) -> Properties:
+def properties_of(job_run: JobRun, stream: SimulatedStream) -> Properties:
     """The job's properties in a run."""
     given = {
         "flink.stream.initpos": "TRIM_HORIZON",
@@ -52,7 +49,6 @@ def properties_of(job_run: JobRun, stream: SimulatedStream, startup_ms: int = 60
         "flink.state.checkpoint.interval": 4_000,
         "flink.watermark.outoforderness.millis": stream.plan.disorder_ms,
         "flink.watermark.tracker.timeout": 10_000,
-        "flink.watermark.startup.timeout": startup_ms,
     }
     return Properties({key: value for key, value in given.items() if value is not None})
 
@@ -108,13 +104,14 @@ class CheckedProcess(ABC):
         self._stream = stream
         self._writable_since: float | None = None
         """Since when it has a record that it may write, and has written none."""
+        self._is_stopping = False
         self._job_run = job_run
         self._listed_streams = listed_streams
         self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
         self._source.before_read = self.check_memory
         self.fetcher = self._build()
-        tracker = self._tracker
-        self._report_to_tracker, tracker.report = tracker.report, self._on_report  # type: ignore[method-assign]
+        self.tracker = self.fetcher._dependencies.tracker
+        self._report_to_tracker, self.tracker.report = self.tracker.report, self._on_report  # type: ignore[method-assign]
         self.running = self.process.spawn(self._run())
 
     @abstractmethod
@@ -122,26 +119,13 @@ class CheckedProcess(ABC):
         """The fetcher."""
 
     @property
-    def _tracker(self) -> WatermarkTracker:
-        return self.fetcher._dependencies.tracker
-
-    @property
-    def _is_without_tracker(self) -> bool:
-        """Whether it gates on its own minimum (W10)."""
-        return False
-
-    @property
     def _may_write(self) -> bool:
         """Whether nothing but the emit limit keeps it from writing."""
         return True
 
-    @property
-    def global_watermark(self) -> int | None:
-        """As the process knows it."""
-        return self._tracker.current()
-
     def stop(self) -> asyncio.Task[Any]:
         """A clean stop, with a checkpoint."""
+        self._is_stopping = True
 
         async def stopped() -> None:
             self.fetcher.stop()
@@ -156,16 +140,14 @@ class CheckedProcess(ABC):
         self._writable_since = None
         is_read = batch.shard.stream in self.fetcher._dependencies.discovery.opened
         self._checker.expect(is_read, "S10", f"{batch.shard.key} is written, its stream has left the list")
-        if not self._is_without_tracker:
-            self._checker.check_alignment(batch, self._tracker.current(), self._job_run.lookahead)
-        self._checker.check_write(batch, self._tracker.current())
+        self._checker.check_alignment(batch, self.tracker.current(), self._job_run.lookahead)
+        self._checker.check_write(batch, self.tracker.current())
 
     def on_sink_watermark(self, watermark: int) -> None:
-        if not self._is_without_tracker:
-            self._checker.check_watermark_bound(watermark, self._tracker.current())
+        self._checker.check_watermark_bound(watermark, self.tracker.current())
         self._checker.check_sink_watermark(self.number, watermark, self.fetcher._table)
 
-    def _on_report(self, report: SubtaskReport) -> int | None:
+    def _on_report(self, status: ShardsStatus, watermark: int | None) -> int | None:
         if not self.process.is_dead:
             for entry in self.fetcher._table:
                 if entry.is_open and entry.reading.is_idle and not entry.reading.queue:
@@ -176,22 +158,16 @@ class CheckedProcess(ABC):
                     self._checker.check_idleness(
                         entry.key, empty_reads, other_seconds, self._job_run.idle_interval, process.resumed_at
                     )
-        return self._report_to_tracker(report)
+        return self._report_to_tracker(status, watermark)
 
     def check_liveness(self) -> None:
         """A record that may be written is written soon, unless the process or its sink is disturbed (W9, W12)."""
         now, process = self._simulator.now, self.process
-        limit = emit_limit(self._tracker.current(), self._job_run.lookahead)
+        limit = emit_limit(self.tracker.current(), self._job_run.lookahead)
         next_watermarks = [(entry.next_watermark, entry.key) for entry in self.fetcher._table]
         writable = [key for watermark, key in next_watermarks if watermark is not None and watermark <= limit]
-        if (
-            not writable
-            or process.is_disturbed
-            or self.sink.is_busy
-            or process.is_dead
-            or self.running.done()
-            or not self._may_write
-        ):
+        may_write = self._may_write and not self._is_stopping and not self.running.done()
+        if not writable or process.is_disturbed or self.sink.is_busy or process.is_dead or not may_write:
             self._writable_since = None
         elif self._writable_since is None:
             self._writable_since = now
@@ -220,7 +196,8 @@ class CheckedProcess(ABC):
             return StreamList(self._listed_streams(), look, LOOK_SECONDS)
         return self._stream.names
 
-    def _parts(self, properties: Properties, tracker: WatermarkTracker, **more: Any) -> FetcherDependencies:
+    def _parts(self, tracker: WatermarkTracker, **more: Any) -> FetcherDependencies:
+        properties = properties_of(self._job_run, self._stream)
         job_run = self._job_run
         settings = replace(FetcherSettings.of(properties), budget=job_run.budget)
 
@@ -232,7 +209,6 @@ class CheckedProcess(ABC):
             of_bad = {"on_poison": OnBadRecord.SKIP, "future_limit_ms": FUTURE_LIMIT_MS}
             return BatchDecorator(BytesDeserializer(), times, strategy, metrics, **of_bad)
 
-        parts: dict[str, Any] = {"assigner": uniform, **more}
         return FetcherDependencies(
             factory=self._source,
             discovery=ShardDiscovery(self._source, self._streams(), settings.discovery_interval_ms),
@@ -246,5 +222,5 @@ class CheckedProcess(ABC):
             shard_exists=self._source.shard_exists,
             is_endless=lambda stream: True,  # as a stream of Kinesis
             use_continuations=job_run.continuations,
-            **parts,
+            **more,
         )

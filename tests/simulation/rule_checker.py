@@ -42,7 +42,8 @@ class RuleChecker:
         self._is_strict = is_strict
         self._done: dict[str, int] = {}
         self._sink_watermarks: dict[int, int] = {}
-        self._generation: object = None
+        """The last watermark of the sink of each process."""
+        self._start: object = None
         self._highest: int | None = None
         self._remaining = stream.total
         self._late_of: dict[str, int] = {}
@@ -77,20 +78,20 @@ class RuleChecker:
 
     # --- checks -------------------------------------------------------------------------------------------------------------
 
-    def start_run(self, job_run: JobRun, counts: dict[str, int], is_tracker_disturbed: bool = False) -> None:
+    def start_run(self, job_run: JobRun, counts: dict[str, int], is_disturbed: bool = False) -> None:
         """A run starts; `counts`: how many records of each shard were read before.
 
-        `is_tracker_disturbed`: the tracker is still suspended or down by a fault of the run before.
+        `is_disturbed`: a fault of the run before still lasts.
         """
-        self._may_cause_late_records = is_tracker_disturbed or not job_run.is_faultless
+        self._may_cause_late_records = is_disturbed or not job_run.is_faultless
         self._sink_watermarks.clear()
         self._late_of.clear()
         self._rewind(self.stream.shards, counts)
 
-    def restart_subtask(self, subtask: int, owned: Iterable[str], counts: dict[str, int]) -> None:
-        """One subtask restarts; `counts`: how many records of each shard were read before."""
-        self._sink_watermarks.pop(subtask, None)
-        self._rewind(owned, counts)
+    def restart(self, counts: dict[str, int]) -> None:
+        """The job restarts within a run; `counts`: how many records of each shard were read before."""
+        self._sink_watermarks.clear()
+        self._rewind(self.stream.shards, counts)
 
     def start_workers(self, job_run: JobRun) -> None:
         """A run of a job starts, whose processes resume from what is stored: `check_begin` sees from where."""
@@ -104,10 +105,10 @@ class RuleChecker:
         if self.may_repeat and first < self._done.get(key, 0):
             self._rewind([key], {key: first})
 
-    def check_global_watermark(self, generation: object, value: int | None) -> None:
-        """The tracker has this global watermark: within a generation it never falls."""
-        if generation != self._generation:
-            self._generation, self._highest = generation, None
+    def check_global_watermark(self, start: object, value: int | None) -> None:
+        """The job has this global watermark: within a start it never falls."""
+        if start != self._start:
+            self._start, self._highest = start, None
         highest = self._highest
         self.expect(
             highest is None or (value is not None and value >= highest),
@@ -117,7 +118,7 @@ class RuleChecker:
         self._highest = value if highest is None or (value is not None and value > highest) else highest
 
     def check_write(self, batch: RecordBatch, value: int | None) -> None:
-        """A sink received a batch; `value` is the global watermark that its subtask knew."""
+        """A sink received a batch; `value` is the global watermark that it knew."""
         stream, key = self.stream, batch.shard.key
         size, done = stream.plan.aggregate, self._done.get(key, 0)
         indexes = [int(each.sequence_number) * size + max(each.sub_sequence_number, 0) for each in batch.records]
@@ -133,7 +134,7 @@ class RuleChecker:
         self._done[key] = last
 
     def check_alignment(self, batch: RecordBatch, value: int | None, lookahead: int | None) -> None:
-        """A batch was emitted; `value` is the global watermark that its subtask knew."""
+        """A batch was emitted; `value` is the global watermark that it knew."""
         key, top = batch.shard.key, max(batch.watermarks or ())
         if lookahead is not None:
             self.expect(value is not None, "W8", f"{key} was written before there was a global watermark")
@@ -141,16 +142,16 @@ class RuleChecker:
             self.expect(value is None or top <= limit, "W8", f"{key} at {top}, above {value} + {lookahead}")
 
     def check_watermark_bound(self, watermark: int, value: int | None) -> None:
-        """A sink received a watermark; `value` is the global one that its subtask knew."""
+        """A sink received a watermark; `value` is the global one that it knew."""
         self.expect(value is not None and watermark <= value, "W1", f"{watermark} is above the global {value}")
 
-    def check_sink_watermark(self, subtask: int, watermark: int, entries: Iterable[Any]) -> None:
-        """A sink received a watermark."""
-        before = self._sink_watermarks.get(subtask)
+    def check_sink_watermark(self, process: int, watermark: int, entries: Iterable[Any]) -> None:
+        """The sink of a process received a watermark."""
+        before = self._sink_watermarks.get(process)
         self.expect(
             before is None or watermark > before, "W1", f"the sink's watermark fell from {before} to {watermark}"
         )
-        self._sink_watermarks[subtask] = watermark
+        self._sink_watermarks[process] = watermark
         for entry in entries:
             if entry.is_active:
                 emitted = entry.state.watermark
@@ -166,7 +167,7 @@ class RuleChecker:
         interval_ms: int,
         resumed_at: float,
     ) -> None:
-        """A subtask reports a shard as idle; `empty_reads` are the times of the first and the last read in a row that was empty at the tip.
+        """The job reports a shard as idle; `empty_reads` are the times of the first and the last read in a row that was empty at the tip.
         Without one, the first read that was not has been on its way for `other_seconds` at most.
         """
         if empty_reads is None:
@@ -188,12 +189,12 @@ class RuleChecker:
         self._count_remaining()
 
     def check_liveness(self, writable: list[str], seconds: float) -> None:
-        """For so long a subtask has written nothing, although its queues begin with records of `writable` within the emit limit."""
+        """For so long nothing was written, although its queues begin with records of `writable` within the emit limit."""
         text = f"nothing was written for {seconds:.1f} s, although {writable} have records within the emit limit"
         self.expect(seconds <= WRITE_SECONDS, "W9", text)
 
     def check_queued_bytes(self, queued: int, limit: int) -> None:
-        """A subtask has `queued` bytes in its queues."""
+        """`queued` bytes are in the queues."""
         self.expect(queued <= limit, "P6", f"{queued} bytes are queued, {limit} allowed")
 
     # --- inside -------------------------------------------------------------------------------------------------------------------

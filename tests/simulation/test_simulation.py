@@ -1,6 +1,6 @@
-"""Random schedules of a whole job on virtual time: in each of them the rules S1, S2, S5, W1, W6, W8, W9, W13 and P6 hold.
+"""Random schedules of a whole job that runs alone, on virtual time: in each of them the rules S1, S2, S5, W1, W6, W8, W9, W13 and P6 hold.
 
-Real fetchers, trackers and checkpoints, each subtask in a simulated process of its own. The seed decides everything:
+A real fetcher of a job that runs alone, in a simulated process, with real checkpoints. The seed decides everything:
 
     SEED=123 make simulation                      runs one schedule again, exactly
     SCHEDULES=100000 make simulation              runs many (`make nightly`); FIRST=... is the first seed

@@ -30,7 +30,7 @@ class KillableSource(KinesisSource):
         return "killable"
 
     def streamReader(self, schema: Any) -> KillableReader:  # noqa: N802
-        return KillableReader(self.query_options(), chosen_columns(schema))
+        return KillableReader(self, schema)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KillableWriter:  # noqa: N802
         return KillableWriter(WriteOptions.parse(self.options), schema)
@@ -44,7 +44,7 @@ class KillableReader(QueryReader):
         pause_while_armed(folder, "reading")
         plan, store = partition.plan, PausingClaims(claim_store(self._options), folder)
         read = shard_reader(self._options, plan.consumer_arns)
-        rows = TaskRead(plan, store, read, schema=self._schema).rows()  # type: ignore[arg-type]  # here the batch is claimed
+        rows = TaskRead(plan, store, read, schema=chosen_columns(self._schema)).rows()  # type: ignore[arg-type]  # here it is claimed
         pause_while_armed(folder, "claimed")
         yield from rows
         pause_while_armed(folder, "read")

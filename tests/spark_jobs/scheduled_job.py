@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.plain_format import PlainSource
 from spark_jobs.scale_job import cpu_seconds, processes
 
 DRIVER, JVM, ENDED = "driver", "JVM", "planner and other processes that have ended"
@@ -34,6 +35,8 @@ def main() -> None:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    if job["format"] == "plain":
+        session.dataSource.register(PlainSource)
     rows = session.readStream.format(job["format"]).options(**job["options"]).load()
     writer = rows.writeStream.format("parquet").option("checkpointLocation", job["folder"] + "/checkpoint")
     query = writer.trigger(availableNow=True).start(job["folder"] + "/out")

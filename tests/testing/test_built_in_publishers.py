@@ -8,7 +8,7 @@ from recordpublisher import Properties, RecordPublisherFactory
 from recordpublisher.local import LocalKinesis
 from recordpublisher.local.stream import split
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.testing import PublisherCase, PublisherContract

@@ -5,6 +5,7 @@ import sys
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from recordpublisher import (
     UserRecord,
 )
 from recordpublisher.publishers.properties import declaration
+from recordpublisher.publishers.shards import OldestRecord
 from recordpublisher.testing import PublisherCase, PublisherContract, run_virtual
 
 from processes.command_line import ROOT
@@ -68,6 +70,7 @@ class ListPublisher(RecordPublisher):
 
 class ListContract(PublisherContract):
     publisher = ListPublisher
+    ports: ClassVar = {}
 
     @asynccontextmanager
     async def open_case(self):
@@ -77,7 +80,7 @@ class ListContract(PublisherContract):
             async def create(self, shard, starting_position, metrics):
                 return publisher(shard, starting_position, metrics)
 
-        yield PublisherCase(Factory(), Shard("s", "0"), PAYLOADS)
+        yield PublisherCase(type("Ported", (Factory,), dict(self.ports))(), Shard("s", "0"), PAYLOADS)
 
     def execute(self, work):
         run_virtual(work)
@@ -85,6 +88,24 @@ class ListContract(PublisherContract):
 
 class TestAPublisherOfAList(ListContract):
     """The contract, on virtual time."""
+
+
+async def _no_longer_listed(factory, stream, listed):
+    return [Shard(stream, "-1", closed=True, is_unlisted=True)]
+
+
+async def _oldest(factory, shard):
+    return OldestRecord("1", int(ARRIVAL * 1000))
+
+
+async def _retained(factory, stream):
+    return int(ARRIVAL * 1000)
+
+
+class TestAPublisherThatHasOlderShards(ListContract):
+    """The contract with each optional method of a factory."""
+
+    ports: ClassVar = {"unlisted_shards": _no_longer_listed, "oldest_record": _oldest, "oldest_retained_ms": _retained}
 
 
 class TestThePublisherOfLines(PublisherContract):
@@ -356,6 +377,48 @@ def test_what_a_job_would_not_show_fails_with_a_sentence(broken, test, message):
     class Broken(ListContract):
         publisher = broken
 
+    with pytest.raises(AssertionError, match=message):
+        getattr(Broken(), test)()
+
+
+class BelievesInLoss(ListPublisher):
+    """Leaves records out once it has heard that nothing was lost."""
+
+    def set_seen(self, seen_ms):
+        self.at += seen_ms is not None
+
+
+async def _open_shards(factory, stream, listed):
+    return [Shard(stream, "-1")]
+
+
+async def _later_record(factory, shard):
+    return OldestRecord("2", int(ARRIVAL * 1000))
+
+
+async def _a_number(factory, what):
+    return 1.5
+
+
+@pytest.mark.parametrize(
+    ("ports", "test", "message"),
+    [
+        (
+            {"unlisted_shards": _open_shards},
+            "test_shards_that_the_stream_no_longer_lists_are_closed",
+            "is `closed` and",
+        ),
+        ({"oldest_record": _later_record}, "test_the_oldest_record_is_not_behind_the_first_one", "first record is '1'"),
+        ({"oldest_record": _a_number}, "test_the_oldest_record_is_not_behind_the_first_one", "not an OldestRecord"),
+        ({"oldest_retained_ms": _a_number}, "test_the_oldest_record_is_not_behind_the_first_one", "not epoch ms"),
+        ({}, "test_it_reads_everything_whatever_it_hears_of_lost_records", None),
+    ],
+)
+def test_a_wrong_optional_method_fails_with_a_sentence(ports, test, message):
+    class Broken(ListContract):
+        publisher = ListPublisher if ports else BelievesInLoss
+
+    Broken.ports = ports
     with pytest.raises(AssertionError, match=message):
         getattr(Broken(), test)()
 

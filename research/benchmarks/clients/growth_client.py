@@ -46,18 +46,11 @@ def largest_memory_mb():
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
 
-async def main(url, publisher, lookahead, records, body, subtask=0, parallelism=1, tracker=None):
+async def main(url, publisher, lookahead, records, body):
     properties = {**properties_of(url, publisher, lookahead), "flink.shard.getrecords.maxrecordcount": body}
-    if tracker:
-        properties |= {
-            "flink.watermark.tracker": "TCP",
-            "flink.watermark.tracker.address": tracker,
-            "flink.watermark.tracker.token": "secret",
-        }
     sink = StartMeasuringSink()
     imported = time.process_time()
-    share = {"subtask": int(subtask), "parallelism": int(parallelism)}
-    async with rp.DataFetcher(["replay"], properties, sink=sink, **share) as sink.fetcher:
+    async with rp.DataFetcher(["replay"], properties, sink=sink) as sink.fetcher:
         opened = time.process_time()
         shards = len(sink.shards())
         result = await sink.fetcher.run_bounded(stop_at_tip=True)

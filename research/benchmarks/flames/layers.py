@@ -6,16 +6,15 @@ A sample belongs to the layer of its innermost function whose name starts with o
 from __future__ import annotations
 
 LAYERS = {
-    "decode: JSON and base64 straight into records": [
-        "publishers/kinesis/codec/response_decoders.py",
-        "publishers/kinesis/codec/incremental_decoder.py",
-    ],
-    "event frames: splitting, copying, checksum": ["publishers/kinesis/codec/event_stream.py"],
+    "decode: JSON and base64 straight into records": ["publishers/kinesis/codec.py"],
+    "event frames: splitting, copying, checksum": ["publishers/kinesis/event_subscription.py"],
     "de-aggregation check": ["publishers/aggregation/deaggregation.py", "publishers/aggregation/kpl_format.py"],
     "making the call: routing, signature, error mapping; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
     "transport: socket, HTTP parser, body": [
         "aiohttp/",
-        "publishers/kinesis/fast_path/",
+        "publishers/kinesis/http1_connection.py",
+        "publishers/kinesis/http1_pool.py",
+        "publishers/kinesis/direct_transport.py",
         "asyncio/selector_events.py",
         "asyncio/transports.py",
         "yarl/",
@@ -23,11 +22,11 @@ LAYERS = {
     ],
     "time-outs around a read": ["asyncio/timeouts.py", "publishers/clock.py"],
     "publisher: metrics, rate control, batches; freeing records": ["publishers/"],
-    "deserialiser, event times, watermarks": ["consumer/", "publishers/records/user_records.py"],
+    "deserialiser, event times, watermarks": ["consumer/", "publishers/records.py"],
     "emission: slice, sink, state": [
         "fetcher/pipeline/emitter.py",
         "fetcher/sink.py",
-        "publishers/records/batch.py:RecordBatch.slice",
+        "publishers/records.py:RecordBatch.slice",
     ],
     "queue, budget, alignment, state": ["fetcher/"],
     "Kinesis sink: checks, shard queues, completion": ["plugins/sinks/kinesis/"],

@@ -1,16 +1,11 @@
 """The cost of many shards: CPU per record with 1 to 1,000 shards and with 1 to 4 processes, memory, start-up (`make bench`)."""
 
 import json
-import re
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
 from benchmarks.figures.table import Row
-from benchmarks.processes import ENVIRONMENT, output_of, replay_server
+from benchmarks.processes import output_of, replay_server
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -47,34 +42,3 @@ def test_shards(publisher, lookahead, table):
     table.append(
         Row(f"{of_all}, CPU to the first write", started, at_most=START_SECONDS, section="many shards", unit="s")
     )
-
-
-@contextmanager
-def tracker():
-    command = [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0", "--token", "secret"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
-        try:
-            yield re.search(r"[\d.]+:\d+", process.stderr.readline())[0]
-        finally:
-            process.terminate()
-
-
-@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
-def test_processes(publisher, table):
-    """The same shards over more processes, aligned by the TCP tracker; summed over the processes without the tracker's."""
-    shards, micros = 100, []
-    with replay_server(shards, RECORDS[shards], BODY, 200) as url:
-        for processes in (1, 2, 4):
-            with tracker() as address, ThreadPoolExecutor(processes) as pool:
-                given = (url, publisher, "5000", RECORDS[shards], BODY)
-                shares = [(*given, subtask, processes, address) for subtask in range(processes)]
-                output = [
-                    json.loads(each)
-                    for each in pool.map(lambda share: output_of("clients/growth_client.py", *share), shares)
-                ]
-            print(f"\n  {processes} processes: {output}")
-            assert sum(each["shards"] for each in output) == shards
-            micros.append(sum(each["record"] * each["shards"] for each in output) / shards)
-            path = f"{NAMES[publisher]}, aligned over {processes} process{'es'[: 2 * (processes > 1)]}"
-            table.append(Row(path, micros[-1], section="many shards"))
-    table.append(flat(f"{NAMES[publisher]}, aligned over 1 to 4 processes", micros))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.dashboard.live_snapshots import LiveSnapshots
+from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersHere
 from recordpublisher.plugins.metrics.prometheus.exporter import page_of
 from recordpublisher.publishers.clock import SystemClock

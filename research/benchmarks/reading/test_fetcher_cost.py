@@ -10,9 +10,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.groups.job import OnBadRecord

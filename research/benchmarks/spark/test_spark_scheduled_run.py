@@ -1,5 +1,6 @@
-"""CPU of a scheduled run, by process: AvailableNow with 1,000 new rows into Parquet, beside the same of Spark's own source (printed).
+"""CPU of a scheduled run, by process (printed): AvailableNow with 1,000 new rows (`SCHEDULED_ROWS`) into Parquet.
 
+Measured beside it are Spark's own source, and a Python source without work, below which no Python source can be.
 `SCHEDULED_BEFORE` may name the folder `src` of another version, which is measured, too.
 """
 
@@ -22,8 +23,8 @@ from spark_jobs import scheduled_job
 from spark_jobs.queries import Kinesis, at_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(1_800)]
-ROUNDS, ROWS = int(os.environ.get("SCHEDULED_ROUNDS", "3")), 1_000
-RATE = "rate-micro-batch"
+ROUNDS, ROWS = int(os.environ.get("SCHEDULED_ROUNDS", "3")), int(os.environ.get("SCHEDULED_ROWS", "1000"))
+RATE, PLAIN = "rate-micro-batch", "plain"
 
 
 @pytest.mark.parametrize("is_at_home", [False, True], ids=["as installed", "without pyspark.zip"])
@@ -32,6 +33,7 @@ def test_cpu_by_process(tmp_path, is_at_home):
     before = os.environ.get("SCHEDULED_BEFORE")
     kinds = [
         ("spark's own source", RATE, own),
+        ("a Python source without work", PLAIN, own),
         *([("before", "kinesis", before)] if before else []),
         ("kinesis", "kinesis", own),
     ]
@@ -42,7 +44,9 @@ def test_cpu_by_process(tmp_path, is_at_home):
         for number in range(ROUNDS):  # in turn: the machine is not always as fast
             for name, form, source in kinds:
                 folder = tmp_path / f"{name}-{number}"
-                options = {"rowsPerBatch": str(ROWS)} if form == RATE else stream.options(folder)
+                options = {RATE: {"rowsPerBatch": str(ROWS)}, PLAIN: {"rows": str(ROWS)}}.get(form) or stream.options(
+                    folder
+                )
                 told.setdefault(name, []).append(run(form, options, folder, source, is_at_home=is_at_home))
     print(f"\nload average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     for name, runs in told.items():

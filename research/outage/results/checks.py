@@ -10,8 +10,6 @@ from recordpublisher.demo.runner import CheckResult
 from ..scenario import DAY_MS, HOUR_MS, MINUTE_MS, Timeline
 from .event_log import EventLog
 
-ALARM_EXIT_CODE = 3
-"""Of `recordpublisher lag --check`."""
 MIN_HELD_MS = 5_000
 """So long the other shards must be held back when the lag has no limit."""
 MAX_RELEASE_SECONDS = 10.0
@@ -45,7 +43,6 @@ class CatchUpResult:
     log: EventLog
     held: Mapping[str, Mapping[str, object]]
     lag_ms: int
-    lowest_subtask: int | None
     release_seconds: float | None
     was_excluded: bool
     sent: Mapping[str, int]
@@ -73,28 +70,6 @@ def check_our_rule(result: SuspensionResult) -> list[CheckResult]:
     ]
 
 
-def check_flink_rule(result: SuspensionResult) -> list[CheckResult]:
-    """By Flink's old rule one shard stays unread while the others are read on, and our alarms name it."""
-    log = result.log
-    others = {key: count for key, count in result.sent.items() if key != result.late}
-    written = {key: log.rows.get(key, 0) for key in others}
-    lasting = lasting_alarms(log)
-    code = result.lag_exit_code
-    return [
-        CheckResult(
-            f"{result.late} stays unread",
-            f"{result.unread:,} of {result.sent[result.late]:,} records",
-            result.unread == result.sent[result.late],
-        ),
-        CheckResult(
-            "the other shards go on", f"{sum(written.values()):,} of {sum(others.values()):,}", written == others
-        ),
-        _progress_while_stopped(result),
-        CheckResult("alarms that last", ", ".join(lasting) or "none", result.late in lasting),
-        CheckResult("recordpublisher lag --check", f"exit code {code}", code == ALARM_EXIT_CODE),
-    ]
-
-
 def check_catch_up(result: CatchUpResult) -> list[CheckResult]:
     """Held back without a limit to the lag, released with it, and nothing lost either way."""
     log = result.log
@@ -109,8 +84,7 @@ def check_catch_up(result: CatchUpResult) -> list[CheckResult]:
     return [
         CheckResult(
             "without max.lag the others are held back",
-            f"{held_ms / 1000:.1f} s each, {written} records written, {result.lag_ms / DAY_MS:.1f} days ahead, "
-            f"waiting for subtask {result.lowest_subtask}",
+            f"{held_ms / 1000:.1f} s each, {written} records written, {result.lag_ms / DAY_MS:.1f} days ahead",
             held_ms >= MIN_HELD_MS and written == 0 and result.lag_ms > HOUR_MS,
         ),
         CheckResult("alarms meanwhile", ", ".join(sorted(alarmed)) or "none", set(others) <= alarmed),

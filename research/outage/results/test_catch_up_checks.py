@@ -19,7 +19,7 @@ def result(rows=SENT, **more):
     log.add_message(alarm(4, 0, OTHER))
     shards = {BEHIND: shard_report(lateAfterIdle=50), OTHER: shard_report()}
     log.add_message(report(20, 0, shards, rows=rows))
-    return replace(CatchUpResult(log, HELD, 2 * DAY_MS, 1, 1.5, True, SENT, BEHIND), **more)
+    return replace(CatchUpResult(log, HELD, 2 * DAY_MS, 1.5, True, SENT, BEHIND), **more)
 
 
 def failed(result):

@@ -1,6 +1,6 @@
 """Every check of the first part can fail."""
 
-from outage.results.checks import SuspensionResult, check_flink_rule, check_our_rule
+from outage.results.checks import SuspensionResult, check_our_rule
 from outage.results.event_log import EventLog
 from outage.results.sample_reports import alarm, report, shard_report
 from outage.scenario import MINUTE_MS, Timeline
@@ -60,14 +60,3 @@ def test_an_alarm_that_lasts_and_one_that_is_over():
 
 def test_lag_check_that_raises_an_alarm():
     assert failed(check_our_rule(result(SENT, code=3))) == ["recordpublisher lag --check"]
-
-
-def test_the_outage_itself():
-    unread = {LATE: 0, OTHER: 8}
-    assert failed(check_flink_rule(result(unread, [alarm(15, 1, LATE)], code=3))) == []
-
-
-def test_an_outage_that_nobody_noticed_or_that_was_none():
-    unread = {LATE: 0, OTHER: 8}
-    assert failed(check_flink_rule(result(unread, code=0))) == ["alarms that last", "recordpublisher lag --check"]
-    assert f"{LATE} stays unread" in failed(check_flink_rule(result(SENT, [alarm(15, 1, LATE)], code=3)))

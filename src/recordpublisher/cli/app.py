@@ -14,7 +14,10 @@ from .logs import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, TextLines, set_verbosit
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands of `places`: `module:function` below this package for each name. A `typer.Typer` there is a group of commands."""
+    """The commands by name, which are imported when they are needed.
+
+    - `places`: `module:function` below this package, by the name of the command. The place of a group has a `typer.Typer`.
+    """
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._places = places
@@ -49,14 +52,14 @@ def _load(name: str, place: str) -> Any:
 COMMANDS = {
     "demo": "commands.demo:demo",
     "local": "commands.local:local",
-    "judge": "commands.judge:judge",
-    "list": "stream_commands.list_streams:list_streams",
-    "describe": "stream_commands.describe:describe",
-    "create": "stream_commands.create:create",
-    "delete": "stream_commands.delete:delete",
-    "split": "stream_commands.reshard:split",
-    "merge": "stream_commands.reshard:merge",
-    "consumers": "stream_commands.consumers:consumers",
+    "judge": "commands.local:judge",
+    "list": "stream_commands.streams:list_streams",
+    "describe": "stream_commands.streams:describe",
+    "create": "stream_commands.streams:create",
+    "delete": "stream_commands.streams:delete",
+    "split": "stream_commands.streams:split",
+    "merge": "stream_commands.streams:merge",
+    "consumers": "stream_commands.streams:consumers",
     "put": "stream_commands.put:put",
     "tail": "stream_commands.tail:tail",
     "doctor": "job_commands.doctor:doctor",
@@ -67,14 +70,13 @@ COMMANDS = {
     "positions": "job_commands.positions:positions",
     "leftovers": "job_commands.leftovers:leftovers",
     "group": "job_commands.group:group",
-    "tracker": "job_commands.tracker:tracker",
     "plugins": "commands.plugins:plugins",
-    "new-plugin": "commands.new_plugin:new_plugin",
+    "new-plugin": "commands.plugins:new_plugin",
     "properties": "commands.properties:properties",
 }
 """Where each command is, `module:function`, in the order of the help."""
 WIDEST_HELP = 120
-"""Columns of the help on a terminal that has as many."""
+"""Most columns of the help on a wide terminal."""
 
 
 class Commands(CommandGroup):

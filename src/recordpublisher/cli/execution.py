@@ -1,4 +1,4 @@
-"""Runs commands, with a client of the service: an error becomes one line on stderr and an exit code, without a traceback."""
+"""Runs commands, and turns an error into one line on stderr and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
+from recordpublisher.plugins.runtime.jobs.termination import WorkerFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
 from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
@@ -27,7 +27,7 @@ from .logs import logs_json
 from .output import printable_line
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient
+    from recordpublisher.publishers.kinesis.management import ManagementClient
 
 log = logging.getLogger("recordpublisher.command")
 log.setLevel(logging.INFO)
@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 5.0
 NOTICE_SECONDS = 2.0
 """A command that retries for longer says what it waits for."""
 LONGEST_LINE = 1_000
-"""Characters of an error's line. Messages of SDKs, proxies and databases can have thousands."""
+"""Most characters of an error's line. Messages of SDKs, proxies and databases can have thousands."""
 
 
 def subcommands(text: str) -> typer.Typer:
@@ -52,12 +52,12 @@ class CommandGroup(TyperGroup):
     """A group of commands whose errors are lines."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; turn what it raises into a line and an exit code."""
+        """Run a command, and turn its error into a line and an exit code."""
         try:
             with exits_as_errors(is_import=False):
                 result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader has gone, as with `| head`
+        except BrokenPipeError:  # The reader of the output has ended, as with `| head`.
             _discard_stdout()
             raise typer.Exit(0) from None
         except (RecordPublisherError, ImportError, OSError, ForeignExitError) as error:
@@ -74,7 +74,7 @@ class CommandGroup(TyperGroup):
 
 @contextmanager
 def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
-    """Let a ConfigurationError of the library name the command's option in place of the function's argument.
+    """Let a ConfigurationError of the library name the command's option instead of the function's argument.
 
     The option is `--port` for an argument `port`, or another one that is given as `port="--other-port"`.
     """
@@ -84,12 +84,12 @@ def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
     except ConfigurationError as error:
         if error.key not in options:
             raise
-        raise ConfigurationError(options[error.key], error.value, error.valid, reason=error.reason) from error
+        raise error.renamed(options[error.key]) from error
 
 
 def exit_code(error: Exception) -> int:
     """Return the exit code for an error: 2 if the configuration must change, else 1. A failed subtask has its own code."""
-    if isinstance(error, SubtaskFailedError):
+    if isinstance(error, WorkerFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
 
@@ -133,7 +133,7 @@ def _print_line(line: str, level: int) -> None:
 
 
 def show_warnings_in_one_line() -> None:
-    """Print warnings, as of an unknown property, without file and source line."""
+    """Let Python print warnings without file and source line."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         _print_line(f"warning: {message}", logging.WARNING)
@@ -157,7 +157,7 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """Run `work`, which may run for ever, and return its result.
+    """Run `work`, which may never end by itself, and return its result.
 
     SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it opened. The result is then None, which is not an error. Later
     signals have no effect for `PATIENCE_SECONDS`, while the work closes. After that, a signal ends the process at once.
@@ -178,7 +178,7 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 class RetryNotice:
-    """Says once what a command waits for, if retries keep it waiting. Owns whether it has said so."""
+    """Prints once what a command waits for, if retries take long. Owns whether it has printed the notice."""
 
     def __init__(self) -> None:
         self._said = False
@@ -188,7 +188,7 @@ class RetryNotice:
         if waited >= NOTICE_SECONDS and not self._said:
             self._said = True
             print_note(
-                f"{_shortened(str(error))}; trying again, with pauses of up to {left:.0f} s in all (Ctrl-C ends it)"
+                f"{_shortened(str(error))}; trying again, with pauses of up to {left:.0f} s in all (Ctrl-C ends the command)"
             )
 
 
@@ -204,12 +204,12 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
         if len(received) == 1:
             loop.call_soon_threadsafe(task.cancel)
         elif received[-1][0] - received[0][0] > PATIENCE_SECONDS:
-            # Not by another cancellation: a write into a pipe that is not read holds up the loop, or a thread that the loop waits for.
+            # Another cancellation may not help: a write into a pipe without a reader may block the loop, or a thread for which it waits.
             os._exit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # as on Windows
-            # So that the loop wakes up, and forgets ours when it is closed.
+        with suppress(NotImplementedError):  # Event loops of Windows have no signal handlers.
+            # This handler wakes the loop up, which removes it when it is closed.
             loop.add_signal_handler(number, lambda: None)
         signal.signal(number, cancel)
     await asyncio.wait([task])
@@ -219,7 +219,10 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
 def ask_service(
     properties: Properties, question: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
 ) -> T:
-    """Ask the service something, with the retries of ListShards; otherwise as `call_service`."""
+    """Return the answer of the service to a question that changes nothing. Calls are retried as ListShards is.
+
+    The rest is as in `call_service`.
+    """
     policy = LIST_SHARDS_RETRIES.policy(properties)
     return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)
 
@@ -236,7 +239,8 @@ def call_service(
     """
 
     async def call() -> T:
-        from recordpublisher.publishers.kinesis.management.client import ManagementClient  # brings the AWS SDK
+        # Imported here because it loads the AWS SDK.
+        from recordpublisher.publishers.kinesis.management import ManagementClient
 
         async with ManagementClient(properties, [] if stream is None else [stream]) as client:
             return await work(client)
@@ -253,7 +257,9 @@ def _refuse_streams_of_plugins(properties: Properties) -> None:
     """
     if not properties.is_set(RECORD_PUBLISHER):
         return
-    from recordpublisher.plugins.host.source_kind import why_kinesis_cannot_be_asked  # loads pluggy
+    from recordpublisher.plugins.host.source_kind import (
+        why_kinesis_cannot_be_asked,
+    )  # Imported here because it loads pluggy.
 
     if why := why_kinesis_cannot_be_asked(properties, "this command asks Kinesis for its own streams"):
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""LOG_OPTIONS: what every command writes to stderr: how much (--verbose, --debug), and whether as text or JSON (--log-format)."""
+"""The log options of every command: how much it writes to stderr (--verbose, --debug), and whether as text or JSON (--log-format)."""
 
 import json
 import logging
@@ -29,7 +29,10 @@ class TextLines(logging.Formatter):
     """
 
     def __init__(self, has_head: bool = True) -> None:
-        """Choose the format. `has_head`: whether a line begins with time (UTC), level and logger; rich shows these itself."""
+        """Choose the format.
+
+        - `has_head`: whether a line begins with time (UTC), level and logger. The library rich shows these itself.
+        """
         super().__init__()
         self._has_head = has_head
 
@@ -83,7 +86,7 @@ LogFormatOption = Annotated[
 
 
 def set_verbosity(context: typer.Context, verbose: bool = False, debug: bool = False) -> None:
-    """Note an option in `context.obj`, which the group and its command share, and set the library's log level."""
+    """Store an option in `context.obj`, which the group and its command share, and set the library's log level."""
     given = context.obj
     given["verbose"] |= verbose
     given["debug"] |= debug
@@ -91,7 +94,7 @@ def set_verbosity(context: typer.Context, verbose: bool = False, debug: bool = F
     logging.getLogger("recordpublisher").setLevel(level)
 
 
-VERBOSE_HELP = "Show on stderr what happens."
+VERBOSE_HELP = "Show on stderr what the command does."
 DEBUG_HELP = "Show tracebacks, and every log line of this package."
 Verbose = Annotated[
     bool,

@@ -22,7 +22,9 @@ from .execution import run_to_end
 _PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 Pairs = Annotated[
     list[str] | None,
-    typer.Option("-p", "--property", metavar="KEY=VALUE", help="A property; may be repeated, and overrides the file."),
+    typer.Option(
+        "-p", "--property", metavar="KEY=VALUE", help="A property, which overrides the file. May be repeated."
+    ),
 ]
 PropertiesFile = Annotated[
     Path | None, typer.Option("--properties", metavar="FILE", help="A Java properties file with the job's properties.")
@@ -34,10 +36,10 @@ Profile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="
 
 
 def _no_job(given: str) -> str:
-    """Refuse a job where a stream is meant, and say which."""
+    """Return the stream that was given. Raises: ConfigurationError if a job was given instead."""
     if is_job(given):
         valid = f"the name or ARN of a stream; with the properties of a job: STREAM --properties {given}"
-        raise ConfigurationError("STREAM", given, valid, reason="it is a job")
+        raise ConfigurationError("STREAM", given, valid, reason="a job was given instead of a stream")
     return given
 
 
@@ -92,13 +94,15 @@ class PropertyOptions:
         """
         above = self.given()
         if job is not None and is_python_job(str(job)):
-            from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # loads the AWS SDK
+            from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # It loads the AWS SDK.
 
             search_current_folder()
             return properties_of_program(str(job), above)
         given = Properties() if job is None else Properties.from_file(job)
-        if given and (next(iter(given)).startswith("[") or not knows_any(given)):  # with tables, as in TOML
-            reason = f"it has no property of this package; its first key is {next(iter(given))!r:.100}"
+        if given and (
+            next(iter(given)).startswith("[") or not knows_any(given)
+        ):  # A first key with a bracket is a table of TOML.
+            reason = f"the file has no property of this package; its first key is {next(iter(given))!r:.100}"
             valid = "a Java properties file with the job's properties"
             raise ConfigurationError("file", str(job), valid, reason=reason)
         return given.merged(above)
@@ -109,7 +113,7 @@ JobProperties = Annotated[Properties, "job"]
 StreamProperties = Annotated[Properties, "stream"]
 """The same for a command without a job: the file is the option `--properties`."""
 ProducerProperties = Annotated[Properties, "producer"]
-"""The same for a command that puts records: what it gives up is lost, so it waits for a service as long as a job does."""
+"""The same for a command that puts records. It waits for a service as long as a job does, because records that it drops are lost."""
 _OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": Profile}
 
 
@@ -131,7 +135,7 @@ def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) ->
         if kind is PropertyOptions:
             work = command(options=options, **given)
         elif kind is JobProperties:
-            search_current_folder()  # for functions that the properties name
+            search_current_folder()  # The properties may name functions there.
             work = command(properties=with_short_outages(options.read(given.pop("job"))), **given)
         else:
             read = options.read(given.pop("file"))
@@ -162,10 +166,10 @@ def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) 
     if not is_job(given):
         return [given], with_short_outages(options.read(file))
     if file is not None:
-        raise ConfigurationError("--properties", str(file), "not together with a job's file")
-    from recordpublisher.plugins.runtime.stream_names import streams_of  # brings the AWS SDK
+        raise ConfigurationError.conflict("--properties", given, reason="a job has its own properties")
+    from recordpublisher.plugins.runtime.stream_names import streams_of  # It loads the AWS SDK.
 
-    search_current_folder()  # for a function that the properties name
+    search_current_folder()  # The properties may name a function there.
     properties = with_short_outages(options.read(given))
     return streams_of(properties), properties
 
@@ -178,8 +182,10 @@ def _split(pair: str) -> tuple[str, str]:
 
 
 def search_current_folder() -> None:
-    """Let the job's properties name functions of the current folder, as `python -m recordpublisher` does. Last, so that no file there
-    replaces an installed module."""
+    """Add the current folder to the module search path, so that properties can name its functions, as with `python -m recordpublisher`.
+
+    The folder comes last, so that no file in it replaces an installed module.
+    """
     folder = str(Path.cwd())
     if not sys.flags.safe_path and not {"", folder} & set(sys.path):
         sys.path.append(folder)

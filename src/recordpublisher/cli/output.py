@@ -1,4 +1,7 @@
-"""What commands print on stdout: aligned columns, colours, times, rates and JSON. No control character from outside reaches a terminal."""
+"""Formats the output of commands: aligned columns, colours, times, rates and JSON.
+
+Control characters in data never reach a terminal.
+"""
 
 import os
 import re
@@ -10,13 +13,13 @@ import msgspec
 import typer
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-"""All but tab and newline; what changes the direction of text or ends a line; half characters."""
+"""Control characters except tab and newline, characters that change the direction of text or end a line, and halves of characters."""
 _IN_JSON = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf")
-"""The same in UTF-8, without what JSON never has as it is."""
+"""The same characters in UTF-8, except those that JSON always escapes."""
 
 
 class Printable(str):
-    """Text without control characters from outside; it may have our colours."""
+    """Text without control characters except our own colours."""
 
     __slots__ = ()
 
@@ -82,7 +85,7 @@ def time_text(time: datetime) -> str:
 
 
 def duration(ms: int | None) -> str:
-    """Return a duration in the largest unit that fits, with one decimal: `4.2 h`; `-` if it is not known."""
+    """Return a duration in the largest unit that fits, with one decimal, such as `4.2 h`, or `-` if it is not known."""
     if ms is None:
         return "-"
     for name, size in UNITS:
@@ -92,12 +95,12 @@ def duration(ms: int | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Return a rate with separated thousands, or with two digits if it is below 10; `-` if it is not known."""
+    """Return a rate with separated thousands, or with two digits if it is below 10, or `-` if it is not known."""
     return "-" if per_second is None else f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 
 def yes_no(flag: bool | None) -> str:
-    """Return `yes` or `no`; `-` if it is not known."""
+    """Return `yes` or `no`, or `-` if it is not known."""
     return "-" if flag is None else "yes" if flag else "no"
 
 

@@ -9,7 +9,7 @@ from recordpublisher.publishers.shards import MAX_HASH_KEY, Shard
 def shard_tree(shards: Sequence[Shard]) -> list[str]:
     """Return one line for each shard.
 
-    A merged shard stands below the later of its parents by name, and names both. A shard without listed parents is a root.
+    A merged shard is drawn below the later of its parents by name, and names both. A shard without listed parents is a root.
     """
     by_id = {shard.shard_id: shard for shard in shards}
     return [
@@ -19,7 +19,10 @@ def shard_tree(shards: Sequence[Shard]) -> list[str]:
 
 
 def families(parents: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return one line for each shard that was split or merged, or that is the result. `parents`: the parents of each shard, by name."""
+    """Return one line for each shard that was split or merged, or that is the result.
+
+    - `parents`: the parents of each shard, by name.
+    """
     related = {parent for of_one in parents.values() for parent in of_one if parent in parents}
     shown = {shard: of_one for shard, of_one in parents.items() if shard in related or related & {*of_one}}
     return [f"{indent}{shard}{_merged(shown[shard])}" for indent, shard in walk_tree(shown)]
@@ -57,7 +60,10 @@ SHOWN_SHARDS = 10
 def known_shard(shard_id: str, shards: Sequence[Shard], key: str, valid: str) -> Shard:
     """Return the shard with this id.
 
-    Raises: ConfigurationError if there is no such shard; it names some of `shards`, and has `key` and `valid` in its message.
+    - `key`: the option or argument that names the shard.
+    - `valid`: the valid values. Some of `shards` are added as examples.
+
+    Raises: ConfigurationError if the shard is not one of `shards`.
     """
     found = {shard.shard_id: shard for shard in shards}
     if shard_id not in found:

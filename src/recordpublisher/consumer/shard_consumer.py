@@ -4,31 +4,174 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RunResult
-from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.errors import DeserializationError, PluginError
+from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.skipped_records import SkippedRecordsLog
-from recordpublisher.publishers.user_code import is_raised_in_user_code
+from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_continue
+from recordpublisher.publishers.user_code import describe_error, is_raised_in_user_code, log_user_error
 
-from .advancing_positions import AdvancingPositions
-from .batch_types import check_types
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
-from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, check_times
-from .poison_policy import PoisonPolicy
-from .watermark_strategies import WatermarkStrategy, cap_future_event_times
+from .event_time import (
+    ImplausibleTimes,
+    TimestampAssigner,
+    WatermarkStrategy,
+    cap_future_event_times,
+    check_arrivals,
+    check_times,
+)
 
 EMPTY_RUN_SECONDS = 0.1
+"""Pause after a run of the publisher that gave no batch, so that a publisher that returns at once does not take a whole core."""
+
 PART_BYTES = 4 * 2**20
 """Decompressed payload bytes that are made at a time: some 20 ms of the event loop."""
+
+log = logging.getLogger("recordpublisher.consumer")
+
+Decorate = Callable[[RecordBatch], RecordBatch]
+
+_TYPES_IN_BATCH: dict[str, tuple[type, ...]] = {
+    "millis_behind_latest": (int, type(None)),
+    "read_position": (SequenceNumber, type(None)),
+    "child_shards": (tuple, list),
+    "raw_count": (int,),
+    "raw_bytes": (int,),
+}
+
+_TYPES_IN_RECORD: dict[str, tuple[type, ...]] = {
+    "data": (bytes,),
+    "sequence_number": (str,),
+    "partition_key": (str, type(None)),
+    "sub_sequence_number": (int,),
+}
+
+_UNORDERED_PUBLISHERS: set[str] = set()
+"""The publishers of which a log line has said that their positions have no order. A job has a reader for each shard."""
+
+
+class ShardConsumer:
+    """Reads one shard to its end.
+
+    It owns only the run: positions and queues belong to the fetcher, behind the ShardOutput port.
+
+    - `order_of`: a sort key for sequence numbers.
+    - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
+    - `shard`: the shard that is read. If it is None, the batches may be those of any shard.
+    """
+
+    def __init__(
+        self,
+        publisher: RecordPublisher,
+        decorator: BatchDecorator,
+        output: ShardOutput,
+        order_of: Callable[[str], Any] = int,
+        begins_after: SequenceNumber | None = None,
+        shard: Shard | None = None,
+    ) -> None:
+        self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
+        self._publisher = publisher
+        self._shard = shard
+        self._decorator = decorator
+        self._output = output
+        self._children: Sequence[Shard] = ()
+        self._call: Coroutine[Any, Any, SequenceNumber | None] | None = None
+
+    async def run(self) -> RunResult:
+        """Read until the shard's end (COMPLETE) or until the publisher is cancelled.
+
+        Raises: PluginError if the publisher breaks its contract; the errors of the publisher and the output.
+        """
+        self._publisher.set_read_budget(self._output.first_read_budget())
+        result = RunResult.INCOMPLETE
+        while result is RunResult.INCOMPLETE:
+            before = self._call
+            result = await self._publisher.run_observed(self._consume)
+            self._check_awaited()
+            if result is RunResult.INCOMPLETE and self._call is before:
+                await asyncio.sleep(EMPTY_RUN_SECONDS)
+        if not isinstance(result, RunResult):
+            raise PluginError(
+                f"{type(self._publisher).__name__}.run returned {result!r}: at the end of the shard return RunResult.COMPLETE, before it "
+                "INCOMPLETE"
+            )
+        if result is RunResult.COMPLETE:
+            self._output.end(self._children)
+        return result
+
+    def _consume(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
+        self._check_awaited()
+        self._call = self._accept(batch)
+        return self._call
+
+    def _check_awaited(self) -> None:
+        """Check that the publisher awaited the last call. Raises: PluginError if it did not, because that batch would be lost."""
+        if self._call is not None and inspect.getcoroutinestate(self._call) == inspect.CORO_CREATED:
+            self._call.close()  # so that Python does not warn as well
+            raise PluginError(
+                f"{type(self._publisher).__name__} does not await the consumer: write `await consumer(batch)`"
+            )
+
+    async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
+        name = type(self._publisher).__name__
+        # 1. Refuse what breaks the publisher's contract, while the error can still name the publisher.
+        if not isinstance(batch, RecordBatch):
+            raise PluginError(f"{name} gave {batch!r:.100}: a consumer takes a RecordBatch")
+        shard = self._shard
+        if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
+            raise PluginError(
+                f"{name} gave a batch of {batch.shard.key}, and it was created to read {shard.key}: give the batch the shard that "
+                "`create` got"
+            )
+        check_types(name, batch)
+        if len(batch):
+            check_arrivals(name, batch)
+        # 2. Keep what the end of the shard needs: the last batch of a publisher may be without children.
+        self._children = batch.child_shards or self._children
+        position = batch.read_position
+        self._positions.check(batch)
+        # 3. Add values, event times and watermarks, and queue the parts. The output says how much may be read next.
+        await self._decorator.prepare(batch)
+        parts = self._decorator.parts(batch)
+        del batch  # while the next read waits for memory, records that were emitted are freed (P6)
+        while (part := next(parts, None)) is not None:
+            putting = self._output.put(part)
+            del part
+            self._publisher.set_read_budget(await putting)
+        # 4. Leave the event loop to the emitter and the other shards: a publisher that always has data never waits by itself.
+        await asyncio.sleep(0)
+        return position
+
+
+class ShardOutput(Protocol):
+    """Receives the batches of one shard, in order."""
+
+    def first_read_budget(self) -> int:
+        """Reserve memory for the first read. Return the bytes, as held in memory, that it may bring (P6)."""
+
+    async def put(self, batch: RecordBatch) -> int:
+        """Queue a batch, then wait until the next read may start. Return the bytes, as held in memory, that it may bring (P6)."""
+
+    def end(self, children: Sequence[Shard]) -> None:
+        """Remember that the shard was read to its end. Batches that were put before may not be emitted yet (S2)."""
+
+
+def name_publisher(error: Exception, what: str) -> None:
+    """Add to an error of a plugin's code what has failed. Errors of `ShardConsumer` also pass through that code, but name it already."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
+        error.add_note(f"{what} failed")
 
 
 class BatchDecorator:
@@ -147,110 +290,179 @@ class BatchDecorator:
         return batch.with_columns(watermarks=self.strategy.advance(times))
 
 
-class ShardConsumer:
-    """Reads one shard to its end.
+class PoisonPolicy:
+    """Finds the poisoned records of a batch that failed as a whole. Counts skipped records in the shard's metrics.
 
-    It owns only the run: positions and queues belong to the fetcher, behind the ShardOutput port.
+    The action has no effect on position and watermark: the batch keeps its read position, and a record without a time
+    moves no watermark.
 
-    - `order_of`: a sort key for sequence numbers.
-    - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
-    - `shard`: the shard that is read. If it is None, the batches may be those of any shard.
+    All shards of a job share `skipped_log`.
     """
 
     def __init__(
-        self,
-        publisher: RecordPublisher,
-        decorator: BatchDecorator,
-        output: ShardOutput,
-        order_of: Callable[[str], Any] = int,
-        begins_after: SequenceNumber | None = None,
-        shard: Shard | None = None,
+        self, action: OnBadRecord, metrics: ShardMetrics, skipped_log: SkippedRecordsLog | None = None
     ) -> None:
-        self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
+        self._action = action
+        self._metrics = metrics
+        self._skipped_log = skipped_log or SkippedRecordsLog(log)
+
+    def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
+        """Decorate a batch, without the records for which that fails. Raises: DeserializationError if one fails and the action is FAIL."""
+        with suppress(Exception):
+            return decorate(batch)
+        return self._decorate_one_by_one(batch, decorate)
+
+    def _decorate_one_by_one(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
+        parts: list[RecordBatch] = []
+        poisoned: list[PoisonedRecord] = []
+        for index, record in enumerate(batch.records):
+            try:
+                parts.append(decorate(batch.slice(index, index + 1)))
+            except Exception as error:
+                reason = describe_error(error)
+                name = f"record {record.sequence_number} of {batch.shard.key}"
+                if self._action is OnBadRecord.FAIL:
+                    message = f"{name} cannot be deserialised: {reason}"
+                    log_user_error(log, error, message, batch.shard.key, record.sequence_number)
+                    remedy = how_to_continue(batch.stream, batch.shard_id, record.sequence_number)
+                    raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
+                is_kept = self._action is OnBadRecord.DEAD_LETTER
+                key, number = batch.shard.key, record.sequence_number
+                self._skipped_log.skipped(name, reason, error, key, number, how=DEAD_LETTER if is_kept else "skipped")
+                if is_kept:
+                    poisoned.append(
+                        PoisonedRecord(len(parts), record, str(_deserialization_error(batch, record, reason)))
+                    )
+                else:
+                    self._metrics.add("skipped_records")
+        return _joined(batch, parts, tuple(poisoned))
+
+
+def _joined(batch: RecordBatch, parts: Sequence[RecordBatch], poisoned: tuple[PoisonedRecord, ...]) -> RecordBatch:
+    values = None if any(part.decoded is None for part in parts) else _column(part.values for part in parts)
+    return replace(
+        batch,
+        records=_column(part.records for part in parts),
+        raw_bytes=max(batch.raw_bytes, sum(part.raw_bytes for part in parts)),  # payloads may have been decompressed
+        decoded=values,
+        event_times=_column(part.event_time_column for part in parts),
+        watermarks=_column(part.watermarks or () for part in parts),
+        poisoned=poisoned,
+    )
+
+
+def _column(columns: Any) -> list[Any]:
+    return [each for column in columns for each in column]
+
+
+def _deserialization_error(batch: RecordBatch, record: UserRecord, reason: str) -> DeserializationError:
+    return DeserializationError(batch.stream, batch.shard_id, record.sequence_number, reason)
+
+
+class AdvancingPositions:
+    """Owns the last position of a publisher. It checks a batch's first and last record and the batch's position.
+
+    - `order_of`: the factory's sort key. Sequence numbers that it cannot order must at least change.
+    - `begins_after`: the position after which the publisher resumed, or None.
+    """
+
+    def __init__(self, publisher: str, order_of: Callable[[str], Any], begins_after: SequenceNumber | None) -> None:
         self._publisher = publisher
-        self._shard = shard
-        self._decorator = decorator
-        self._output = output
-        self._children: Sequence[Shard] = ()
-        self._call: Coroutine[Any, Any, SequenceNumber | None] | None = None
+        self._order_of = order_of
+        self._last = begins_after
 
-    async def run(self) -> RunResult:
-        """Read until the shard's end (COMPLETE) or until the publisher is cancelled.
+    def check(self, batch: RecordBatch) -> None:
+        """Check the next batch.
 
-        Raises: PluginError if the publisher breaks its contract; the errors of the publisher and the output.
+        Raises: PluginError if its records have no position or one before the last of them, or if it is not behind the last batch.
         """
-        self._publisher.set_read_budget(self._output.first_read_budget())
-        result = RunResult.INCOMPLETE
-        while result is RunResult.INCOMPLETE:
-            before = self._call
-            result = await self._publisher.run_observed(self._consume)
-            self._check_awaited()
-            if result is RunResult.INCOMPLETE and self._call is before:
-                await asyncio.sleep(EMPTY_RUN_SECONDS)
-        if not isinstance(result, RunResult):
-            raise PluginError(
-                f"{type(self._publisher).__name__}.run returned {result!r}: at the end of the shard return RunResult.COMPLETE, before it "
-                "INCOMPLETE"
-            )
-        if result is RunResult.COMPLETE:
-            self._output.end(self._children)
-        return result
-
-    def _consume(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
-        self._check_awaited()
-        self._call = self._accept(batch)
-        return self._call
-
-    def _check_awaited(self) -> None:
-        """Check that the publisher awaited the last call. Raises: PluginError if it did not, because that batch would be lost."""
-        if self._call is not None and inspect.getcoroutinestate(self._call) == inspect.CORO_CREATED:
-            self._call.close()  # so that Python does not warn as well
-            raise PluginError(
-                f"{type(self._publisher).__name__} does not await the consumer: write `await consumer(batch)`"
-            )
-
-    async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
-        if not isinstance(batch, RecordBatch):
-            raise PluginError(f"{type(self._publisher).__name__} gave {batch!r:.100}: a consumer takes a RecordBatch")
-        shard = self._shard
-        if shard is not None and batch.shard is not shard and batch.shard.key != shard.key:
-            raise PluginError(
-                f"{type(self._publisher).__name__} gave a batch of {batch.shard.key}, and it was created to read {shard.key}: give the "
-                "batch the shard that `create` got"
-            )
-        check_types(type(self._publisher).__name__, batch)
+        position, last = batch.read_position, self._last
+        if position is None:
+            if len(batch):
+                raise PluginError(
+                    f"{self._publisher} gave {counted(len(batch), 'record')} of {batch.shard.key} without read_position: it is the "
+                    "position of the last of them, from which it is resumed"
+                )
+            return
+        if position.continuation:
+            return
+        if last is not None and not len(batch) and self._is_behind(position, last):
+            raise self._goes_back(batch, "no records", last)
+        if last is not None and len(batch):
+            first = batch.records[0]
+            begins_at = SequenceNumber(first.sequence_number, first.sub_sequence_number)
+            if any(found == last or self._is_behind(found, last) for found in (begins_at, position)):
+                raise self._goes_back(batch, f"{counted(len(batch), 'record')} from {begins_at} on", last)
         if len(batch):
-            check_arrivals(type(self._publisher).__name__, batch)
-        self._children = batch.child_shards or self._children
-        position = batch.read_position
-        self._positions.check(batch)
-        await self._decorator.prepare(batch)
-        parts = self._decorator.parts(batch)
-        del batch  # while the next read waits for memory, records that were emitted are freed (P6)
-        while (part := next(parts, None)) is not None:
-            putting = self._output.put(part)
-            del part
-            self._publisher.set_read_budget(await putting)
-        # A publisher that never waits leaves the event loop to the emitter and the other shards here.
-        await asyncio.sleep(0)
-        return position
+            end = batch.records[-1]
+            ends_at = SequenceNumber(end.sequence_number, end.sub_sequence_number)
+            if position != ends_at and self._is_behind(position, ends_at):
+                raise PluginError(
+                    f"{self._publisher} goes back in {batch.shard.key}: it gave {counted(len(batch), 'record')} up to {ends_at}, with the "
+                    f"position {position}, and would give the last of them again. `read_position` is the position of the last record, or "
+                    "one behind it"
+                )
+        self._last = position
+
+    def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
+        """Return whether a position is before the last one; False, with one log line for each publisher, if the plugin cannot tell."""
+        try:
+            return bool(self._place(found) < self._place(last))
+        except Exception as error:
+            if self._publisher not in _UNORDERED_PUBLISHERS:
+                _UNORDERED_PUBLISHERS.add(self._publisher)
+                log.warning(
+                    "%s: `order_of` of the factory cannot order the sequence numbers '%s' and '%s' (%s), so it is not noticed if the "
+                    "publisher goes back; implement `order_of`: its default is for whole numbers",
+                    self._publisher,
+                    last.sequence,
+                    found.sequence,
+                    describe_error(error),
+                )
+            return False
+
+    def _place(self, position: SequenceNumber) -> tuple[Any, float]:
+        part = position.sub_sequence
+        return self._order_of(position.sequence), float("inf") if part == WHOLE_RECORD else part
+
+    def _goes_back(self, batch: RecordBatch, given: str, last: SequenceNumber) -> PluginError:
+        return PluginError(
+            f"{self._publisher} goes back in {batch.shard.key}: after the position {last} it gave {given}, with the position "
+            f"{batch.read_position}. `run` continues behind the position that the consumer returned, `create` makes a publisher that "
+            "begins behind its starting position, and `order_of` orders positions"
+        )
 
 
-def name_publisher(error: Exception, what: str) -> None:
-    """Add to an error of a plugin's code what has failed. Errors of `ShardConsumer` also pass through that code, but name it already."""
-    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
-        error.add_note(f"{what} failed")
+def check_types(publisher: str, batch: RecordBatch) -> None:
+    """Check the fields of a batch and of its records, except times of arrival, which `check_arrivals` checks.
+
+    Of records that are columns, only the first and the last one are checked.
+
+    Raises: PluginError, which names the publisher, the field and its type, if a field has another type.
+    """
+    for field, types in _TYPES_IN_BATCH.items():
+        _check(publisher, batch, f"a batch with `{field}`", getattr(batch, field), types)
+    if batch.read_position is not None:
+        sequence = batch.read_position.sequence
+        _check(publisher, batch, "a batch with `read_position.sequence`", sequence, (str,))
+    records: Iterable[Any] = batch.records
+    if isinstance(records, RecordColumns):
+        records = [records[0], records[-1]] if len(records) else []
+    records = list(records)
+    for record in records:
+        if not isinstance(record, UserRecord):
+            _check(publisher, batch, "a batch with records", record, (UserRecord,))
+    for field, types in _TYPES_IN_RECORD.items():
+        column = [getattr(record, field) for record in records]
+        if not set(map(type, column)) <= set(types):
+            wrong = next(value for value in column if type(value) not in types)
+            _check(publisher, batch, f"a record with `{field}`", wrong, types)
 
 
-class ShardOutput(Protocol):
-    """Receives the batches of one shard, in order."""
-
-    def first_read_budget(self) -> int:
-        """Reserve memory for the first read. Return the bytes, as held in memory, that it may bring (P6)."""
-
-    async def put(self, batch: RecordBatch) -> int:
-        """Queue a batch, then wait until the next read may start. Return the bytes, as held in memory, that it may bring (P6)."""
-
-    def end(self, children: Sequence[Shard]) -> None:
-        """Note that the shard was read to its end. Batches that were put before may not be emitted yet (S2)."""
+def _check(publisher: str, batch: RecordBatch, what: str, value: object, types: tuple[type, ...]) -> None:
+    """Check the type of a value. Raises: PluginError if it is none of `types`."""
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        wanted = " or ".join("None" if each is type(None) else each.__name__ for each in types)
+        raise PluginError(
+            f"{publisher} gave {what} of {batch.shard.key} that is {value!r:.60}, of the type {type(value).__name__}: it must be {wanted}"
+        )

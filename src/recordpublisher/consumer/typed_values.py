@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from datetime import UTC
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation
+from functools import cache, lru_cache, partial
 from operator import attrgetter, methodcaller
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import msgspec
 from msgspec import inspect
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch, V
-
-from .protobuf_fields import TypedField, fields_of_message, is_message
 
 VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
 
@@ -254,16 +255,159 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except msgspec.ValidationError as error:
         what, _, path = str(error).replace("`", "").partition(" - at ")
-        raise ValueError(f"it is no {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
+        raise ValueError(f"it is not a valid {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
     except ValueError as error:
         if not hasattr(error, "errors"):  # only pydantic's errors have them
             raise
         first, *others = error.errors(include_url=False)
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
         more = f" (and {len(others)} more)" if others else ""
-        raise ValueError(f"it is no {name}: ${path}: {first['msg']}{more}") from error
+        raise ValueError(f"it is not a valid {name}: ${path}: {first['msg']}{more}") from error
 
 
 def name_of(into: Any) -> str:
     """Return a type's name for messages."""
     return into.__name__ if isinstance(into, type) else str(into)
+
+
+# Reads the column type that a field names: `Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(12, 2)"})]`.
+
+COLUMN = "column"
+"""The key of the column type in `msgspec.Meta.extra`."""
+MOST_DIGITS = 38
+"""Most digits of a decimal in Spark, Arrow, Delta Lake and Iceberg."""
+_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+def column_type(info: Any) -> str | None:
+    """Return the column type that a field names, in upper case; None if it names none. `info` is from `msgspec.inspect`."""
+    if isinstance(info, inspect.UnionType):
+        kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
+        return column_type(kinds[0]) if len(kinds) == 1 else None
+    if not isinstance(info, inspect.Metadata):
+        return None
+    named = (info.extra or {}).get(COLUMN)
+    return column_type(info.type) if named is None else str(named).upper()
+
+
+def decimal_digits(column: str) -> tuple[int, int] | None:
+    """Return precision and scale of a type such as `DECIMAL(12, 2)`; None for another type.
+
+    Raises: ValueError if no table can have a column with them.
+    """
+    if (found := _DECIMAL.fullmatch(column)) is None:
+        return None
+    precision, scale = int(found[1]), int(found[2] or 0)
+    if not 1 <= precision <= MOST_DIGITS or scale > precision:
+        raise ValueError(
+            f"{column} is not DECIMAL(precision, scale) with 1 to {MOST_DIGITS} digits, and no more after the point"
+        )
+    return precision, scale
+
+
+def exact_decimal(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
+    """Return a function that gives a number `scale` digits after the point.
+
+    The function raises ValueError if it would have to round the number, or if the number is not finite.
+    """
+    digits = Context(prec=precision, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[InvalidOperation, Inexact])
+    last_digit = Decimal(1).scaleb(-scale)
+
+    def exact(value: Decimal) -> Decimal:
+        try:
+            fixed = value.quantize(last_digit, context=digits)
+        except DecimalException as error:
+            most = f"{precision - scale} digits before the point, or {scale} after it"
+            raise ValueError(f"{value!s:.100} has more than {most}") from error
+        if not fixed.is_finite():
+            raise ValueError(f"{fixed} is not a finite number")
+        return fixed
+
+    return exact
+
+
+# Reads the fields of Protobuf messages from their descriptors: their types as in `msgspec.inspect`, their values as
+# Python's.
+
+
+class TypedField(NamedTuple):
+    """A field of a type: its name in JSON, its type as `msgspec.inspect` describes it, and `take`, which gets it from a value."""
+
+    name: str
+    type: Any
+    take: Callable[[Any], Any]
+
+
+def is_message(of: Any) -> bool:
+    """Return whether `of` is a message, or a class of messages."""
+    return hasattr(of, "FromString") and hasattr(of, "DESCRIPTOR")
+
+
+@lru_cache(1_000)  # the Glue Schema Registry makes classes while a job runs
+def fields_of_message(of: Any) -> list[TypedField]:
+    """Return the fields of a class of messages. A field that is not set is None, if its message records whether it is set."""
+    return [_field(field) for field in of.DESCRIPTOR.fields]
+
+
+def _field(field: Any) -> TypedField:
+    kind, convert = _single(field)
+    take: Callable[[Any], Any] = attrgetter(field.name)
+    if field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry:
+        key, value = (_single(field.message_type.fields_by_name[part]) for part in ("key", "value"))
+        convert = value[1]
+        entries = lambda message: {name: convert(item) for name, item in take(message).items()}  # noqa: E731
+        return TypedField(field.name, inspect.DictType(key[0], value[0]), entries)
+    if field.is_repeated:
+        return TypedField(field.name, inspect.ListType(kind), lambda message: list(map(convert, take(message))))
+    if field.has_presence:
+        name = field.name
+        return TypedField(name, kind, lambda message: convert(take(message)) if message.HasField(name) else None)
+    return TypedField(field.name, kind, take if convert is _as_it_is else lambda message: convert(take(message)))
+
+
+def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the type of one value of a field, and the function that makes Python's value of it. An enum is its name, as in JSON."""
+    if field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return inspect.StrType(), lambda number: names.get(number, str(number))
+    if (message := field.message_type) is None:
+        return (inspect.BytesType() if field.type == field.TYPE_BYTES else _PROTOBUF_SCALARS[field.cpp_type]), _as_it_is
+    if message.full_name in _OF_MESSAGES:
+        return _OF_MESSAGES[message.full_name]
+    if message.file.name == "google/protobuf/wrappers.proto":
+        return _single(message.fields_by_name["value"])[0], attrgetter("value")
+    from google.protobuf import json_format, message_factory
+
+    if message.full_name == "google.protobuf.Struct":
+        return inspect.DictType(inspect.StrType(), inspect.AnyType()), json_format.MessageToDict
+    return inspect.CustomType(message_factory.GetMessageClass(message)), _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_OF_MESSAGES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "google.protobuf.Timestamp": (inspect.DateTimeType(), methodcaller("ToDatetime", UTC)),
+    "google.protobuf.Duration": (inspect.TimeDeltaType(), methodcaller("ToTimedelta")),
+}
+_INT, _FLOAT = inspect.IntType(), inspect.FloatType()
+_PROTOBUF_SCALARS = dict(
+    enumerate((_INT, _INT, _INT, _INT, _FLOAT, _FLOAT, inspect.BoolType(), None, inspect.StrType()), 1)
+)
+"""Types by `FieldDescriptor.cpp_type`: signed and unsigned integers of 32 and 64 bits, double, float, bool, enum, text."""
+
+
+# Decodes one top-level field of payloads that are JSON objects, and no other field.
+
+
+def json_field(setting: str, name: str, kind: Any, *default: Any) -> Callable[[bytes], Any]:
+    """Return a decoder of payloads. Its results have the field as `value`, or the default if there is one. It raises `UNDECODABLE`.
+
+    Raises: ConfigurationError that names the setting, if JSON would have to escape the name.
+    """
+    try:
+        payload = msgspec.defstruct("Payload", [("value", kind, *default)], rename={"value": name}, gc=False)
+    except ValueError as error:
+        raise ConfigurationError(setting, name, "a name without quotes, backslashes and control characters") from error
+    return msgspec.json.Decoder(payload).decode

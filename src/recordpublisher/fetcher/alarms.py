@@ -15,11 +15,10 @@ MAX_LOGGED = 20
 
 
 class AlarmKind(StrEnum):
-    """What an alarm is about."""
+    """The subject of an alarm."""
 
     UNREAD = "a shard has unread records and emits none"
     STALLED = "the global watermark does not rise although there are records to emit"
-    TRACKER_UNREACHABLE = "the tracker gave no global watermark and does not respond: the subtask uses its own"
     HANGING = "a call of the sink's function does not return"
     WITHHELD = "a worker of the group sends heartbeats and does not give up shards that others should read"
 
@@ -28,7 +27,7 @@ class AlarmKind(StrEnum):
 class Alarm:
     """A condition that needs a person's attention.
 
-    - `subject`: a shard as `stream/shard-id`, `global watermark`, `tracker`, `sink`, or `worker` and its name.
+    - `subject`: a shard as `stream/shard-id`, `global watermark`, `sink`, or `worker` and its name.
     - `lasting_ms`: how long the condition has been observed.
     - `reason`: what the shard, the sink or the job waits for, as far as that is known.
     - `is_over`: the alarm was raised before, and the condition is over.

@@ -11,7 +11,7 @@ from recordpublisher.publishers.shards import Shard
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .dependencies import FetcherDependencies
-from .leases.lease_counts import LeaseCounts
+from .leases.owned_leases import LeaseCounts
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
@@ -19,34 +19,27 @@ from .monitoring.subtask_view import SubtaskView
 from .monitoring.workers_wanted import WorkersWanted
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
-from .pipeline.dead_letter_handler import DeadLetterHandler
-from .pipeline.emitter import Emitter
-from .pipeline.memory_budget import MemoryBudget
-from .pipeline.read_intake import ReadIntake
-from .pipeline.read_tasks import ReadTasks
+from .pipeline.dead_letters import DeadLetterHandler
+from .pipeline.emitter import Emitter, RunCompletion
+from .pipeline.reading import MemoryBudget, ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
 from .pipeline.suspension import SuspensionDetector
-from .pipeline.termination import RunCompletion
 from .shard_lifecycle import ShardLifecycle
-from .shards.missing_shards import MissingShards
-from .shards.owned_shards import OwnedShards
 from .shards.shard_entry import ShardEntry
-from .shards.shard_table import ShardTable
+from .shards.shard_table import MissingShards, OwnedShards, ShardTable
 from .sink import SinkContext, always
 from .subtask_fetcher import FetcherParts, SubtaskFetcher
-from .watermarks.alignment import Alignment
-from .watermarks.ended_parent_hold import EndedParentHold
-from .watermarks.straggler_exclusion import StragglerDetector
+from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 if TYPE_CHECKING:
     from .elastic.group_place import ElasticGroup
 
 
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
-    """Build the fetcher of one subtask (STATIC), or of a process that shares its shards with a group (ELASTIC).
+    """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
     The parts are built from the bottom up. A part calls a part that is built later through one of the three functions below. The modules
-    that only a group needs are imported only if there is a group, because most jobs are STATIC.
+    that only a group needs are imported only if there is a group, because most jobs run alone.
     """
 
     def on_resume(gap_seconds: float) -> None:
@@ -59,7 +52,8 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         shards.on_reader_failed(entry, error)
 
     if group is not None:
-        from .elastic.group_tracker import GroupTracker
+        from .elastic.group_place import job_of
+        from .elastic.leased_ownership import GroupTracker
         from .pipeline.lease_gate import CurrentWorker, LeaseGate
 
         current = CurrentWorker()
@@ -69,11 +63,11 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     completion, leases = RunCompletion(), LeaseCounts()
     scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
     missing = MissingShards(job.shard_exists)
-    table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless, settings.idle_intervals)
+    table = ShardTable(tracker.has_others, missing.is_expired, job.is_endless, settings.idle_intervals)
     suspension = SuspensionDetector(clock, on_resume)
     may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
 
-    alignment = Alignment(tracker, job.subtask, settings.alignment, clock, suspension)
+    alignment = Alignment(tracker, settings.alignment, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.accepts_loss)
     budget = MemoryBudget(settings.budget)
     intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
@@ -95,7 +89,6 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         intake,
         job.decorator_for,
         job.use_continuations,
-        tracker.final_watermark,
         gaps,
         on_reader_failed,
     )
@@ -107,9 +100,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         readers=readers,
         alignment=alignment,
         emitter=emitter,
-        ended_parents=EndedParentHold(
-            table, tracker, settings.tracker_timeout_ms, clock, alignment.report, job.is_endless
-        ),
+        ended_parents=EndedParentHold(table, tracker.has_others, settings.tracker_timeout_ms, clock, job.is_endless),
         stragglers=StragglerDetector(table, tracker, settings.max_lag_ms),
     )
     table.tell(shards)
@@ -117,14 +108,13 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     ownership: ShardOwnership
     checkpointer: Checkpointer
     if group is None:
-        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock, tracker.forget_stream)
+        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
         ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
-        from .elastic.group_entry import job_of
-        from .elastic.lease_checkpointer import LeaseCheckpointer
-        from .elastic.leased_ownership import LeasedOwnership
+        from .elastic.group_place import job_of
+        from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership
         from .elastic.leased_shards import LeasedShards
         from .elastic.worker_lives import WorkerLives
 
@@ -134,14 +124,12 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
         checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
 
-    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases, ownership.monitored)
-    retention = RetentionPeriods(job.retention_ms, job.streams, job.subtask)
+    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)
+    retention = RetentionPeriods(job.retention_ms, job.streams)
     return SubtaskFetcher(
         FetcherParts(
             job=job,
             context=SinkContext(
-                job.subtask,
-                job.parallelism,
                 tuple(job.streams),
                 scheduler.request,
                 may_write=may_write_now,
@@ -157,7 +145,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             checkpointer=checkpointer,
             dead_letters=dead_letters,
             gaps=gaps,
-            status_logger=StatusLogger(job.subtask, table, alignment, emitter.local_watermark, tracker, clock),
+            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock),
             view=SubtaskView(
                 table,
                 tracker,
@@ -170,7 +158,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 checkpointer.times,
                 leases,
                 checkpointer.commit_counts,
-                WorkersWanted(settings.catch_up_ms / 1000, clock),
+                WorkersWanted(clock),
             ),
         )
     )

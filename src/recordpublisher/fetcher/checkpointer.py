@@ -1,9 +1,9 @@
-"""Takes checkpoints: the interface for every assignment, and the implementation for a fixed number of subtasks."""
+"""Takes checkpoints: the interface, and the implementation for a job that runs alone."""
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,17 +12,15 @@ from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
 from .checkpoints.alone_job import AloneJob
-from .checkpoints.checkpoint_age import CheckpointAge
-from .checkpoints.commit_counts import CommitCounts
+from .checkpoints.checkpoint_scheduler import CheckpointAge
+from .checkpoints.commits import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
-from .checkpoints.subtask_commits import SubtaskCommits
 from .dependencies import FetcherDependencies
-from .pipeline.dead_letter_handler import DeadLetterHandler
+from .pipeline.dead_letters import DeadLetterHandler, naming_sink
 from .pipeline.emitter import Emitter
-from .pipeline.sink_errors import naming_sink
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
-from .sink import Checkpoint, State
+from .sink import Checkpoint
 from .startup import OpenedJob
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -35,8 +33,7 @@ LAST_PROGRESS_SECONDS = 60.0
 class Snapshotter:
     """Takes snapshots, and owns their parts other than the states of the shards.
 
-    These parts are the generation, the pinned start, and the states kept for other subtasks. `kept_states` returns the states of this
-    subtask's shards that are not read now (S10).
+    These parts are the generation and the pinned start. `kept_states` returns the states of shards that are not read now (S5, S10).
     """
 
     def __init__(
@@ -47,12 +44,10 @@ class Snapshotter:
         self._kept_states = kept_states
         self._generation = 0
         self._pinned_ms: int | None = None
-        self._states_for_others: Sequence[State] = ()
 
     def resume_from(self, opened: OpenedJob) -> None:
         """Take over the state that the job starts from: all later snapshots contain it."""
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
-        self._states_for_others = opened.states_for_others
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of exactly the records for which `write` has returned (S1). Raises: StateError if the job was not opened."""
@@ -60,9 +55,6 @@ class Snapshotter:
             {**self._kept_states(), **self._table.states()},
             self._pinned_ms,
             self._generation,
-            self._job.subtask,
-            self._job.parallelism,
-            self._states_for_others,
             self._job.clock.now_ms(),
         )
 
@@ -98,7 +90,7 @@ class Checkpointer(ABC):
 
 
 class SnapshotCheckpointer(Checkpointer):
-    """Stores snapshots of the subtask in the store, and in the sink if it keeps positions. It takes one checkpoint at a time."""
+    """Stores snapshots in the store, and in the sink if it keeps positions. It takes one checkpoint at a time."""
 
     def __init__(
         self, job: FetcherDependencies, snapshotter: Snapshotter, emitter: Emitter, dead_letters: DeadLetterHandler
@@ -164,8 +156,6 @@ class SnapshotCheckpointer(Checkpointer):
         async with self._lock:
             with self.times.measured():
                 state = await self._flush_and_store(asked)
-            ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
-            self._job.tracker.announce_finished(ended)
         return state
 
     async def _flush_and_store(self, asked: Checkpoint) -> dict[str, Any]:
@@ -174,7 +164,7 @@ class SnapshotCheckpointer(Checkpointer):
             await self._job.stores.store(state)
         return state
 
-    async def _commit(self, commits: SubtaskCommits | AloneJob) -> dict[str, Any]:
+    async def _commit(self, commits: AloneJob) -> dict[str, Any]:
         """Commit the snapshot with what the sink has staged.
 
         No write may run between taking the snapshot and staging. Writes may run while the commit is published.

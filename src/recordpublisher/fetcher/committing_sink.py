@@ -28,7 +28,7 @@ class CommitNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What one call of `stage` has made durable.
+    """Everything that one call of `stage` has made durable.
 
     - `content`: plain JSON with everything that `publish` needs in any process. The entry contains it.
     - `before`: the positions committed before it, in the format of its entry. It is for sinks that can take back a commit.

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.polling.shard_probe import TipDistance
@@ -12,19 +11,16 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..consumer.shard_consumer import BatchDecorator
 from .alarms import AlarmListener
 from .checkpoints.alone_job import AloneJob
-from .checkpoints.snapshot_store import SubtaskCheckpoints
 from .checkpoints.starts import Starts
-from .checkpoints.subtask_commits import SubtaskCommits
-from .coordination.watermark_tracker import WatermarkTracker
 from .settings import FetcherSettings
-from .shards.assignment import ShardAssigner
-from .shards.discovery import ShardDiscovery
-from .shards.missing_shards import ShardExists
+from .shards.discovery import ShardDiscovery, StreamList
 from .shards.retention_check import RetentionCheck
-from .shards.stream_list import StreamList
+from .shards.shard_table import ShardExists
 from .sink import Sink, State, Traced, untraced
+from .watermarks import WatermarkTracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +38,9 @@ class FetcherDependencies:
     - `is_endless`: returns whether the stream always has an open shard, as Kinesis streams do. A run that reads such a stream does not end
       with the listed shards.
     - `on_alarm`: called with each alarm (A2).
-    - `commits`: commits the rows of a `CommittingSink` with the stored positions (fixed subtasks only).
     - `alone`: the worker of a job that runs alone; it stores the positions, and commits the rows of a `CommittingSink`.
-    - `check_owner`: raises FencedError if a later start of this subtask owns its positions.
+    - `check_owner`: raises FencedError if a later start owns the positions.
+    - `is_ours`: returns whether this fetcher reads a shard of the listing.
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `job_name`: `flink.job.name`, if it is set.
     - `value_type`: the type of the values, if they have one (`SinkContext`).
@@ -58,7 +54,6 @@ class FetcherDependencies:
     decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator]
     settings: FetcherSettings
     clock: Clock
-    assigner: ShardAssigner
     starts: Starts
     pin_latest: Callable[[str], Awaitable[int]]
     use_continuations: bool = False
@@ -68,33 +63,26 @@ class FetcherDependencies:
     shard_exists: ShardExists | None = None
     is_endless: Callable[[str], bool] = lambda stream: False
     on_alarm: AlarmListener | None = None
-    checkpoints: SubtaskCheckpoints | None = None
-    commits: SubtaskCommits | None = None
     alone: AloneJob | None = None
     check_owner: Callable[[], Awaitable[None]] | None = None
     dead_letters: Sink | None = None
     traced: Traced = untraced
     restore: tuple[State, ...] = ()
-    subtask: int = 0
-    parallelism: int = 1
+    is_ours: Callable[[Shard], bool] = lambda shard: True
     job_name: str | None = None
     value_type: Any = None
 
     @property
-    def stores(self) -> SubtaskCheckpoints | AloneJob | None:
-        """What stores each checkpoint, or None if nothing does, or if the positions are committed with the rows only."""
-        return self.alone if self.alone is not None and self.alone.counts is None else self.checkpoints
+    def stores(self) -> AloneJob | None:
+        """What stores each checkpoint, or None if nothing does, or if the positions are committed with the rows."""
+        return self.alone if self.alone is not None and self.alone.counts is None else None
 
     @property
-    def committing(self) -> SubtaskCommits | AloneJob | None:
+    def committing(self) -> AloneJob | None:
         """What commits the rows of a `CommittingSink` with the positions; None for other sinks."""
-        return self.alone if self.alone is not None and self.alone.counts is not None else self.commits
+        return self.alone if self.alone is not None and self.alone.counts is not None else None
 
     @property
     def streams(self) -> StreamList:
         """The streams that are read now."""
         return self.discovery.streams
-
-    def is_ours(self, shard: Shard) -> bool:
-        """Return whether this subtask reads the shard (S9)."""
-        return self.assigner(shard, self.parallelism) == self.subtask

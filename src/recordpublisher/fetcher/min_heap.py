@@ -1,4 +1,4 @@
-"""A heap that finds the lowest of many changing values in O(log n) (W9a)."""
+"""A heap that finds the lowest of many changing values in O(log n)."""
 
 import heapq
 from typing import Generic, TypeVar

@@ -12,7 +12,6 @@ from recordpublisher.publishers.properties.declaration import find_property
 from recordpublisher.publishers.properties.groups.job import (
     ACCEPTS_LOSS,
     ALARM_INTERVAL,
-    CATCH_UP,
     CHECKPOINT_INTERVAL,
     DISCOVERY_INTERVAL,
     DRAIN_TIMEOUT,
@@ -25,40 +24,36 @@ from recordpublisher.publishers.properties.groups.job import (
     SHARD_BYTES,
     SHARD_RECORDS,
     SINK,
-    STARTUP_TIMEOUT,
     SUBTASK_BYTES,
     SYNC_INTERVAL,
     TRACKER_TIMEOUT,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.groups.sinks import FILE_INTERVAL
+from recordpublisher.publishers.properties.groups.sinks import TABLE_SINKS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE, outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
 
-OBJECTS_INTERVAL_MS = 60_000
-"""Default time between two files in an object store (ms): each file costs requests, and readers prefer few files."""
+FILES_INTERVAL_MS = 60_000
+"""Default time between two files in an object store or a table (ms): each file costs requests, and readers prefer few files."""
 
 
 def checkpoint_interval_ms(properties: Properties) -> int:
-    """Return `flink.state.checkpoint.interval`. If it is not set, use the sink's interval, if it has one (`flink.sink.delta.interval`)."""
+    """Return `flink.state.checkpoint.interval`. If it is not set, use the sink's own default, if it has one."""
     of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
     return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
 
 
 def sink_interval_ms(properties: Properties) -> int | None:
-    """Return the sink's interval in ms, such as `flink.sink.delta.interval`, or None if the sink has none."""
+    """Return the interval in ms of a sink whose files are in an object store or a table, if no other one is set, else None."""
     name = properties.value(SINK)
-    if (declared := find_property(f"flink.sink.{name}.interval")) is not None:
-        interval: int = properties.value(declared)
-        return interval
+    if name in TABLE_SINKS:
+        return FILES_INTERVAL_MS
     path = find_property(f"flink.sink.{name}.path")  # the property of the sinks jsonl and parquet
     if path is None:
         return None
     scheme, separator, _ = str(properties.value(path)).partition("://")
-    default = OBJECTS_INTERVAL_MS if separator and scheme.lower() != "file" else None
-    given = properties.value(FILE_INTERVAL)
-    return default if given is None else given
+    return FILES_INTERVAL_MS if separator and scheme.lower() != "file" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +70,9 @@ class AlignmentTimes:
     """Times of the watermark alignment.
 
     - `lookahead_ms`: None turns alignment off.
-    - `startup_timeout_ms`: how long to wait for a tracker that has never answered (W10).
     """
 
     lookahead_ms: int | None = of_property(LOOKAHEAD)
-    startup_timeout_ms: int = of_property(STARTUP_TIMEOUT)
 
 
 class IdleIntervals(msgspec.Struct, frozen=True):
@@ -132,7 +125,6 @@ class FetcherSettings:
     drain_ms: int = of_property(DRAIN_TIMEOUT)
     store_outages: RetryPolicy
     max_outage_ms: int = of_property(MAX_OUTAGE)
-    catch_up_ms: int = of_property(CATCH_UP)
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:

@@ -10,16 +10,15 @@ from recordpublisher.publishers.shards import Shard
 
 from .dependencies import FetcherDependencies
 from .pipeline.bounds import Bounds, EndReason
-from .pipeline.emitter import Emitter
-from .pipeline.read_tasks import ReadTasks
-from .pipeline.termination import RunCompletion, TerminationCondition
+from .pipeline.emitter import Emitter, RunCompletion, TerminationCondition
+from .pipeline.reading import ReadTasks
 from .shards.shard_entry import ShardEntry, ShardListener, ShardStage
 from .shards.shard_table import ShardTable
-from .watermarks.alignment import Alignment
-from .watermarks.ended_parent_hold import EndedParentHold
-from .watermarks.straggler_exclusion import StragglerDetector
+from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
+LISTING_AGE_MS = 60_000
+"""How old a listing may be at most when it is used: it took a while, and ListShards is eventually consistent."""
 
 
 class ShardLifecycle(ShardListener):
@@ -112,7 +111,12 @@ class ShardLifecycle(ShardListener):
             self._after_start(started)
 
     def _after_start(self, started: Sequence[ShardEntry]) -> None:
-        self._ended_parents.on_readers_started(started)
+        for entry in started:
+            state = entry.state
+            # The beginning of a shard is known (`seen_ms`) only if its parents were read.
+            follows_parents = state.position is None and state.seen_ms is not None
+            start = state.starting_position(use_continuation=False)
+            self._job.sink.shard_started(entry.shard, start, follows_parents=follows_parents)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._table.is_exhausted:
             self._completion.complete(EndReason.ALL_ENDED)
@@ -139,11 +143,21 @@ class ShardLifecycle(ShardListener):
                 self._readers.abandon(self._table[key])
                 self._table.remove(key)
 
+    @property
+    def hung_publishers(self) -> list[str]:
+        """The publishers that have not ended although they were cancelled."""
+        return self._readers.hung
+
     async def wait_for_stopped_readers(self) -> None:
         """Wait until the readers of shards that were stopped or dropped have ended."""
         await self._readers.wait_for_abandoned()
 
     # --- ShardListener ----------------------------------------------------------------------------------------------------------
+
+    def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
+        """Notify the sink of a shard, of any owner. Only a listing shows whether a shard is open."""
+        is_open = is_in_listing and not shard.closed
+        self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)
 
     def on_added(self, entry: ShardEntry) -> None:
         """Notify the emitter that a shard was added to the table."""
@@ -159,19 +173,23 @@ class ShardLifecycle(ShardListener):
             self._readers.finish(entry)
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Notify the emitter that a batch of a shard was emitted."""
+        """Notify the emitter that a batch of a shard was emitted, and the sink if the batch had nothing to write."""
         self._emitter.on_emitted(entry, batch)
+        position = batch.read_position
+        if not len(batch) and position is not None and not position.continuation:
+            self._job.sink.shard_passed(entry.shard, position)
 
     def on_ended(self, entry: ShardEntry) -> None:
         """Start the children of a shard whose last record was emitted.
 
-        Children in another subtask start after a checkpoint has stored the end of this shard (S2), so a checkpoint is requested.
+        A checkpoint is requested, because others may wait until the end of this shard is stored (S2).
         """
         if entry.shard.stream in self._job.discovery.deleted:
             self._table.remove(entry.key)
             return
         children = [child.shard_id for child in entry.reading.children]
         log.info("shard %s has ended, children: %s", entry.key, children, extra=about(entry.key))
+        self._job.sink.shard_ended(entry.shard, entry.reading.children)
         self.request_checkpoint()
         self._ended_parents.on_shard_ended(entry)
         self._start_children_of(entry.key)

@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Generic, NamedTuple
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, V
-from recordpublisher.publishers.skipped_records import how_to_go_on
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records import how_to_continue
 from recordpublisher.publishers.user_code import AsyncPort
 
 from .metric_types import SinkMetric
@@ -29,7 +31,7 @@ Traced = Callable[[RecordsCall], RecordsCall]
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     """Raise SinkError with the name of the record: the default for a record that a sink rejects (S7)."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
-    remedy = how_to_go_on(record.stream, record.shard_id, numbers[0])
+    remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
@@ -49,14 +51,14 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """What a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
+    """The values that a sink receives when it is opened: the job's streams, and calls to the job.
 
     - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
       happens to it (S7). When the call returns, the sink has finished the record.
     - `await reject_all([(batch, reason)])` does the same for several records, whose dead letters are then stored together.
     - `has_dead_letters`: whether the job writes rejected records to a dead-letter sink. None if that is not known.
-    - `may_write()` returns whether the process may write now. With ELASTIC assignment it may not write while its last confirmed heartbeat
+    - `may_write()` returns whether the process may write now. In a group it may not write while its last confirmed heartbeat
       is too old (E4). The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
@@ -65,8 +67,6 @@ class SinkContext:
       acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
     """
 
-    subtask: int = 0
-    parallelism: int = 1
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
@@ -95,9 +95,9 @@ class Checkpoint:
     A transactional sink stores `state` together with its rows (S6).
 
     `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. A checkpoint that the user
-    takes is never partial. With a fixed number of subtasks, the job's last checkpoint is not partial either.
+    takes is never partial. The last checkpoint of a job that runs alone is not partial either.
 
-    `stopped`: the shards that this process releases, because the job is stopped or transfers them (ELASTIC). No write of these shards
+    `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
     follows. Each is released when `flush` has returned its newest state, or when `Sink.has_given_up` returns True for it.
 
     `is_last`: the run has ended and no write follows, so a sink need not wait for more records.
@@ -155,7 +155,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
 
-        A sink that returns state cannot be used with ELASTIC assignment; see `CommittingSink`.
+        A sink that returns state cannot be used in a group; see `CommittingSink`.
         """
         return None
 
@@ -169,7 +169,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def destination(self) -> str:
         """Return where the sink writes to, in words, without user and password.
 
-        With ELASTIC assignment all processes of a group must have the same destination (E10). Also called before `open`. Default: the name
+        All processes of a group must have the same destination (E10). Also called before `open`. Default: the name
         of the class.
         """
         return type(self).__name__
@@ -206,18 +206,40 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
 
     def assigned(self, shards: Collection[str]) -> None:
-        """Called, with ELASTIC assignment, when this process begins to read these shards (`Shard.key`), before their first write.
+        """Called, in a group, when this process begins to read these shards (`Shard.key`), before their first write.
 
         Default: do nothing.
         """
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Called, with ELASTIC assignment, when this process no longer reads these shards; no write of these shards follows.
+        """Called, in a group, when this process no longer reads these shards; no write of these shards follows.
 
         Their next reader resumes from their last checkpoint. After a planned transfer that checkpoint covers everything. After a lost lease
         it does not: drop the queued records of these shards, because the next reader writes them again. May be called while a `write` or
         `flush` waits. Default: do nothing.
         """
+
+    def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
+        """Called when the job learns of a shard of its streams, whichever process reads the shard. Default: do nothing.
+
+        - `open_ms`: a time at which the shard was open (epoch ms), if a listing has shown it open. A shard that the end of its parent has
+          named is notified again when a listing has it.
+        """
+
+    def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
+        """Called before the first write of a reader: from here on the written records are complete.
+
+        Also called before the write behind a gap that the job has accepted, with TRIM_HORIZON. Default: do nothing.
+
+        - `start`: AFTER the last record that the job has emitted, or the start of a shard that was never read.
+        - `follows_parents`: whether the shard was never read, and the job has read its parents. Then TRIM_HORIZON is its true beginning.
+        """
+
+    def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
+        """Called when the job has read up to a position and has no record to write: none there can be used here. Default: do nothing."""
+
+    def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
+        """Called when the last record of a shard was written; the next checkpoint says so. Default: do nothing."""
 
     async def watermark(self, watermark: int) -> None:
         """Called when every record below `watermark` (epoch ms) was written, except late ones (W1). Default: do nothing.
@@ -247,7 +269,10 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     def has_given_up(self, shard: str) -> bool:
-        """Return whether the older state of a `stopped` shard that the last `flush` returned is final. Default: False."""
+        """Return whether the sink will never get beyond the state that the last `flush` returned for a shard of `stopped`.
+
+        Default: False.
+        """
         return False
 
     def exported_metrics(self) -> list[SinkMetric]:

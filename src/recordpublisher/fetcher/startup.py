@@ -12,25 +12,25 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
 
-from .checkpoints.initial_states import (
+from .active_minimum import lowest_active
+from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay
+from .checkpoints.starts import (
+    Starts,
     data_loss_error,
     initial_states,
     is_startable,
+    list_restored,
     old_shards,
     shards_no_longer_listed,
     shards_past_retention,
     shards_with_unread_children,
     unlisted_states,
 )
-from .checkpoints.restored_listing import list_restored
-from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
-from .checkpoints.starts import Starts
 from .conditional_store import wait_for_store
-from .coordination.active_minimum import lowest_active
 from .dependencies import FetcherDependencies
-from .pipeline.sink_errors import close_sink, naming_sink
-from .shards.missing_shards import MissingShards
+from .pipeline.dead_letters import close_sink, naming_sink
 from .shards.shard_state import ShardState
+from .shards.shard_table import MissingShards
 from .sink import SinkContext, State
 
 log = logging.getLogger("recordpublisher.start")
@@ -44,8 +44,6 @@ class OpenedJob(msgspec.Struct, frozen=True):
     - `starts`: where new shards start.
     - `pinned_ms`: the time that replaced LATEST, if the start was pinned (P3).
     - `generation`: higher than the generation of every snapshot found.
-    - `states_for_others`: states that this subtask stored for shards which other subtasks own now and have not stored yet, or which the
-      listing lacks (S5).
     - `unlisted_states`: what is known of shards that the listing lacks.
     """
 
@@ -54,7 +52,6 @@ class OpenedJob(msgspec.Struct, frozen=True):
     starts: Starts
     pinned_ms: int | None
     generation: int
-    states_for_others: Sequence[State] = ()
     unlisted_states: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
 
     @property
@@ -79,22 +76,16 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     order_of = job.factory.order_of
     # 1. List before positions are taken over: a start whose streams do not exist, or that cannot reach the service, must not end the
     # process that reads them now. The listing itself may be old when sink and store have answered, so it is not used.
-    if job.stores is not None or job.committing is not None:
+    if job.alone is not None:
         await job.discovery.list_all()
     # 2. Take over the stored positions. From here on a former start is fenced.
     with naming_sink(job.sink, "open"):
         sink_state = await job.sink.open(context)
     generation, stored = 0, list[State]()
-    if job.checkpoints is not None:
-        generation, stored = await wait_for_store(job.checkpoints.open, job.settings.store_outages)
     if job.alone is not None:
         generation, stored = await wait_for_store(job.alone.open, job.settings.store_outages)
-        restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
-    else:
-        restored = merge_snapshots([*job.restore, *stored], order_of)
+    restored = overlay(merge_snapshots(job.restore, order_of), merge_snapshots(stored, order_of))
     in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
-    if job.commits is not None:
-        in_sink = await wait_for_store(job.commits.open, job.settings.store_outages)
     if in_sink:
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
     # 3. List the shards that are read.
@@ -103,31 +94,26 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     # 4. Decide where each shard begins.
     await check_for_data_loss(listed, restored, opened, job, missing)
     pinned_ms = restored.pinned_ms if job.starts.is_pinned else await _pinned_ms(restored, job)
-    starts = job.starts.pinned_at(pinned_ms)
+    starts = job.starts.begun_at(pinned_ms)
     states = initial_states(listed, restored, starts)
-    of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
+    ours = [shard for shard in listed if job.is_ours(shard)]
     unlisted = unlisted_states(listed, restored)
-    kept = of_others | {key for key in unlisted if not missing.is_expired(key)}
-    for_others = states_for_other_subtasks([*stored, *in_sink], job.subtask, kept)
     log.info(
-        "subtask %d of %d reads %d of %d shards of %s; it %s",
-        job.subtask,
-        job.parallelism,
-        len(listed) - len(of_others),
-        len(listed),
+        "the job reads %s of %s; it %s",
+        counted(len(ours), "shard"),
         ", ".join(job.streams),
         _where_it_begins(
-            sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
+            sum(shard.key in restored.shards for shard in ours),
             restored.taken_ms,
             starts.default,
             job.job_name,
         ),
     )
-    return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
+    return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), unlisted)
 
 
 def _where_it_begins(count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None) -> str:
-    """Return where the subtask begins, in words for the log. `count`: number of its shards with a stored position."""
+    """Return where the job begins, in words for the log. `count`: number of its shards with a stored position."""
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"
     if not count:
         return f"begins at {start.type.value}{at}: no positions are stored"
@@ -145,7 +131,7 @@ async def check_for_data_loss(
 ) -> None:
     """Fail if records were lost. With `flink.state.dataloss=CONTINUE`, log the loss; readers count each gap that they find.
 
-    Each subtask checks its own shards only, and only positions that are almost a day old.
+    Only positions that are almost a day old are checked.
 
     Raises: DataLossError if records were lost and the job does not accept that.
     """
@@ -165,20 +151,21 @@ async def check_for_data_loss(
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Return the restored time of the pinned start, or pin it now: a job pins its start once."""
-    return await dependencies.pin_latest(dependencies.streams[0]) if restored.pinned_ms is None else restored.pinned_ms
+    """Return the restored time of the pinned start, or pin it now: a job pins its start once. An age is subtracted here."""
+    if restored.pinned_ms is not None:
+        return restored.pinned_ms
+    now_ms = await dependencies.pin_latest(dependencies.streams[0])
+    return dependencies.starts.default.pinned_at(now_ms).timestamp_ms or now_ms
 
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
-    """Close publishers, tracker, sink and state store, and await `more`.
+    """Close publishers, sink and state store, and await `more`.
 
     Raises: the first error of a close, after all of them were closed.
     """
-    kept = (dependencies.checkpoints, dependencies.commits, dependencies.alone)
-    stores = [each.close() for each in kept if each is not None]
+    stores = [] if dependencies.alone is None else [dependencies.alone.close()]
     closing = [
         dependencies.factory.close(),
-        dependencies.tracker.close(),
         close_sink(dependencies.sink),
         *stores,
         *more,

@@ -13,20 +13,19 @@ from recordpublisher.publishers.errors import RetriesExhaustedError, StateError
 from .checkpointer import Checkpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .conditional_store import wait_for_store
-from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
 from .metric_types import SinkMetric
-from .monitoring.hung_call import cancel_if_hung
+from .monitoring.alarm_monitor import cancel_if_hung
+from .monitoring.metrics_exporter import SinkMetrics
 from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
-from .monitoring.sink_metrics import SinkMetrics
 from .monitoring.status_log import StatusLogger
 from .monitoring.subtask_view import SubtaskView
 from .ownership.shard_ownership import ShardOwnership
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
-from .pipeline.dead_letter_handler import DeadLetterHandler
+from .pipeline.dead_letters import DeadLetterHandler
+from .pipeline.emitter import RunCompletion, TerminationCondition
 from .pipeline.retention_gaps import RetentionGaps
-from .pipeline.termination import RunCompletion, TerminationCondition
 from .shard_lifecycle import ShardLifecycle
 from .shards.shard_entry import ShardStage
 from .sink import SinkContext, Unfinished
@@ -91,14 +90,12 @@ class SubtaskFetcher:
         The state is stored in the store (P3) and in the sink (S6).
 
         Raises: StateError if stored state cannot be read or written; DataLossError if records were lost; StreamNotFoundError if a stream
-        does not exist; KinesisError if a call fails; with ELASTIC, ConfigurationError if the sink cannot keep the positions of a group.
+        does not exist; KinesisError if a call fails; ConfigurationError if the sink cannot keep the positions of a group.
         """
         parts = self._parts
         opened = await self._ownership.open(await parts.dead_letters.open(parts.context))
         parts.gaps.pin(opened.pinned_ms)
         parts.snapshotter.resume_from(opened)
-        self._view.alarm_monitor.start_at(opened.starts)
-        self._dependencies.tracker.on_advance(self._emitter.wake)
         await wait_for_store(self._checkpointer.take_first, self._dependencies.settings.store_outages)
 
     async def run(self) -> BoundedResult:
@@ -132,11 +129,10 @@ class SubtaskFetcher:
         return await self._checkpointer.checkpoint()
 
     async def close(self) -> None:
-        """Close publishers, tracker and sink. Each is closed even if closing another one fails."""
+        """Close publishers and sink. Each is closed even if closing another one fails."""
         job = self._dependencies
         if self._has_failed or self._ownership.has_others:
             job.factory.keep_shared()
-        job.tracker.report(SubtaskReport(job.subtask, SubtaskStatus.LEFT))
         try:
             await close_dependencies(job, self._parts.dead_letters.close())
         finally:
@@ -153,7 +149,7 @@ class SubtaskFetcher:
     def progress(self) -> SubtaskProgress:
         """Return the values of a progress line, which cost far less than all metrics."""
         job = self._dependencies
-        return progress_of(job.subtask, self._view, job.sink.unfinished(), job.clock.now_ms())
+        return progress_of(self._view, job.sink.unfinished(), job.clock.now_ms())
 
     def sink_metrics(self) -> list[SinkMetric]:
         """Return the metrics that the sink exports. If the sink raises, return none and log one warning."""
@@ -162,6 +158,10 @@ class SubtaskFetcher:
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished, or None if it does not report them."""
         return self._dependencies.sink.unfinished()
+
+    def hung_publishers(self) -> list[str]:
+        """Return the publishers that have not ended although they were cancelled, and where each of them waits."""
+        return self._shards.hung_publishers
 
     def reasons_not_ready(self) -> list[str]:
         """Return why the subtask is not ready, in plain words. Makes no call to a service.

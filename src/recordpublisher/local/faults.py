@@ -335,7 +335,7 @@ class RandomFaults:
         return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """End a row of faults, because a call succeeded."""
+        """End a series of consecutive faults, because a call succeeded."""
         if operation not in _PART_OF and self._call_rules.get(operation):
             self._in_a_row[operation, target()] = 0
 

@@ -12,9 +12,8 @@ import msgspec
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
-from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENTS, RESPONSE_DECODERS
-from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, error_for_code
-from recordpublisher.publishers.kinesis.error_translation import translate_errors
+from recordpublisher.publishers.kinesis.codec import RAW_EVENTS, RESPONSE_DECODERS
+from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, error_for_code, translate_errors
 
 from .account import Account, Delays
 from .api_errors import ApiError

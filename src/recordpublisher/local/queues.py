@@ -210,7 +210,7 @@ class Delivery(msgspec.Struct, array_like=True):
 class Deliveries:
     """Owns what a queue knows of each record. The records themselves stay in the logs of the shards, which find them by key.
 
-    - `cursors`: the counter at which delivery continues, by shard. A missing shard is delivered from its first record.
+    - `cursors`: the number of the next record to deliver, by shard. A shard that is missing starts with its first record.
     - `unacknowledged`: every record that was received and not acknowledged.
     """
 

@@ -32,7 +32,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is nothing to send before `until_ms`, unless something wakes the subscription."""
+    """A state in which nothing is to be sent before `until_ms`, unless something wakes the subscription."""
 
     until_ms: int
 

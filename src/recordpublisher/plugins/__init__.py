@@ -1,1 +1,1 @@
-"""Layer 3: adapters, and what puts the layers together: sinks, stores, trackers, Spark, jobs. Start at `runtime/data_fetcher.py`."""
+"""Layer 3: adapters, and what puts the layers together: sinks, stores, Spark, jobs. Start at `runtime/data_fetcher.py`."""

@@ -1,6 +1,6 @@
-"""Defines the classes that a plugin author implements for shards: RecordPublisher and RecordPublisherFactory.
+"""Defines the classes that a plugin author implements: RecordPublisher and RecordPublisherFactory for shards, QueueSource for queues.
 
-Read this file first. Queues are read with `queue/queue_source.py`.
+Read this file first.
 
 A publisher reads one shard. It hands each batch to a consumer and waits. It resumes only from the position that the
 consumer returned (FLIP-128's RecordPublisher in its final, merged form).
@@ -11,16 +11,17 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import PluginError, RecordPublisherError
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
-from .records import RecordBatch
+from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
-from .shards import Shard
+from .shards import OldestRecord, Shard
 from .stream_arns import stream_name
 from .user_code import AsyncPort
 
@@ -32,8 +33,6 @@ BatchConsumer = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
 
 It returns the position to resume from, or None to leave the position unchanged.
 """
-
-
 Check = Callable[[], Awaitable[str | None]]
 """A check that `doctor` makes before a job starts. It changes nothing.
 
@@ -42,14 +41,8 @@ says what to do.
 """
 Checks = Mapping[str, Check]
 """Checks by name, in the order in which they are made. If a check calls AWS, its name is the IAM action."""
-
-
-class RunResult(Enum):
-    """How a run ended."""
-
-    COMPLETE = "the shard was read to its end"
-    INCOMPLETE = "there is more: call run again"
-    CANCELLED = "the publisher was stopped"
+Numbers = Collection[str] | None
+"""Sequence numbers of records; None stands for no record."""
 
 
 class RecordPublisher(AsyncPort, ABC):
@@ -95,6 +88,14 @@ class RecordPublisher(AsyncPort, ABC):
         This is a hint, given before each read.
         """
 
+    def set_seen(self, seen_ms: int | None) -> None:
+        """Set until when nothing of the shard before the starting position was lost (epoch ms). Default: do nothing.
+
+        It is the arrival of the record at the position, or a later read at the tip. For a shard that was never read it is a time at which
+        its parents were open; None if it has none that was read. The fetcher calls this before the first run, for a publisher that looks
+        for gaps itself (`finds_gaps`).
+        """
+
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:
         """Add an observer (FLIP-128's first method): it sees every batch, the end of the shard and a fatal error.
 
@@ -109,8 +110,16 @@ class RecordPublisher(AsyncPort, ABC):
 
     @functools.cached_property
     def _observers(self) -> list[ObserverBase[RecordBatch]]:
-        # Made on first use, so that the `__init__` of a plugin need not call ours.
+        # The list is made on first use, so that the `__init__` of a plugin need not call ours.
         return []
+
+
+class RunResult(Enum):
+    """How a run ended."""
+
+    COMPLETE = "the shard was read to its end"
+    INCOMPLETE = "there is more: call run again"
+    CANCELLED = "the publisher was stopped"
 
 
 class RecordSource(AsyncPort, ABC):
@@ -120,6 +129,11 @@ class RecordSource(AsyncPort, ABC):
     """
 
     @classmethod
+    def wrapped(cls, properties: Properties) -> type[RecordSource]:
+        """Return the class that reads the streams with these properties. Default: this class; a wrapper returns what it wraps."""
+        return cls
+
+    @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
         """Check the properties before anything runs (C2).
 
@@ -127,7 +141,10 @@ class RecordSource(AsyncPort, ABC):
         """
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Prepare the source. Called once when the job is constructed, outside any event loop. EAGER registers consumers here (F8)."""
+        """Take the names of the job's streams, and prepare the source for them.
+
+        Called once when the job is constructed, before the other methods and outside any event loop. EAGER registers consumers here (F8).
+        """
 
     async def close(self) -> None:
         """Release what the source has opened. Called once, after every reader has stopped."""
@@ -149,6 +166,17 @@ class RecordPublisherFactory(RecordSource):
 
     resumes_by_continuation: ClassVar[bool] = False
     """Whether `create` accepts a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
+
+    finds_gaps: bool = False
+    """Whether the publishers look themselves for records that passed the retention unread (S5). Then the job does not.
+
+    They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch behind the gap (`after_gap`).
+    """
+
+    @property
+    def lists_shards(self) -> bool:
+        """Whether `discover` lists the shards, and not Kinesis. Default: whether the class has a `discover` of its own."""
+        return type(self).discover is not RecordPublisherFactory.discover
 
     @abstractmethod
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
@@ -173,9 +201,83 @@ class RecordPublisherFactory(RecordSource):
         """
         return None
 
+    async def unlisted_shards(self, stream: str, listed: Sequence[Shard]) -> Sequence[Shard]:
+        """Return shards that the factory can read and that the stream no longer lists, each as `closed` and `is_unlisted`.
+
+        They join each complete listing of the stream, which is `listed`. A returned shard replaces a listed one of the same id, whose
+        parents the service may have forgotten. Default: no shards.
+        """
+        return ()
+
+    async def oldest_record(self, shard: Shard) -> OldestRecord | None:
+        """Return the oldest record that a shard still has (S5), or None if that cannot be known, which is the default.
+
+        Kinesis is asked for shards that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
+        """
+        return None
+
+    async def oldest_retained_ms(self, stream: str) -> int | None:
+        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if not known, which is the default.
+
+        Kinesis is asked for streams that Kinesis lists. Raises: RecordPublisherError if it cannot be read now.
+        """
+        return None
+
     def order_of(self, sequence: str) -> Any:
         """Return a sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis."""
         return int(sequence)
+
+
+class QueueSource(RecordSource):
+    """Receives records, and settles them one by one. A record that is not acknowledged is received again after `visibility_seconds`.
+
+    A queue has no order, no positions, no shards and no time. The job (`recordpublisher/queues`) owns the received records;
+    the source makes the calls. A plugin author implements four methods.
+
+    A source returns `UserRecord`s of a subclass that carries what acknowledges a receipt. `sequence_number` is the
+    record's id, the same at each receipt. All parts of a record (an aggregate) have the same number and come in one
+    receive. Records of one number need different sub-sequence numbers (0, 1 and so on). If two have the same one, the
+    last is passed on, and the job ends if their data differ.
+
+    Each call of `acknowledge`, `prolong` and `release` gets the newest receipt of a record, once, without its data. It
+    returns the numbers of the records that failed, which the job counts. A record that is gone is not a failure.
+
+    Raises: TransientError, RetriesExhaustedError or a foreign error if the whole call failed, which is also counted.
+    Any other RecordPublisherError ends the job.
+    """
+
+    visibility_seconds: float = 30.0
+    most_receivers: int = 1
+    """How many calls of `receive` may run at a time. A job begins with one, and uses more for a back-log."""
+    full_receive: ClassVar[int] = 10
+    """How many records a receive brings at most. A receive that brings this many is the sign of a back-log."""
+    full_bytes: ClassVar[float] = inf
+    """How many payload bytes are the sign of a back-log, for a source whose responses are bounded in bytes."""
+
+    async def open(self) -> None:
+        """Find the queue, before the first receive. Raises: ConfigurationError if there is none. Default: do nothing."""
+
+    @abstractmethod
+    async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
+        """Wait a few seconds for records, and return them, or nothing if the queue is empty. Count retries in `metrics`.
+
+        If this is cancelled, a call that takes records must not be cut off: wait for it, release the records that it
+        brings, then raise the cancellation.
+
+        Raises: RecordPublisherError if no retry can help.
+        """
+
+    @abstractmethod
+    async def acknowledge(self, records: Sequence[UserRecord]) -> Numbers:
+        """Acknowledge these records: they are safe and finished."""
+
+    @abstractmethod
+    async def prolong(self, records: Sequence[UserRecord]) -> Numbers:
+        """Keep these records from others for `visibility_seconds` from now, because they are still being handled."""
+
+    @abstractmethod
+    async def release(self, records: Sequence[UserRecord]) -> Numbers:
+        """Let others have these records now, because this process will not handle them. If it fails, they are visible after their time."""
 
 
 async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
@@ -183,7 +285,7 @@ async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | 
 
     Raises: PluginError if the factory's `discover` does not return a list of shards, each of them once and of this stream.
     """
-    if type(factory).discover is RecordPublisherFactory.discover:
+    if not factory.lists_shards:
         return None
     try:
         listed = await factory.discover(stream, after)
@@ -191,17 +293,34 @@ async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | 
         if not isinstance(error, RecordPublisherError):
             error.add_note(f"{type(factory).__name__}.discover failed for {stream}")
         raise
+    return _checked_shards(f"{type(factory).__name__}.discover", stream, listed)
+
+
+async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Sequence[Shard]) -> list[Shard]:
+    """Return a complete listing of a stream with the shards that the factory can read and the listing lacks.
+
+    Raises: PluginError if the factory's `unlisted_shards` does not return a list of shards, each of them once and of this stream.
+    """
+    if type(factory).unlisted_shards is RecordPublisherFactory.unlisted_shards:
+        return list(listed)
+    what = f"{type(factory).__name__}.unlisted_shards"
+    try:
+        more = await factory.unlisted_shards(stream, listed)
+    except Exception as error:
+        if not isinstance(error, RecordPublisherError):
+            error.add_note(f"{what} failed for {stream}")
+        raise
+    return list({shard.key: shard for shard in (*listed, *_checked_shards(what, stream, more))}.values())
+
+
+def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
-        raise PluginError(
-            f"{type(factory).__name__}.discover returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none"
-        )
+        raise PluginError(f"{what} returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none")
     twice = [shard_id for shard_id, count in Counter(shard.shard_id for shard in listed).items() if count > 1]
     other = [shard.key for shard in listed if shard.stream not in (stream, stream_name(stream))]
     if twice or other:
         wrong = f"{twice[0]!r} twice" if twice else f"{other[0]}, a shard of another stream,"
-        raise PluginError(
-            f"{type(factory).__name__}.discover returned {wrong} for {stream}: return each shard of this stream once"
-        )
+        raise PluginError(f"{what} returned {wrong} for {stream}: return each shard of this stream once")
     return list(listed)
 
 

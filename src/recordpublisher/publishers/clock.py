@@ -117,12 +117,13 @@ class ObservedTimeouts:
     def _end_part(self) -> None:
         late = self._clock.monotonic() - self._due
         busy = min(late, self._clock.cpu_seconds() - self._busy_before)
+        # This thread was busy, or was stopped for a moment only, so the part counts.
         if late - busy <= min(self._part, MAX_LATENESS_SECONDS):
             self._observed += self._wait + max(busy, 0.0)
-        else:  # a wait that began in this part counts from the time observed so far
+        else:  # A wait that began in this part counts from the time observed so far.
             self._began = {timeout: min(began, self._observed) for timeout, began in self._began.items()}
         self._timer = None
-        for timeout, began in list(self._began.items()):  # the oldest one first
+        for timeout, began in list(self._began.items()):  # The oldest one comes first.
             left = began + self._seconds - self._observed
             if left > ROUNDING_SECONDS:
                 self._start_part(min(self._part, left))

@@ -9,22 +9,24 @@ from typing import Any, TypeVar
 from .base import Checks, check_clock
 from .clock import Clock, SystemClock
 from .errors import DataLossError, FatalKinesisError, ResourceNotFoundError, StreamNotFoundError
-from .kinesis.endpoint import endpoint_of
-from .kinesis.listing import server_time_ms_or_none
+from .kinesis.access import endpoint_of
+from .kinesis.client import server_time_ms_or_none
 from .kinesis.ports import ReadResponse, RecordDistribution
 from .kinesis.sdk.aws_service import AwsService, OpenClient
 from .log_fields import counted
 from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
-from .properties.groups.reading import DYNAMODB_EMPTY_READS, LIST_SHARDS_RETRIES
+from .properties.groups.reading import LIST_SHARDS_RETRIES
 from .properties.properties import Properties
-from .records.user_records import UserRecord
+from .records import UserRecord
 from .retry import call_with_retries
 from .shards import HashRange, Shard
 
 T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords of DynamoDB Streams."""
+EMPTY_READS_AT_TIP = 10
+"""Empty responses in a row after which a shard counts as read to its tip. The service does not return how far behind a reader is."""
 
 
 class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
@@ -59,7 +61,7 @@ class DynamoDbStreams:
     A shard iterator carries two numbers that the service does not keep. The first is the time before which changes are
     skipped, because DynamoDB Streams has no AT_TIMESTAMP. The second is the number of empty responses in a row.
 
-    Making one calls nothing.
+    The constructor makes no call.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -69,7 +71,6 @@ class DynamoDbStreams:
     ) -> None:
         self._clock = clock or SystemClock()
         self._service = AwsService("dynamodbstreams", properties, endpoint_of(properties), open_client=open_client)
-        self._empty_reads = properties.value(DYNAMODB_EMPTY_READS)
         self._arns: dict[str, list[str]] = {}
         """The streams of each table, the newest last. A stream can be read for a day after it was disabled."""
         self._arn_of: dict[tuple[str, str], str] = {}
@@ -102,7 +103,7 @@ class DynamoDbStreams:
         empty_reads = 0 if records else int(empty) + 1
         return ReadResponse(
             [record for record in records if record.arrival >= int(since)],
-            0 if empty_reads >= self._empty_reads else None,
+            0 if empty_reads >= EMPTY_READS_AT_TIP else None,
             next_iterator=f"{since} {empty_reads} {following}" if following else None,
         )
 
@@ -195,7 +196,7 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
     """Return a shard. It has no hash range here, so its id decides which subtask reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
-    if parent == described["ShardId"]:  # it would wait for itself
+    if parent == described["ShardId"]:  # The shard would wait for itself.
         raise ValueError(f"{parent} is its own parent")
     closed = "EndingSequenceNumber" in described["SequenceNumberRange"]
     return Shard(table, described["ShardId"], (parent,) if parent else (), HashRange(place, place), closed=closed)
@@ -250,7 +251,7 @@ def record_of_change(change: dict[str, Any]) -> UserRecord:
     Raises: ValueError or KeyError if `change` is not a valid change.
     """
     item = change["dynamodb"]
-    created = item["ApproximateCreationDateTime"]  # a datetime of the SDK, or a number in the events of Lambda
+    created = item["ApproximateCreationDateTime"]  # It is a datetime of the SDK, or a number in the events of Lambda.
     arrival = float(created) if isinstance(created, int | float) else created.timestamp()
     data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
     key = json.dumps(item["Keys"], sort_keys=True, default=_base64)

@@ -23,19 +23,14 @@ RecordPublisherError
 └── ImpossibleStateError          a broken invariant: always raised (F11)
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from .password_masking import mask_passwords
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def without_colours(text: str) -> str:
-    """Return a text without the codes of a terminal's colours, which errors of other libraries also have in logs."""
-    return _COLOURS.sub("", text)
 
 
 class RecordPublisherError(Exception):
@@ -44,11 +39,23 @@ class RecordPublisherError(Exception):
     def __init__(self, *args: object) -> None:
         super().__init__(*(without_colours(each) if isinstance(each, str) else each for each in args))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to unpickle the error. Its constructor cannot make it again, because it takes other arguments than the message."""
+        return _unpickled, (type(self), self.args, self.__dict__)
+
     @property
     def help_page(self) -> str:
         """The page and section of the documentation that says what the error means and what to do."""
         name = next(each.__name__ for each in type(self).__mro__ if each.__module__ == __name__)
         return f"reference/errors#{name.lower()}"
+
+
+def _unpickled(
+    kind: type[RecordPublisherError], args: tuple[object, ...], state: dict[str, Any]
+) -> RecordPublisherError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigurationError(RecordPublisherError, ValueError):
@@ -59,25 +66,58 @@ class ConfigurationError(RecordPublisherError, ValueError):
     - `value`: the value that was given. None if none was given or if it is not shown; secrets are never carried.
     - `valid`: the values that would be valid. Empty if the key itself is not accepted.
     - `reason`: why the value is wrong.
+    - `statement`: what is wrong with the key if another setting decides that, such as "cannot be combined with '--watch'"; else empty.
     """
 
-    def __init__(self, key: str, value: object = None, valid: str = "", *, reason: str = "") -> None:
+    def __init__(
+        self, key: str, value: object = None, valid: str = "", *, reason: str = "", statement: str = ""
+    ) -> None:
         self.key = key
         self.value = value = _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
+        self.statement = statement
         absent = "is required" if valid else "is not accepted"
         kind = "option" if key.startswith("-") else "property" if "." in key else "setting"
         is_flag = kind == "option" and value is True
         shown = repr(value) if isinstance(value, str) else mask_passwords(repr(value))
-        stated = absent if value is None else "is given" if is_flag else f"is {shown}"
-        told = f"{kind} '{key}' {stated}" + (f": {reason}" if reason else "")
+        stated = statement or (absent if value is None else "is given" if is_flag else f"is {shown}")
+        named = key
+        if statement and value is not None and not is_flag:
+            named = f"{key}{' ' if kind == 'option' else '='}{value if isinstance(value, str) else shown}"
+        told = f"{kind} '{named}' {stated}" + (f": {reason}" if reason else "")
         end = "" if told.endswith((".", "?")) else "."
         super().__init__(f"{told}{end} Valid: {valid}" if valid else told)
 
+    @classmethod
+    def conflict(cls, key: str, *others: str, value: object = None, reason: str = "") -> Self:
+        """Return the error for a key that cannot be combined with any of `others`: `option '--check' cannot be combined with '--watch'`.
+
+        - `key`: the name of the property, option or argument that should be removed or changed.
+        - `others`: the names of the others, each alone or with its value, such as `flink.shard.assignment=ELASTIC`.
+        - `value`: the value of `key`, if another value could be combined with the others.
+        - `reason`: why they cannot be combined, and what to do instead.
+        """
+        return cls(key, value, reason=reason, statement=f"cannot be combined with {' or '.join(map(repr, others))}")
+
+    @classmethod
+    def needs(cls, key: str, needed: str, *, value: object = None, reason: str = "") -> Self:
+        """Return the error for a key that is only valid together with something else: `option '--shard' needs exactly one stream`.
+
+        - `needed`: what has to be given too, as a noun phrase.
+        - `value`: the value of `key`, if another value would not need it.
+        - `reason`: why it is needed.
+        """
+        return cls(key, value, reason=reason, statement=f"needs {needed}")
+
+    def renamed(self, key: str) -> ConfigurationError:
+        """Return the same error for another name of its key, such as the option of a command instead of the argument of a function."""
+        return ConfigurationError(key, self.value, self.valid, reason=self.reason, statement=self.statement)
+
 
 def _without_secrets(value: object) -> object:
-    """Return text with its passwords masked, and a container as the name of its type, because it may hold secrets without their names."""
+    """Return text with its passwords masked, and a container as the name of its type."""
+    # A container may hold secrets without their names, so nothing of it is shown.
     if isinstance(value, str):
         return mask_passwords(value)
     return f"a {type(value).__name__}" if isinstance(value, Iterable) and not isinstance(value, type) else value
@@ -195,7 +235,7 @@ class DataLossError(StateError):
 
 
 class FencedError(RecordPublisherError):
-    """A newer generation of the job owns the state, so this generation must no longer emit records (S6)."""
+    """A newer start of the job owns the positions, so this process must no longer emit records (S6)."""
 
 
 class SinkError(RecordPublisherError):
@@ -206,14 +246,24 @@ class ImpossibleStateError(RecordPublisherError):
     """An invariant of this library is broken (F11)."""
 
 
+# --- errors of others -----------------------------------------------------------------------------------------------------------------
+
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 """The reasons that OpenSSL gives for bytes that are not TLS."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Return the error and its causes, each only once, because an error can be its own cause."""
+    """Return the error and its causes, each only once."""
+    # An error can be its own cause, so the ones that were seen are remembered.
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def without_colours(text: str) -> str:
+    """Return a text without the codes of a terminal's colours."""
+    # Errors of other libraries have these codes even in logs.
+    return _COLOURS.sub("", text)

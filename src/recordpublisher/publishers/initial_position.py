@@ -97,7 +97,8 @@ def check_end(
 
 
 def from_the_oldest(properties: Properties) -> Properties:
-    """Return the properties, with TRIM_HORIZON if no start is given: a read from the tip to the tip would be empty."""
+    """Return the properties, with TRIM_HORIZON if no start is given."""
+    # The default is the tip, and a read from the tip to the tip would be empty.
     is_given = properties.is_set(INITIAL_POSITION)
     return properties if is_given else properties.merged({INITIAL_POSITION.key: PositionType.TRIM_HORIZON.value})
 
@@ -139,10 +140,8 @@ def age_ms(name: str, given: str) -> int:
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:
-    """Parse by the given format, in UTC if the format has no zone; otherwise as any other time.
-
-    So `20231114` can be a date (as in Flink).
-    """
+    """Parse by the given format, in UTC if the format has no zone; otherwise as any other time."""
+    # The format is tried first, so `20231114` can be a date, as in Flink.
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)
         with contextlib.suppress(ValueError):
@@ -164,7 +163,7 @@ def _strptime_format(properties: Properties) -> str:
         raise ConfigurationError(
             INITIAL_TIMESTAMP_FORMAT.key, java, "a SimpleDateFormat with each field once", reason=reason
         )
-    if _FIELDS["y"] not in parts:  # Java would take 1970, and Python 1900, with a DeprecationWarning
+    if _FIELDS["y"] not in parts:  # Java would take 1970, and Python 1900, with a DeprecationWarning.
         raise ConfigurationError(
             INITIAL_TIMESTAMP_FORMAT.key,
             java,

@@ -36,7 +36,7 @@ def about(
 
 def trace_ids() -> dict[str, str]:
     """Return `trace_id` and `span_id` of OpenTelemetry's current span, by its names for logs; {} without a span."""
-    trace = sys.modules.get("opentelemetry.trace")  # code that makes spans has imported it
+    trace = sys.modules.get("opentelemetry.trace")  # Code that makes spans has imported it, so it is not loaded here.
     context = None if trace is None else trace.get_current_span().get_span_context()
     if trace is None or context is None or not context.is_valid:
         return {}
@@ -45,7 +45,7 @@ def trace_ids() -> dict[str, str]:
 
 def keep_trace_ids(error: BaseException) -> None:
     """Store the current trace ids at the error, because its log lines are written after its span has ended."""
-    object.__setattr__(error, _TRACE_IDS, trace_ids())  # a class of the user may forbid to set attributes
+    object.__setattr__(error, _TRACE_IDS, trace_ids())  # A class of the user may forbid to set attributes.
 
 
 def counted(count: int, noun: str) -> str:

@@ -3,37 +3,6 @@
 import re
 
 MASK = "******"
-_NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
-"""Words that occur in names of secrets, in lower case and without separators. A provider of credentials is not a secret."""
-_SEPARATORS = re.compile(r"[\W_]+")
-_WORD = re.compile(r"\S+")
-_BEFORE_AN_AT = (
-    # scheme://user:password@host
-    re.compile(r"(://[^:/?#]*:).*(?=@)"),
-    # the same without a scheme, or with its slashes missing
-    re.compile(r"(^(?!arn:)(?://)?[^:/?#@=]*:)(?!/).*(?=@)"),
-    # anything else with a : before an @, unless that : follows a scheme or a drive, and a path comes after it
-    re.compile(r"(^(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:]*@$)).*:).*(?=@)", re.IGNORECASE),
-)
-# A user and a password without a host. Digits alone are a port.
-_WITHOUT_A_HOST = re.compile(r"(://[^:/?#@\[]*:)(?!\d*(?:[/?#]|$))[^/?#@]+(?=[/?#]|$)")
-_PARAMETERS = (
-    # a parameter of a URI
-    (re.compile(r"[?&]([^=&?\s]+)="), re.compile(r"()[^&\s]*")),
-    # key=value of a connection string. A value in quotes or braces that is not closed goes to the end: only invalid text has one.
-    (
-        re.compile(r"(?:^|[;\s])([^=?&;\s]+)\s*="),
-        re.compile(
-            r"(\s*)(?:'(?:[^'\\]|\\.)*(?:'|$)|\"[^\"]*(?:\"|$)|\{[^}]*(?:\}|$)|(?:\\.|[^\s])*)",
-            re.DOTALL,
-        ),
-    ),
-)
-
-
-def names_a_secret(name: str) -> bool:
-    """Return whether a property or parameter is named like a secret, however its words are separated."""
-    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
 
 
 def mask_passwords(text: str) -> str:
@@ -42,6 +11,40 @@ def mask_passwords(text: str) -> str:
     for name, value in _PARAMETERS:
         text = _without_parameters(text, name, value)
     return text
+
+
+def names_a_secret(name: str) -> bool:
+    """Return whether a property or parameter is named like a secret, however its words are separated."""
+    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
+
+
+_NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
+"""Words that occur in names of secrets, in lower case and without separators. A provider of credentials is not a secret."""
+_SEPARATORS = re.compile(r"[\W_]+")
+_WORD = re.compile(r"\S+")
+_BEFORE_AN_AT = (
+    # This finds scheme://user:password@host.
+    re.compile(r"(://[^:/?#]*:).*(?=@)"),
+    # This finds the same without a scheme, or with its slashes missing.
+    re.compile(r"(^(?!arn:)(?://)?[^:/?#@=]*:)(?!/).*(?=@)"),
+    # This finds anything else with a : before an @, unless that : follows a scheme or a drive, and a path comes after it.
+    re.compile(r"(^(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:]*@$)).*:).*(?=@)", re.IGNORECASE),
+)
+# A user and a password without a host. Digits alone are a port.
+_WITHOUT_A_HOST = re.compile(r"(://[^:/?#@\[]*:)(?!\d*(?:[/?#]|$))[^/?#@]+(?=[/?#]|$)")
+_PARAMETERS = (
+    # This finds a parameter of a URI.
+    (re.compile(r"[?&]([^=&?\s]+)="), re.compile(r"()[^&\s]*")),
+    # This finds key=value of a connection string. A value in quotes or braces that is not closed goes to the end; only invalid text has
+    # one.
+    (
+        re.compile(r"(?:^|[;\s])([^=?&;\s]+)\s*="),
+        re.compile(
+            r"(\s*)(?:'(?:[^'\\]|\\.)*(?:'|$)|\"[^\"]*(?:\"|$)|\{[^}]*(?:\}|$)|(?:\\.|[^\s])*)",
+            re.DOTALL,
+        ),
+    ),
+)
 
 
 def _without_user_info(word: str) -> str:

@@ -76,6 +76,10 @@ class StartingPosition:
         """Return LATEST or an age as a time by the service's clock, and any other position unchanged (P3)."""
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
+    def begun_at(self, start_ms: int) -> Self:
+        """Return LATEST or an age as the time to which it was pinned before, and any other position unchanged (P3)."""
+        return self.at_timestamp(start_ms) if self.type is PositionType.LATEST else self
+
     @property
     def is_tip(self) -> bool:
         """Whether this is LATEST itself, not an age."""

@@ -1,4 +1,4 @@
-"""Retries of all calls: RetryPolicy (full-jitter backoff), Failures (when to try again) and `call_with_retries`."""
+"""Retries of all calls: `call_with_retries`, RetryPolicy (full-jitter backoff), Failures (when to try again) and the log of outages."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import TypeVar
 from .errors import KinesisError, RetriesExhaustedError, StreamNotActiveError, TransientError
 
 log = logging.getLogger("recordpublisher.outages")
+
 T = TypeVar("T")
 
 CREATION_PAUSE_SECONDS = 2.0
 CREATION_TRIES = 150
 """Tries while a stream is being created: the call waits for five minutes; the service takes seconds to minutes (CreateStream)."""
-
 FEW_RETRIES = 3
 """The retries of an error that a mistyped name explains better than an outage."""
 RISING_TRIES = 100
@@ -35,6 +35,53 @@ retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", 
 """Is notified of each retry in its context, so that a command can inform the person who waits."""
 _enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)
 """The failures of the call that this call is a part of. Both belong to one outage, whose time counts only once."""
+
+
+async def call_with_retries(
+    call: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
+    *,
+    on_retry: Callable[[TransientError], None] = lambda error: None,
+    min_pause: Callable[[TransientError], float] = lambda error: 0.0,
+    needs_few: Callable[[TransientError], bool] = lambda error: False,
+    service: str = "Kinesis",
+) -> T:
+    """Call until it succeeds, waiting between tries by `policy`, and return its result.
+
+    Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one.
+    Waiting for a stream that is being created uses none of it.
+
+    - `on_retry`: receives each error that is retried.
+    - `min_pause`: returns the seconds to wait in addition to the jitter, such as the window of a quota.
+    - `needs_few`: returns whether `FEW_RETRIES` are enough for an error.
+    - `service`: the name of the service in the log.
+
+    Raises: RetriesExhaustedError, caused by the last error, if the retries or the time of the policy are used up; every other error
+    at once.
+    """
+    failures, creation_tries = Failures(policy, service), 0
+    enclosing = _enclosing.get()
+    _enclosing.set(failures)
+    try:
+        while True:
+            try:
+                result = await call()
+            except StreamNotActiveError as error:
+                creation_tries += 1
+                if creation_tries > CREATION_TRIES:
+                    words = f"{error.api} failed {creation_tries} times in a row; the last error: {error}"
+                    raise RetriesExhaustedError(words) from error
+                await asyncio.sleep(CREATION_PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
+            except TransientError as error:
+                pause = failures.pause_after(error, min_pause(error), needs_few=needs_few(error))
+                on_retry(error)
+                await failures.sleep(pause)
+            else:
+                failures.on_success()
+                return result
+    finally:
+        failures.end()
+        _enclosing.set(enclosing)  # `reset` would fail: a coroutine that is thrown away ends in another context.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +114,16 @@ class RetryPolicy:
     def longest_seconds(self, attempt: int) -> float:
         """Return the longest time (seconds) of all waits from try number `attempt` on, if retries are counted."""
         rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, RISING_TRIES))))
-        rest = max(0, self.max_retries - max(attempt, RISING_TRIES))  # a task of Spark has two thousand million retries
+        rest = max(
+            0, self.max_retries - max(attempt, RISING_TRIES)
+        )  # A task of Spark has two thousand million retries.
         return rising + rest * self._longest_delay_seconds(RISING_TRIES)
 
     def _longest_delay_seconds(self, attempt: int) -> float:
         try:
             return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, RISING_TRIES)) / 1000
-        except OverflowError:  # the exponent is a large number itself
+        except OverflowError:  # The exponent is a large number itself.
             return self.max_ms / 1000
-
-
-def suspended_seconds(late: float) -> float:
-    """Return for how long the process was suspended, if a pause ended `late` seconds too late; 0 if it was not."""
-    return late if late > _SUSPENDED_SECONDS else 0.0
 
 
 class Failures:
@@ -114,22 +158,26 @@ class Failures:
         Raises: RetriesExhaustedError if the operation has used up its retries or its time.
         """
         policy, now = self._policy, self._clock()
+        # 1. The outage began with the first failure, or with that of the enclosing call if both are limited by time.
         if self.began is None:
             outer = self._outer
             is_timed = outer is not None and None not in (outer._policy.max_outage_ms, policy.max_outage_ms)
             self.began = outer.began if outer is not None and is_timed and outer.began is not None else now
+        # 2. End if the retries or the time are used up.
         lasted = now - self.began
         is_used_up = policy.is_used_up(self.count, lasted)
         if is_used_up or (needs_few and self.count >= FEW_RETRIES):
-            exhausted = self._exhausted(error, lasted, is_few=not is_used_up)
+            exhausted = self._exhausted_error(error, lasted, is_few=not is_used_up)
             self.end()
             raise exhausted from error
+        # 3. Compute the pause, which ends with the time that is left.
         pause = min_pause + self.backoff()
         if policy.max_outage_ms is None:
             left = policy.longest_seconds(self.count)
         else:
             left = policy.max_outage_ms / 1000 - lasted
             pause = min(pause, max(left, min_pause))
+        # 4. Notify the listener and the log.
         if (listener := retry_listener.get()) is not None:
             listener(error, lasted + pause, left)
         OUTAGES.on_failure(self, self._service, error, lasted, left, policy.decided_by)
@@ -153,7 +201,7 @@ class Failures:
             OUTAGES.on_end(self, is_success=is_success)
         self.count, self.began = 0, None
 
-    def _exhausted(self, error: Exception, lasted: float, *, is_few: bool) -> RetriesExhaustedError:
+    def _exhausted_error(self, error: Exception, lasted: float, *, is_few: bool) -> RetriesExhaustedError:
         if not self.count:
             return RetriesExhaustedError(str(error))
         what = error.api if isinstance(error, KinesisError) else self._service
@@ -163,66 +211,19 @@ class Failures:
         )
 
 
-async def call_with_retries(
-    call: Callable[[], Awaitable[T]],
-    policy: RetryPolicy,
-    *,
-    on_retry: Callable[[TransientError], None] = lambda error: None,
-    min_pause: Callable[[TransientError], float] = lambda error: 0.0,
-    needs_few: Callable[[TransientError], bool] = lambda error: False,
-    service: str = "Kinesis",
-) -> T:
-    """Call until it succeeds, waiting between tries by `policy`, and return its result.
+def suspended_seconds(late: float) -> float:
+    """Return for how long the process was suspended, if a pause ended `late` seconds too late; 0 if it was not."""
+    return late if late > _SUSPENDED_SECONDS else 0.0
 
-    Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one.
-    Waiting for a stream that is being created uses none of it. `on_retry` gets each error that is retried. `min_pause` returns
-    seconds to wait in addition to the jitter (the window of a quota). `needs_few` returns whether `FEW_RETRIES` are enough for an
-    error. `service` is its name in the log.
 
-    Raises: RetriesExhaustedError, caused by the last error, if the retries or the time of the policy are used up; every other error
-    at once.
-    """
-    failures, creation_tries = Failures(policy, service), 0
-    enclosing = _enclosing.get()
-    _enclosing.set(failures)
-    try:
-        while True:
-            try:
-                result = await call()
-            except StreamNotActiveError as error:
-                creation_tries += 1
-                if creation_tries > CREATION_TRIES:
-                    words = f"{error.api} failed {creation_tries} times in a row; the last error: {error}"
-                    raise RetriesExhaustedError(words) from error
-                await asyncio.sleep(CREATION_PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
-            except TransientError as error:
-                pause = failures.pause_after(error, min_pause(error), needs_few=needs_few(error))
-                on_retry(error)
-                await failures.sleep(pause)
-            else:
-                failures.on_success()
-                return result
-    finally:
-        failures.end()
-        _enclosing.set(enclosing)  # not `reset`, because a coroutine that is thrown away ends in another context
-
+# --- the log of outages -------------------------------------------------------------------------------------------------------------
 
 GRACE_SECONDS = 2.0
 """The log does not mention a call that fails for a shorter time: it met a throttle or a lost connection."""
 LINE_SECONDS = 60.0
 """Time between two lines about an outage that lasts. It is shorter if the caller waits for a short time only."""
-
 DAY_SECONDS = 86_400.0
 """A call that is retried for longer is retried without end, as in a task of Spark, and the log names no time."""
-
-
-@dataclass(slots=True)
-class _Outage:
-    """An outage of one service: when it began, the calls that fail, and when it was last logged (event-loop time)."""
-
-    began: float
-    calls: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
-    logged_at: float | None = None
 
 
 class OutageLog:
@@ -240,13 +241,13 @@ class OutageLog:
     def on_failure(
         self, call: object, service: str, error: object, lasted: float, left: float, decided_by: str
     ) -> None:
-        """Note that a call has failed for `lasted` seconds, and is retried for at most `left` more. Called in its event loop."""
+        """Remember that a call has failed for `lasted` seconds, and is retried for at most `left` more. Called in its event loop."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         with self._lock:
             outages = self._of_loops.setdefault(loop, {})
             outage = outages.get(service)
-            if outage is None or not outage.calls:  # the calls of a cancelled reader are gone
+            if outage is None or not outage.calls:  # The calls of a cancelled reader are gone.
                 outage = outages[service] = _Outage(now - lasted)
             outage.calls.add(call)
             outage.began = min(outage.began, now - lasted)
@@ -266,7 +267,7 @@ class OutageLog:
         )
 
     def on_end(self, call: object, *, is_success: bool) -> None:
-        """Note that a call is no longer retried. The service is back when a call has succeeded, and no other one fails."""
+        """Remember that a call is no longer retried. The service is back when a call has succeeded, and no other one fails."""
         with self._lock:
             found = [
                 (loop, outages, service)
@@ -284,6 +285,15 @@ class OutageLog:
             del outages[service]
         if is_success and outage.logged_at is not None:
             log.warning("calls to %s succeed again, after %s", service, duration_words(loop.time() - outage.began))
+
+
+@dataclass(slots=True)
+class _Outage:
+    """An outage of one service: when it began, the calls that fail, and when it was last logged (event-loop time)."""
+
+    began: float
+    calls: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
+    logged_at: float | None = None
 
 
 OUTAGES = OutageLog()

@@ -24,7 +24,7 @@ SECONDS_BETWEEN_SUBSCRIBE_CALLS = 1.0
 # ListShards
 NEXT_TOKEN_SECONDS = 300.0
 
-# writing, for each shard and call
+# Writing, for each shard and call
 WRITE_RECORDS_PER_SECOND = 1_000
 WRITE_BYTES_PER_SECOND = 2**20
 PUT_RECORDS_RECORDS = 500

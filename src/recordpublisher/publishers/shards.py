@@ -7,44 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 MAX_HASH_KEY = 2**128 - 1
 _HASH_KEY_DIGITS = 39
 _NUMBERED = re.compile(r"shardId-\d{12}")
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
-
-
-def is_valid_name(text: str) -> bool:
-    """Return whether `text` can be the name of a stream or a shard id: at most 128 letters, digits, or `_`, `.`, `-`.
-
-    Such a name is also safe in a path.
-    """
-    return _NAME.fullmatch(text) is not None
-
-
-def hash_key_from(text: str) -> int | None:
-    """Return a hash key as a number, or None if the text is not a decimal number below 2^128.
-
-    Text of more than 39 characters is not converted at all.
-    """
-    if len(text) > _HASH_KEY_DIGITS or not (text.isascii() and text.isdecimal()):
-        return None
-    hash_key = int(text)
-    return hash_key if hash_key <= MAX_HASH_KEY else None
-
-
-def written_hash_key(text: str | None) -> str | None:
-    """Return an explicit hash key from an aggregate in the form that the service uses, or None if it is not a hash key.
-
-    A producer can write any text as an explicit hash key into an aggregate. If it is not a number below 2^128, it has
-    decided nothing.
-    """
-    number = None if text is None else hash_key_from(text)
-    return None if number is None else str(number)
-
-
-def stream_of(key: str) -> str:
-    """Return the stream of a `Shard.key`."""
-    return key.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +38,7 @@ class HashRange:
 
     @property
     def middle(self) -> int:
-        """The middle key, by which shards are assigned to subtasks (S9)."""
+        """The middle key."""
         return (self.start + self.end) // 2
 
 
@@ -83,6 +51,7 @@ class Shard:
     - `parents`: the ids of the shards that were split or merged into this one.
     - `closed`: whether it takes no more records. A closed shard is still read to its end.
     - `starting_sequence_number`: the beginning that Kinesis lists. No record has this number.
+    - `is_unlisted`: whether the stream no longer lists the shard, and its publisher reads it from somewhere else.
     """
 
     stream: str
@@ -92,6 +61,7 @@ class Shard:
     closed: bool = False
     stream_arn: str | None = None
     starting_sequence_number: str | None = field(default=None, compare=False)
+    is_unlisted: bool = field(default=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -104,12 +74,17 @@ class Shard:
         return first is not None and sequence_number is not None and int(sequence_number) <= int(first)
 
 
-def shard_to_json(shard: Shard) -> dict[str, Any]:
-    """Return a plain dict without empty entries.
+class OldestRecord(msgspec.Struct, frozen=True):
+    """The oldest record that a shard still has: its sequence number and arrival (epoch ms), both None if the shard has no record."""
 
-    The hash range is hexadecimal text, because many JSON readers lose digits of numbers above 2**53.
-    """
+    sequence: str | None = None
+    arrival_ms: int | None = None
+
+
+def shard_to_json(shard: Shard) -> dict[str, Any]:
+    """Return a plain dict without empty entries."""
     keys = shard.hash_range
+    # The hash range is hexadecimal text, because many JSON readers lose digits of numbers above 2**53.
     entries = {
         "stream": shard.stream,
         "id": shard.shard_id,
@@ -135,26 +110,53 @@ def shard_from_json(entries: Mapping[str, Any]) -> Shard:
     )
 
 
+def stream_of(key: str) -> str:
+    """Return the stream of a `Shard.key`."""
+    return key.rpartition("/")[0]
+
+
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
     """Return whether a listing was made before `shard` was created. Then its absence does not mean that it is gone.
 
-    ListShards is eventually consistent: the children that end a shard may be missing in it at first. Kinesis numbers
-    the shards of a stream in the order of creation, and the oldest expire first. So a shard that is newer than every
-    listed one cannot have expired. For the ids of other sources, and for an empty listing, this returns False.
+    For the ids of other sources than Kinesis, and for an empty listing, this returns False.
     """
+    # ListShards is eventually consistent: the children that end a shard may be missing in it at first. Kinesis numbers the shards of
+    # a stream in the order of creation, and the oldest expire first. So a shard that is newer than every listed one cannot have
+    # expired.
     ids = [each.shard_id for each in listed if each.stream == shard.stream]
     return bool(ids) and all(map(_NUMBERED.fullmatch, (shard.shard_id, *ids))) and max(ids) < shard.shard_id
 
 
 def first_unlisted_range(listed: Iterable[Shard]) -> HashRange | None:
-    """Return the first hash keys that no open shard of a listing takes, or None if the listing is complete.
-
-    The open shards of a stream take every hash key at any time. ListShards is eventually consistent and may lack some
-    of them.
-    """
+    """Return the first hash keys that no open shard of a listing takes, or None if the listing is complete."""
+    # The open shards of a stream take every hash key at any time. ListShards is eventually consistent, and may lack some of them.
     next_key = 0
     for taken in sorted((shard.hash_range for shard in listed if not shard.closed), key=lambda taken: taken.start):
         if taken.start > next_key:
             return HashRange(next_key, taken.start - 1)
         next_key = max(next_key, taken.end + 1)
     return HashRange(next_key, MAX_HASH_KEY) if next_key <= MAX_HASH_KEY else None
+
+
+def is_valid_name(text: str) -> bool:
+    """Return whether `text` can be the name of a stream or a shard id: at most 128 letters, digits, or `_`, `.`, `-`.
+
+    Such a name is also safe in a path.
+    """
+    return _NAME.fullmatch(text) is not None
+
+
+def hash_key_from(text: str) -> int | None:
+    """Return a hash key as a number, or None if the text is not a decimal number below 2^128."""
+    # Longer text is not converted at all, because Python's time for it grows with the square of its length.
+    if len(text) > _HASH_KEY_DIGITS or not (text.isascii() and text.isdecimal()):
+        return None
+    hash_key = int(text)
+    return hash_key if hash_key <= MAX_HASH_KEY else None
+
+
+def written_hash_key(text: str | None) -> str | None:
+    """Return an explicit hash key from an aggregate in the form that the service uses, or None if it is not a hash key."""
+    # A producer can write any text into an aggregate. If it is not a number below 2^128, it has decided nothing.
+    number = None if text is None else hash_key_from(text)
+    return None if number is None else str(number)

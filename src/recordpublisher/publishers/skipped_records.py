@@ -37,7 +37,7 @@ class SkippedRecordsLog:
         *,
         how: str = "skipped",
     ) -> bool:
-        """Note that a record was skipped. Return whether its line, with the traceback, was logged at once.
+        """Remember that a record was skipped. Return whether its line, with the traceback, was logged at once.
 
         - `error`: the error that user code raised, for its traceback.
         - `shard`: the `Shard.key` of the record.
@@ -50,9 +50,9 @@ class SkippedRecordsLog:
             self._write(what, where, error)
             return True
         self._unlogged += 1
-        self._last = what, where, now  # without its error, whose traceback would keep the batch in memory
+        self._last = what, where, now  # Its error is left out, because the traceback would keep the batch in memory.
         if self._unlogged == 1:
-            self._tell_later(self._next_at - now)
+            self._write_later(self._next_at - now)
         return False
 
     def _write(self, what: str, where: Mapping[str, object] | None, error: BaseException | None = None) -> None:
@@ -60,20 +60,21 @@ class SkippedRecordsLog:
         self._log.warning("%s%s", what, others, exc_info=None if error is None else for_log(error), extra=where)
         self._next_at, self._unlogged = self._clock.monotonic() + INTERVAL_SECONDS, 0
 
-    def _tell_later(self, seconds: float) -> None:
-        with suppress(RuntimeError):  # no event loop
-            asyncio.get_running_loop().call_later(seconds, self._tell_last)
+    def _write_later(self, seconds: float) -> None:
+        with suppress(RuntimeError):  # There is no event loop, so the next record is logged instead.
+            asyncio.get_running_loop().call_later(seconds, self._write_last)
 
-    def _tell_last(self) -> None:
+    def _write_last(self) -> None:
         if self._unlogged:
-            self._unlogged -= 1  # it is counted as the record that the line names
+            self._unlogged -= 1  # The line names this record, so it is not one of the others.
             what, where, at = self._last
             self._write(f"{what} ({self._clock.monotonic() - at:.0f} s ago)", where)
 
 
-def how_to_go_on(stream: str, shard_id: str, sequence_number: str) -> str:
-    """Return advice for a message about a bad record that ends the job, because it would end the job again at each start."""
+def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
+    """Return advice for a message about a bad record that ends the job."""
+    # Without it the record would end the job again at each start.
     return (
         f"look at it with `recordpublisher tail {stream} --shard {shard_id} --from {sequence_number} -n 1`, with --properties and the "
-        f"job's file if it has one; flink.deserializer.error = SKIP or DEAD_LETTER goes on without it (in Python deserializer_error=)"
+        f"job's file if it has one; flink.deserializer.error = SKIP or DEAD_LETTER continues without it (in Python deserializer_error=)"
     )

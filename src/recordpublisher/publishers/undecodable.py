@@ -1,4 +1,7 @@
-"""UNDECODABLE, the errors that decoding foreign bytes can raise."""
+"""UNDECODABLE, the errors that decoding foreign bytes can raise.
+
+It is not in `errors.py`, which needs no package outside Python: the demo uses it before anything is installed.
+"""
 
 import msgspec
 

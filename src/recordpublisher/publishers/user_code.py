@@ -1,4 +1,4 @@
-"""Calls user code (handlers, callbacks, deserialisers): awaits each awaitable, and refuses code that would never run."""
+"""Calls user code (handlers, callbacks, deserialisers): awaits each awaitable, refuses code that would never run, and logs its errors."""
 
 import asyncio
 import contextvars
@@ -17,82 +17,6 @@ from typing import Any
 
 from .errors import ConfigurationError, causes_of
 from .log_fields import about
-
-MAX_REASON = 1_000
-"""The most characters of an error that go into a message or a log line."""
-_OWN_CODE = str(Path(__file__).parents[1])
-_PYTHONS_CODE = sysconfig.get_path("stdlib")
-_LOGGED = "_recordpublisher_logged"
-_NEVER_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
-
-
-def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Return whether calling `function` returns a coroutine. It may be a partial function, or an object with an async `__call__`."""
-    return any(map(inspect.iscoroutinefunction, _callables(function)))
-
-
-def check_user_function(
-    name: str, function: object, valid: str, *, is_plain: bool = False, arguments: int | None = None
-) -> None:
-    """Check a function that a user has given.
-
-    Raises: ConfigurationError if it cannot be called, or not with `arguments` arguments, if it is a class or a
-    generator function, or if it is async although `is_plain`.
-    """
-    if not callable(function):
-        raise ConfigurationError(name, f"{function!r:.100}", valid)
-    made = getattr(function, "func", function)  # a partial function has its function there
-    if isinstance(made, type):
-        only = f"{made.__name__} is a class; calling it would only make an object"
-        raise ConfigurationError(name, function, valid, reason=f"{only}: give {made.__name__}() or one of its methods")
-    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function)):
-        raise ConfigurationError(
-            name, function, valid, reason="it is a generator: calling it would run none of its code"
-        )
-    if is_plain and is_coroutine_function(function):
-        raise ConfigurationError(name, function, valid, reason="it is async, and nobody would await it")
-    if arguments is not None and not takes(function, arguments):
-        raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
-
-
-def refuse_never_run(results: Sequence[Any]) -> None:
-    """Check the results of a plain function.
-
-    Raises: TypeError if one of them is a coroutine or a generator, whose code would never run.
-    """
-    if not _NEVER_RUN_SET.isdisjoint(map(type, results)):
-        result = next(result for result in results if isinstance(result, _NEVER_RUN))
-        for each in results:
-            if isinstance(each, types.CoroutineType):
-                each.close()  # so that Python does not warn as well
-        raise TypeError(f"the function returned {_article(result)}, of which no code has run: return the result itself")
-
-
-_NEVER_RUN_SET = frozenset(_NEVER_RUN)
-
-
-class ForeignExitError(RuntimeError):
-    """Foreign code called `sys.exit`. This would have ended the process as if its work were done."""
-
-
-@contextmanager
-def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
-    """Import or call foreign code, and turn its SystemExit into an error.
-
-    - `is_import`: whether the block imports a module, which the caller's message names. If not, the error names the function.
-
-    Raises: ForeignExitError if the code calls `sys.exit`.
-    """
-    try:
-        yield
-    except SystemExit as end:
-        called = f"called sys.exit({end.code!r:.200})"
-        if is_import:
-            reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
-            raise ForeignExitError(f"it {called}; {reason}") from end
-        frame, line = [*traceback.walk_tb(end.__traceback__)][-1]
-        place = f"`{frame.f_code.co_qualname}` ({frame.f_code.co_filename}, line {line})"
-        raise ForeignExitError(f"{place} {called}, which would end the process; raise an exception instead") from end
 
 
 class UserFunction:
@@ -127,16 +51,16 @@ class UserFunction:
         """
         try:
             result = await (self._function(*arguments) if self.is_async else self._call_in_thread(arguments))
-            return result if result is None else await _settled(result)
+            return result if result is None else await _await_result(result)
         except Exception as error:
             if _can_be_examined(error):
                 raise
             raise RuntimeError(f"the function raised {type(error).__name__}, whose attributes cannot be read") from None
         except (asyncio.CancelledError, GeneratorExit):
             raise
-        except BaseException as error:  # such as SystemExit, at which the event loop would end silently
+        except BaseException as error:  # At SystemExit, for example, the event loop would end silently.
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                raise  # it may be Ctrl-C, which no other thread gets
+                raise  # It may be Ctrl-C, which no other thread gets.
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
     async def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:
@@ -147,30 +71,19 @@ class UserFunction:
     def _call(self, arguments: tuple[Any, ...]) -> Any:
         try:
             return self._function(*arguments)
-        except StopIteration as error:  # the future of a thread cannot hold it, so the caller would wait for ever
+        except StopIteration as error:  # The future of a thread cannot hold it, so the caller would wait for ever.
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
 
-async def _settled(result: Any) -> Any:
+async def _await_result(result: Any) -> Any:
     """Return a function's result, awaited if it is awaitable. Raises: TypeError if it is a generator, whose code never ran."""
     if inspect.isawaitable(result):
         return await result
-    if isinstance(result, Future):  # it comes from a pool of the user's own
+    if isinstance(result, Future):  # It comes from a pool of the user's own.
         return await asyncio.wrap_future(result)
     if isinstance(result, _NEVER_RUN):
         refuse_never_run([result])
     return result
-
-
-def describe_error(error: BaseException) -> str:
-    """Return kind and message of an error, even if its `__str__` fails or its message is very long."""
-    try:
-        message = str(error)
-    except Exception as failure:
-        message = f"(its __str__ raised {type(failure).__name__})"
-    if len(message) > MAX_REASON:
-        message = f"{message[:MAX_REASON]}... ({len(message)} characters)"
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 class AsyncPort:
@@ -187,6 +100,120 @@ class AsyncPort:
                 raise TypeError(f"{cls.__name__}.{name} must be async: write `async def {name}`, without `yield`")
 
 
+class ForeignExitError(RuntimeError):
+    """Foreign code called `sys.exit`. This would have ended the process as if its work were done."""
+
+
+@contextmanager
+def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
+    """Import or call foreign code, and turn its SystemExit into an error.
+
+    - `is_import`: whether the block imports a module, which the caller's message names. If not, the error names the function.
+
+    Raises: ForeignExitError if the code calls `sys.exit`.
+    """
+    try:
+        yield
+    except SystemExit as end:
+        called = f"called sys.exit({end.code!r:.200})"
+        if is_import:
+            reason = 'a module that is imported needs `if __name__ == "__main__":` before it'
+            raise ForeignExitError(f"it {called}; {reason}") from end
+        frame, line = [*traceback.walk_tb(end.__traceback__)][-1]
+        place = f"`{frame.f_code.co_qualname}` ({frame.f_code.co_filename}, line {line})"
+        raise ForeignExitError(f"{place} {called}, which would end the process; raise an exception instead") from end
+
+
+# --- checks of a function -----------------------------------------------------------------------------------------------------------
+
+_NEVER_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+_NEVER_RUN_SET = frozenset(_NEVER_RUN)
+
+
+def check_user_function(
+    name: str, function: object, valid: str, *, is_plain: bool = False, arguments: int | None = None
+) -> None:
+    """Check a function that a user has given.
+
+    Raises: ConfigurationError if it cannot be called, or not with `arguments` arguments, if it is a class or a
+    generator function, or if it is async although `is_plain`.
+    """
+    if not callable(function):
+        raise ConfigurationError(name, f"{function!r:.100}", valid)
+    made = getattr(function, "func", function)  # A partial function has its function there.
+    if isinstance(made, type):
+        only = f"{made.__name__} is a class; calling it would only make an object"
+        raise ConfigurationError(name, function, valid, reason=f"{only}: give {made.__name__}() or one of its methods")
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function)):
+        raise ConfigurationError(
+            name, function, valid, reason="it is a generator: calling it would run none of its code"
+        )
+    if is_plain and is_coroutine_function(function):
+        raise ConfigurationError(name, function, valid, reason="it is async, but its result would not be awaited")
+    if arguments is not None and not takes(function, arguments):
+        raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Return whether calling `function` returns a coroutine. It may be a partial function, or an object with an async `__call__`."""
+    return any(map(inspect.iscoroutinefunction, _callables(function)))
+
+
+def takes(function: Callable[..., Any], arguments: int) -> bool:
+    """Return whether `function` can be called with this number of arguments; True if that is unknown."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        return False
+    return True
+
+
+def _callables(function: Any) -> tuple[Any, Any]:
+    return function, getattr(function, "__call__", None)  # noqa: B004 - of an object
+
+
+def refuse_never_run(results: Sequence[Any]) -> None:
+    """Check the results of a plain function.
+
+    Raises: TypeError if one of them is a coroutine or a generator, whose code would never run.
+    """
+    if not _NEVER_RUN_SET.isdisjoint(map(type, results)):
+        result = next(result for result in results if isinstance(result, _NEVER_RUN))
+        for each in results:
+            if isinstance(each, types.CoroutineType):
+                each.close()  # Otherwise Python would warn as well.
+        raise TypeError(f"the function returned {_article(result)}, of which no code has run: return the result itself")
+
+
+def _article(result: object) -> str:
+    kinds = {types.CoroutineType: "a coroutine", types.GeneratorType: "a generator"}
+    return kinds.get(type(result), "an async generator")
+
+
+# --- errors of user code ------------------------------------------------------------------------------------------------------------
+
+MAX_REASON = 1_000
+"""The most characters of an error that go into a message or a log line."""
+_OWN_CODE = str(Path(__file__).parents[1])
+_PYTHONS_CODE = sysconfig.get_path("stdlib")
+_LOGGED = "_recordpublisher_logged"
+
+
+def describe_error(error: BaseException) -> str:
+    """Return kind and message of an error, even if its `__str__` fails or its message is very long."""
+    try:
+        message = str(error)
+    except Exception as failure:
+        message = f"(its __str__ raised {type(failure).__name__})"
+    if len(message) > MAX_REASON:
+        message = f"{message[:MAX_REASON]}... ({len(message)} characters)"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
 def log_user_error(
     log: logging.Logger, error: BaseException, message: str, shard: str, sequence_number: str, *, is_told: bool = False
 ) -> None:
@@ -198,7 +225,7 @@ def log_user_error(
     """
     trace = None if is_told else for_log(error)
     log.error("%s", message, exc_info=trace, extra=about(shard, sequence_number, error))
-    object.__setattr__(error, _LOGGED, True)  # a class of the user may forbid changes, as a frozen dataclass does
+    object.__setattr__(error, _LOGGED, True)  # A class of the user may forbid changes, as a frozen dataclass does.
 
 
 def was_logged(error: BaseException) -> bool:
@@ -209,10 +236,9 @@ def was_logged(error: BaseException) -> bool:
 def for_log(error: BaseException) -> BaseException | None:
     """Return the error as `exc_info` of a log line, or None if its traceback has only this library's and Python's own code.
 
-    Then its message says everything.
-
     An error whose message is too long, or that cannot be shown, is replaced by another error with its traceback.
     """
+    # Without code of the user, the message says everything.
     frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in causes_of(error))
     if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in frames):
         return None
@@ -240,6 +266,10 @@ def add_note(error: BaseException, note: str) -> None:
         error.add_note(note)
 
 
+def _is_foreign(file: str) -> bool:
+    return not file.startswith((_OWN_CODE, _PYTHONS_CODE)) or "site-packages" in file.removeprefix(_OWN_CODE)
+
+
 def _can_be_examined(error: BaseException) -> bool:
     """Return whether the error's attributes can be read: a class of the user may raise for any of them."""
     try:
@@ -257,27 +287,17 @@ def _can_be_shown(error: BaseException) -> bool:
     return True
 
 
-def takes(function: Callable[..., Any], arguments: int) -> bool:
-    """Return whether `function` can be called with this number of arguments; True if that is unknown."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind(*range(arguments))
-    except TypeError:
-        return False
-    return True
+def waiting_line(task: asyncio.Task[Any]) -> str:
+    """Return the file and line at which a task waits, in the innermost call that is not Python's own."""
+    line = "an unknown line"
+    coroutine: Any = task.get_coro()
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+        if frame is not None and not _is_pythons(frame.f_code.co_filename):
+            line = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+    return line
 
 
-def _is_foreign(file: str) -> bool:
-    return not file.startswith((_OWN_CODE, _PYTHONS_CODE)) or "site-packages" in file.removeprefix(_OWN_CODE)
-
-
-def _callables(function: Any) -> tuple[Any, Any]:
-    return function, getattr(function, "__call__", None)  # noqa: B004 - of an object
-
-
-def _article(result: object) -> str:
-    kinds = {types.CoroutineType: "a coroutine", types.GeneratorType: "a generator"}
-    return kinds.get(type(result), "an async generator")
+def _is_pythons(file: str) -> bool:
+    return file.startswith(_PYTHONS_CODE) and "site-packages" not in file

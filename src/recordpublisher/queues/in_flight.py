@@ -12,14 +12,9 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import (
-    PluginError,
-    RecordPublisherError,
-    RetriesExhaustedError,
-    TransientError,
-)
-from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.errors import PluginError, RecordPublisherError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.user_code import describe_error
@@ -150,13 +145,13 @@ class InFlight:
             self._wake.set()
 
     def gave(self, numbers: Iterable[str]) -> None:
-        """Note that a sink that reports when each part is done has these parts. It may report even after the end of the run."""
+        """Remember that a sink that reports when each part is done has these parts. It may report even after the end of the run."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink += 1
 
     def took_back(self, numbers: Iterable[str]) -> None:
-        """Note that the write of these parts to that sink has failed, so it will not report them."""
+        """Remember that the write of these parts to that sink has failed, so it will not report them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)

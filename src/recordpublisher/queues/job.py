@@ -12,22 +12,15 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
-from recordpublisher.fetcher.checkpoints.checkpoint_scheduler import CheckpointScheduler
 from recordpublisher.fetcher.conditional_store import wait_for_store
 from recordpublisher.fetcher.metric_types import SinkMetric
-from recordpublisher.fetcher.monitoring.hung_call import cancel_if_hung
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
-from recordpublisher.fetcher.monitoring.sink_metrics import SinkMetrics
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason
-from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
-from recordpublisher.fetcher.pipeline.sink_errors import close_sink, naming_sink
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.termination import RunCompletion
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
@@ -41,11 +34,16 @@ from recordpublisher.publishers.properties.groups.job import (
 from recordpublisher.publishers.properties.groups.reading import DUPLICATES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..consumer.shard_consumer import BatchDecorator
+from ..fetcher.checkpoints.checkpoint_scheduler import CheckpointAge, CheckpointScheduler
+from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
+from ..fetcher.monitoring.metrics_exporter import SinkMetrics
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler, close_sink, naming_sink
+from ..fetcher.pipeline.emitter import RunCompletion
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
 from .view import QueueAlarms, QueueView
@@ -97,8 +95,6 @@ class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: Sink | None = None
     on_alarm: AlarmListener | None = None
     traced: Traced = untraced
-    subtask: int = 0
-    parallelism: int = 1
     value_type: Any = None
 
 
@@ -148,7 +144,6 @@ class QueueJob:
             self._receivers, self._sink, self._clock, self._settings.alarm_interval_ms, parts.on_alarm
         )
         self._view = QueueView(
-            parts.subtask,
             self._receivers,
             self._in_flight,
             self._sink,
@@ -168,8 +163,6 @@ class QueueJob:
         parts = self._parts
         await parts.source.open()
         context = SinkContext(
-            parts.subtask,
-            parts.parallelism,
             (parts.stream,),
             self._flushes.request,
             resume_writing=self._receivers.wake,
@@ -183,9 +176,7 @@ class QueueJob:
         await wait_for_store(self.checkpoint, self._settings.store_outages)
         most = len(list(self._receivers))
         log.info(
-            "subtask %d of %d reads a queue of %s, with %d receivers at most",
-            parts.subtask,
-            parts.parallelism,
+            "the job reads a queue of %s, with %d receivers at most",
             parts.stream,
             most,
         )
@@ -250,6 +241,10 @@ class QueueJob:
         """Return the records that the sink has not finished."""
         return self._sink.unfinished()
 
+    def hung_publishers(self) -> list[str]:
+        """Return no publishers, because a queue has none."""
+        return []
+
     def reasons_not_ready(self) -> list[str]:
         """Return why the job is not ready, in plain words; empty while it receives and its flushes succeed. This needs no call."""
         return self._view.reasons_not_ready()
@@ -302,7 +297,10 @@ class QueueJob:
     # --- flushes ---
 
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
-        """Flush the sink and finish the written records. No record is written during the flush, so all written ones are safe afterwards."""
+        """Flush the sink and acknowledge the written records.
+
+        No record is written during the flush, so all written ones are safe afterwards.
+        """
         async with self._receivers.sink_lock:
             with self._times.measured():
                 await self._dead_letters.flush()
@@ -363,10 +361,9 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
-    """Return the receivers of this process. The processes of a job share all receivers."""
-    numbers = range(parts.subtask, max(parts.source.most_receivers, parts.subtask + 1), parts.parallelism)
+    """Return the receivers of this process. Other processes that receive from the queue have their own."""
     receivers = []
-    for index, number in enumerate(numbers):
+    for number in range(max(parts.source.most_receivers, 1)):
         shard, metrics = Shard(parts.stream, f"receiver-{number:03}"), ShardMetrics()
-        receivers.append(Receiver(index, shard, parts.decorator_for(shard, metrics), metrics))
+        receivers.append(Receiver(number, shard, parts.decorator_for(shard, metrics), metrics))
     return receivers

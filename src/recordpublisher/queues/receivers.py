@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from recordpublisher.consumer.event_time import check_arrivals
-from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.pipeline.dead_letter_handler import DeadLetterHandler
-from recordpublisher.fetcher.pipeline.emitter import tell_user_error
 from recordpublisher.fetcher.sink import RecordsCall, Sink, Traced
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import is_raised_in_user_code
 
+from ..consumer.event_time import check_arrivals
+from ..consumer.shard_consumer import BatchDecorator
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler
+from ..fetcher.pipeline.emitter import tell_user_error
 from .in_flight import InFlight
 
 log = logging.getLogger("recordpublisher.queue")

@@ -11,9 +11,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener
-from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
 from recordpublisher.fetcher.metric_types import Metric, MetricType, camel_case
-from recordpublisher.fetcher.monitoring.alarm_monitor import CHECKS_PER_INTERVAL, MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.fetcher.monitoring.readiness import (
     FAILED_READ_LIMIT_MS,
@@ -21,14 +19,15 @@ from recordpublisher.fetcher.monitoring.readiness import (
     reasons_not_ready,
 )
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.stall_detector import UnchangedTimer
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.termination import RunCompletion
 from recordpublisher.fetcher.sink import Sink, Unfinished
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
+from ..fetcher.checkpoints.checkpoint_scheduler import CheckpointAge
+from ..fetcher.monitoring.alarm_monitor import CHECKS_PER_INTERVAL, MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS, UnchangedTimer
+from ..fetcher.pipeline.emitter import RunCompletion
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
 
@@ -86,7 +85,6 @@ class QueueAlarms:
 class QueueView(msgspec.Struct, frozen=True):
     """The parts of a queue job from which metrics, progress and readiness are read."""
 
-    subtask: int
     receivers: Receivers
     in_flight: InFlight
     sink: Sink
@@ -124,7 +122,7 @@ class QueueView(msgspec.Struct, frozen=True):
         failure = None if failed is None else failed.metrics.last_failure
         count = len(list(self.receivers))
         return SubtaskProgress(
-            self.subtask,
+            0,
             self.receivers.records,
             count,
             count - self.receivers.wanted,

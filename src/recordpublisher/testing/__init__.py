@@ -11,7 +11,6 @@ from .publisher_contract import PublisherCase, PublisherContract
 from .queue_source_contract import QueueSourceCase, QueueSourceContract
 from .records import batch_of, record
 from .sink_contract import CommittingSinkContract, SinkCase, SinkContract
-from .tracker_contract import TrackerCase, TrackerContract
 from .virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 
 __all__ = [
@@ -26,8 +25,6 @@ __all__ = [
     "QueueSourceContract",
     "SinkCase",
     "SinkContract",
-    "TrackerCase",
-    "TrackerContract",
     "VirtualClock",
     "VirtualLoop",
     "batch_of",

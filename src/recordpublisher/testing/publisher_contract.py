@@ -23,11 +23,12 @@ from recordpublisher.publishers.base import (
     RecordPublisherFactory,
     RunResult,
     own_shards,
+    with_unlisted,
 )
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import OldestRecord, Shard
 
 from .contract import Contract, check_arrival_times, on_case
 
@@ -257,6 +258,48 @@ class PublisherContract(Contract[PublisherCase]):
         assert later == [], (
             f"`discover` after the last shard '{listed[-1].shard_id}' returned {later!r:.200}: nothing comes after it"
         )
+
+    @on_case
+    async def test_shards_that_the_stream_no_longer_lists_are_closed(self, case: PublisherCase) -> None:
+        """The shards join a complete listing. A shard that is not closed would be waited for."""
+        stream = case.shard.stream
+        listed = await own_shards(case.factory, stream, None) or [case.shard]
+        names = {shard.shard_id for shard in listed}
+        joined = await with_unlisted(case.factory, stream, listed)
+        wrong = [shard for shard in joined if shard.shard_id not in names and not (shard.closed and shard.is_unlisted)]
+        assert not wrong, (
+            f"`unlisted_shards` returned {wrong[0]}: a shard that the stream no longer lists is `closed` and `is_unlisted`"
+        )
+
+    @on_case
+    async def test_the_oldest_record_is_not_behind_the_first_one(self, case: PublisherCase) -> None:
+        """A gap is found by the oldest record that a shard still has, and by the oldest arrival time that the stream retains."""
+        oldest = await case.factory.oldest_record(case.shard)
+        retained_ms = await case.factory.oldest_retained_ms(case.shard.stream)
+        assert oldest is None or isinstance(oldest, OldestRecord), (
+            f"`oldest_record` returned {oldest!r}, and not an OldestRecord"
+        )
+        assert retained_ms is None or isinstance(retained_ms, int), (
+            f"`oldest_retained_ms` returned {retained_ms!r}, and not epoch ms"
+        )
+        if oldest is None or oldest.sequence is None:
+            return
+        consumer = RecordingConsumer()
+        await _run_case_to_end(case, consumer)
+        first = next(batch for batch in consumer.batches if len(batch)).records[0]
+        order_of = case.factory.order_of
+        assert order_of(oldest.sequence) <= order_of(first.sequence_number), (
+            f"`oldest_record` returned '{oldest.sequence}', and the shard's first record is '{first.sequence_number}'"
+        )
+
+    @on_case
+    async def test_it_reads_everything_whatever_it_hears_of_lost_records(self, case: PublisherCase) -> None:
+        """The fetcher says until when nothing was lost (`set_seen`). Here nothing is lost after that."""
+        publisher, consumer = await case.publisher(), RecordingConsumer()
+        publisher.set_seen(None)
+        publisher.set_seen(int(time.time() * 1000))
+        await _run_to_end(publisher, consumer)
+        _check_payloads(consumer.payloads, case.payloads)
 
 
 async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None:

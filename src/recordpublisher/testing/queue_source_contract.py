@@ -16,7 +16,7 @@ from functools import wraps
 
 from msgspec.structs import replace
 
-from recordpublisher.publishers.queue.queue_source import QueueSource
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

@@ -17,8 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.commits import Commits
-from recordpublisher.fetcher.checkpoints.state_entries import StateEntry
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
@@ -27,6 +25,8 @@ from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
+from ..fetcher.checkpoints.commits import Commits
+from ..fetcher.leases.documents.group_store import PositionPart
 from .contract import Contract, on_case
 
 ARRIVAL = 1_700_000_000.5
@@ -34,7 +34,7 @@ ARRIVAL = 1_700_000_000.5
 __all__ = ["CommittingSinkContract", "SinkCase", "SinkContract"]
 MAX_FLUSHES, PAUSE_SECONDS = 100, 0.05
 
-ENTRY = "subtask-0"
+ENTRY = "group/positions/contract/0"
 WRITER = "contract/0"
 
 
@@ -104,7 +104,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_checkpoints_without_records_succeed(self, case: SinkCase) -> None:
-        """A job makes them before its first record, and while nothing arrives."""
+        """A job makes checkpoints before its first record, and while nothing arrives."""
         sink = await _opened(case)
         for _ in range(2):
             await sink.flush(checkpoint_at(0))
@@ -153,7 +153,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_shards_may_come_and_go(self, case: SinkCase) -> None:
-        """ELASTIC assignment moves shards: no flushed record is lost with a shard, and other shards are still written."""
+        """a group moves shards: no flushed record is lost with a shard, and other shards are still written."""
         sink = await _opened(case)
         sink.assigned(["orders/a", "orders/b"])
         await sink.write(batch_of("a", 1))
@@ -256,8 +256,8 @@ class _Process:
     async def begin(self, number: int = 0) -> None:
         """Begin as a start does, with an open sink: publish, begin, commit. The commits are numbered after `number`."""
         stored = await self.store.get(ENTRY)
-        entry = StateEntry() if stored is None else StateEntry.from_bytes(stored.value, ENTRY)
-        await self.sink.publish(entry.staged)
+        named = () if stored is None else PositionPart.from_bytes(stored.value, ENTRY).staged
+        await self.sink.publish(named)
         await self.sink.begin(self.life)
         self.commits = Commits(
             self.sink, self.store, ENTRY, WRITER, version=None if stored is None else stored.version, number=number
@@ -277,7 +277,7 @@ class _Process:
         await self.commits.publish()
 
     def value(self, number: int, staged: Sequence[Staged]) -> bytes:
-        return StateEntry(1, number, {"life": self.life}, staged).to_bytes()
+        return PositionPart(self.life, number, staged=staged).to_bytes()
 
     async def close(self) -> None:
         await self.sink.close()
@@ -371,7 +371,7 @@ class CommittingSinkContract(SinkContract):
         await process.commits.publish()
         stored = await process.store.get(ENTRY)
         assert stored is not None
-        await process.sink.publish(StateEntry.from_bytes(stored.value, ENTRY).staged)
+        await process.sink.publish(PositionPart.from_bytes(stored.value, ENTRY).staged)
         assert list(await case.written()) == [b"1", b"2", b"3"]
         await process.close()
 
@@ -443,7 +443,7 @@ class CommittingSinkContract(SinkContract):
         await process.commit()
         stored = await process.store.get(ENTRY)
         assert stored is not None
-        named = StateEntry.from_bytes(stored.value, ENTRY).staged
+        named = PositionPart.from_bytes(stored.value, ENTRY).staged
         await process.write("a", 2)
         await process.commits.stage()
         other = case.start()
@@ -458,7 +458,7 @@ class CommittingSinkContract(SinkContract):
         await process.commits.publish()
         await other.publish([waiting])
         assert sorted(await case.written()) == [b"1", b"7"]
-        await process.sink.discard(_ended("nobody"), ())
+        await process.sink.discard(_ended("unknown"), ())
         await other.close()
         await process.close()
 
@@ -479,7 +479,7 @@ class CommittingSinkContract(SinkContract):
         process = await _start_process(case)
         second = await _start_process(case, "second", 2**32)
         await second.sink.end_life("first")
-        await second.sink.end_life("nobody")
+        await second.sink.end_life("unknown")
         await second.write("a", 1)
         await second.checkpoint()
         assert list(await case.written()) == [b"1"]

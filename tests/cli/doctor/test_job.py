@@ -1,6 +1,8 @@
 """What `doctor` says about a job's store, sink and lag."""
 
 import asyncio
+import os
+import re
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -10,7 +12,6 @@ from recordpublisher.cli.doctor.examination import settings_findings
 from recordpublisher.cli.doctor.findings import Verdict
 from recordpublisher.cli.doctor.job import JobChecks
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
 from recordpublisher.plugins.host.manager import load_registry
@@ -19,6 +20,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
+from fakes.stored_job import snapshot_at, store_alone
 from servers.moto_server import serve_moto
 
 
@@ -65,8 +67,8 @@ async def test_a_sink_that_keeps_the_positions_needs_no_store(tmp_path, kind):
             await job.run_bounded(stop_at_tip=True)
         after = await found(endpoint, **sink)
 
-    assert before["store"] == ("ok", f"not needed: {kind} keeps the positions with its rows, 0 stored snapshots")
-    assert after["store"] == ("ok", f"not needed: {kind} keeps the positions with its rows, 1 stored snapshot")
+    assert before["store"] == ("ok", f"not needed: {kind} keeps the positions with its rows, positions of 0 shards")
+    assert after["store"] == ("ok", f"not needed: {kind} keeps the positions with its rows, positions of 1 shard")
 
 
 async def test_a_sink_that_cannot_be_made_or_read_is_told_by_its_own_checks(tmp_path):
@@ -171,17 +173,16 @@ async def test_the_sink_of_a_plugin_says_what_it_finds():
 @pytest.mark.parametrize(("age_hours", "verdict"), [(1, "ok"), (22, "PROBLEM")])
 async def test_the_time_until_unread_records_are_lost(tmp_path, age_hours, verdict):
     clock = ManualClock(SystemClock().now_ms() - age_hours * 3_600_000)
-    store = SnapshotStore(rp.FolderStore(tmp_path / "state"))
     async with LocalKinesis(streams={"orders": 1}, clock=clock) as endpoint:
         done, _ = (endpoint.stream("orders").put(data, "k") for data in (b"read", b"unread"))
         state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(done))
-        snapshot = snapshot_to_json({"orders/shardId-000000000000": state}, None, 1, 0, 1)
-        await store.store(0, await store.open_generation(0), snapshot)
+        snapshot = snapshot_to_json({"orders/shardId-000000000000": state}, None, 1)
+        await store_alone(rp.FolderStore(tmp_path / "state"), snapshot)
         clock.advance(age_hours * 3_600_000)
         sink = {"flink.sink": "kinesis", "flink.sink.kinesis.stream": "orders"}
         checked = await found(endpoint, **sink, **{"flink.state.uri": str(tmp_path / "state")})
 
-    assert checked["store"] == ("ok", "reachable, 1 stored snapshot")
+    assert checked["store"] == ("ok", "reachable, positions of 1 shard")
     assert checked["orders: lag"][0] == verdict
     assert ("start the job now, or increase the retention" in checked["orders: lag"][1]) is (verdict == "PROBLEM")
 
@@ -236,7 +237,10 @@ async def test_a_job_that_runs_is_named_and_goes_on(place, tmp_path):
         _, running = await checked(properties)
 
     assert running.verdict == "PROBLEM"
-    assert running.words.startswith("subtask 0 of generation 1 stores checkpoints: a start here would fence it off")
+    assert running.words.startswith("worker ")
+    assert re.search(
+        rf"\(process {os.getpid()} on .*\) (stores checkpoints|runs it): a start here would replace it", running.words
+    )
 
 
 @pytest.mark.parametrize("place", ["folder", "rows"])
@@ -257,16 +261,15 @@ async def test_a_job_that_has_stopped_is_not_running(tmp_path):
             pass
         store, running = await checked(properties)
 
-    assert (store.verdict, store.words) == ("ok", "reachable, 1 stored snapshot")
+    assert (store.verdict, store.words) == ("ok", "reachable, positions of 1 shard")
     assert running.verdict == "ok"
-    assert running.words == "no: generation 1 has stored nothing for 1.1 s; a start takes 2"
+    assert running.words == "no: the worker that ran it was stopped"
 
 
 async def test_a_job_without_checkpoints_in_between_is_not_known_to_run(tmp_path):
-    async with LocalKinesis(streams={"orders": 1}) as endpoint:
-        async with job(endpoint, **places(tmp_path)["folder"]) as properties:
-            pass
-        _, running = await checked({**properties, "flink.state.checkpoint.interval": -1})
+    given = places(tmp_path)["folder"] | {"flink.state.checkpoint.interval": -1}
+    async with LocalKinesis(streams={"orders": 1}) as endpoint, job(endpoint, **given) as properties:
+        _, running = await checked(properties)
 
     assert running.verdict == "not checked"
     assert running.words.endswith("flink.state.checkpoint.interval is -1")
@@ -275,7 +278,7 @@ async def test_a_job_without_checkpoints_in_between_is_not_known_to_run(tmp_path
 @pytest.mark.parametrize("sink", ["memory", "jsonl"])
 async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path):
     group = {
-        "flink.shard.assignment": "ELASTIC",
+        "flink.job.workers": "GROUP",
         "flink.state.uri": str(tmp_path / "state"),
         "flink.lease.duration": 3_000,
         "flink.sink": sink,
@@ -285,37 +288,25 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
         async with job(endpoint, **group) as properties:
             store, running = await checked(properties)
         _, later = await checked(properties)
-        static, _ = await checked({**properties, "flink.shard.assignment": "STATIC"})
+        alone, _ = await checked({**properties, "flink.job.workers": "ALONE"})
 
     assert (store.verdict, store.words) == ("ok", "a group with 2 shards and 1 worker")
     assert running.verdict == "ok"
     assert running.words.startswith("yes: worker ")
     assert running.words.endswith("(2 shards); a start here joins, and takes its share")
     assert later.words == "no: no worker of the group sends heartbeats"
-    assert static.verdict == "PROBLEM"
-    assert "flink.shard.assignment=ELASTIC, and STATIC does not go on from these" in static.words
-
-
-async def test_a_group_cannot_begin_where_subtasks_keep_their_positions(tmp_path):
-    async with LocalKinesis(streams={"orders": 1}) as endpoint:
-        async with job(endpoint, **places(tmp_path)["folder"]) as properties:
-            pass
-        store, running = await checked({**properties, "flink.shard.assignment": "ELASTIC"})
-
-    assert store.verdict == "PROBLEM"
-    assert "flink.shard.assignment=STATIC, and ELASTIC does not go on from these" in store.words
-    assert running.verdict == "not checked"
+    assert alone.words.endswith("positions of 2 shards")
 
 
 async def test_a_folder_that_a_group_cannot_write_is_a_problem():
-    store, _ = await checked({"flink.shard.assignment": "ELASTIC", "flink.state.uri": __file__, "flink.sink": "memory"})
+    store, _ = await checked({"flink.job.workers": "GROUP", "flink.state.uri": __file__, "flink.sink": "memory"})
 
     assert store.verdict == "PROBLEM"
     assert "Valid: a folder that this user can write" in store.words
 
 
 async def test_an_error_of_a_sink_does_not_hide_the_store_of_a_group(tmp_path):
-    given = {"flink.shard.assignment": "ELASTIC", "flink.state.uri": str(tmp_path / "state")}
+    given = {"flink.job.workers": "GROUP", "flink.state.uri": str(tmp_path / "state")}
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         checked = await found(endpoint, **given, **{"flink.sink": "map", "flink.sink.map.function": "no_shop:handle"})
 
@@ -329,3 +320,39 @@ async def test_a_key_of_flink_without_effect_is_a_problem():
     (finding, _) = await settings_findings(load_registry(), given, ["orders"])
     assert finding.verdict is Verdict.PROBLEM
     assert "has no effect here" in finding.words
+
+
+async def test_a_group_continues_where_a_job_ran_alone(tmp_path):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        async with job(endpoint, **places(tmp_path)["folder"]) as properties:
+            pass
+        store, _ = await checked({**properties, "flink.job.workers": "GROUP"})
+
+    assert (store.verdict, store.words) == ("ok", "a job that ran alone: a start here continues at its positions")
+
+
+async def test_a_worker_that_stores_checkpoints_elsewhere_is_named(tmp_path):
+    alone = await store_alone(rp.FolderStore(tmp_path / "state"), snapshot_at(0))
+
+    async def store():
+        for number in range(1, 1_000):
+            await alone.store(snapshot_at(number))
+            await asyncio.sleep(0.05)
+
+    storing = asyncio.create_task(store())
+    _, running = await checked({**places(tmp_path)["folder"], **INTERVAL})
+    storing.cancel()
+
+    assert running.verdict == "PROBLEM"
+    assert running.words.startswith(f"worker {alone.name} (process {os.getpid()} on ")
+    assert "stores checkpoints: a start here would replace it, and it would fail" in running.words
+
+
+async def test_a_worker_that_was_killed_is_replaced_by_a_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("recordpublisher.cli.doctor.job.HOST", "another machine")
+    alone = await store_alone(rp.FolderStore(tmp_path / "state"), snapshot_at(0))
+    _, running = await checked({**places(tmp_path)["folder"], **INTERVAL})
+
+    assert running.verdict == "ok"
+    assert running.words.startswith(f"not that it shows: worker {alone.name} (process {os.getpid()} on ")
+    assert running.words.endswith("A start here replaces it")

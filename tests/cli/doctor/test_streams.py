@@ -5,7 +5,7 @@ import pytest
 from recordpublisher.cli.doctor.streams import StreamChecks, Use
 from recordpublisher.local import Delays, LocalKinesis, ManualClock
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.properties.properties import Properties
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"

@@ -135,7 +135,7 @@ async def test_a_lakes_table_that_lacks_a_column_is_a_problem_in_the_words_of_th
     assert verdict == "PROBLEM"
     assert "has no column 'amount'" in words
     assert words == await refusal(sink, wider)
-    assert (await found(**wider, **{f"flink.sink.{given['flink.sink']}.columns": "EVOLVE"}))["sink: values"][0] == "ok"
+    assert (await found(**wider, **{"flink.sink.table.columns": "EVOLVE"}))["sink: values"][0] == "ok"
     assert (await found(**wider))["sink: values"][0] == "PROBLEM", "nothing was added"
 
 

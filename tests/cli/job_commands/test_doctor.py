@@ -98,7 +98,7 @@ def test_a_wrong_option_of_a_query_on_spark_is_a_line(done):
 
 def test_a_job_or_a_stream_is_needed(done):
     assert done["nothing"].returncode == 2
-    assert "Valid: either a job's properties, or --stream" in done["nothing"].stderr
+    assert "'JOB' is required. Valid: the properties of a job, or --stream" in done["nothing"].stderr
 
 
 def test_json_has_a_line_for_each_check_and_a_stream_may_stand_for_a_job(capsys, monkeypatch):

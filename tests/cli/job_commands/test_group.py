@@ -6,9 +6,8 @@ import json
 import pytest
 
 from recordpublisher import Properties
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 
@@ -94,7 +93,7 @@ def test_as_json_each_worker_and_shard_is_a_line(results):
 
 def test_a_job_without_a_group_is_an_error(results):
     assert results["no group"].returncode == 1
-    assert "has no group of workers: was the job started with `run --elastic`?" in results["no group"].stderr
+    assert "has no group of workers: was the job started with `run --group`?" in results["no group"].stderr
 
 
 def test_properties_without_a_store_are_an_error(results):
@@ -111,7 +110,7 @@ def test_a_worker_is_asked_to_leave(results):
     assert results["drain"].returncode == 1
     told = results["drain"].stdout
     assert told.startswith(
-        "worker b was asked to leave, and has not left yet: it was asked 0.1 s ago, and learns of it "
+        "worker b was asked to leave, and has not left yet: it was asked 0.1 s ago, and receives the request "
     )
     assert ["b", "asked to leave"] in [
         [cell.strip() for cell in row if cell.strip()][:2] for row in rows(results["show after"])

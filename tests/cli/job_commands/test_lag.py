@@ -9,13 +9,13 @@ import pytest
 
 from recordpublisher.cli.job_commands.lag import silence_ms
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
+from fakes.stored_job import store_alone
 from processes.command_line import command
 
 IDS = ["shardId-000000000000", "shardId-000000000001"]
@@ -66,13 +66,12 @@ def state(endpoint, tmp_path):
         )
         for number, (shard, sequence) in enumerate(zip(IDS, positions, strict=True))
     }
-    asyncio.run(stored(tmp_path, snapshot_to_json(states, None, 1, 0, 1)))
+    asyncio.run(stored(tmp_path, snapshot_to_json(states, None, 1)))
     return str(tmp_path)
 
 
 async def stored(folder, snapshot):
-    store = SnapshotStore(FolderStore(folder))
-    await store.store(0, await store.open_generation(0), snapshot)
+    await store_alone(FolderStore(folder), snapshot)
 
 
 def now_ms():
@@ -98,9 +97,9 @@ def test_a_table_shows_the_lag_behind_the_checkpoint(endpoint, state):
 
     assert (done.returncode, done.stderr) == (0, "")
     head, first, second = done.stdout.splitlines()
-    assert head.split() == ["SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST", "IN"]
-    assert re.match(rf"{IDS[0]} +0 +0 s +no +no +-$", first), first
-    assert re.match(rf"{IDS[1]} +0 +(0|[\d.]+ (ms|s|min)) +yes +no +(24.0 h|1.0 d)$", second), second
+    assert head.split() == ["SHARD", "WORKER", "LAG", "UNREAD", "IDLE", "LOST", "IN"]
+    assert re.match(rf"{IDS[0]} +[0-9a-f]{{16}} +0 s +no +no +-$", first), first
+    assert re.match(rf"{IDS[1]} +[0-9a-f]{{16}} +(0|[\d.]+ (ms|s|min)) +yes +no +(24.0 h|1.0 d)$", second), second
 
 
 def test_json_lines_have_the_same_fields(endpoint, state):
@@ -116,8 +115,8 @@ def test_check_exits_with_3_and_names_the_shard(endpoint, state):
     done = lag(endpoint, "--state", state, "--check", "--grace", "0.1", *QUICK)
 
     assert done.returncode == 3
-    assert done.stderr == (
-        f"recordpublisher: ALARM {IDS[1]}: subtask 0 stores no progress; "
+    assert re.sub("worker [0-9a-f]+", "worker w", done.stderr) == (
+        f"recordpublisher: ALARM {IDS[1]}: worker w stores no progress; "
         f"the lowest watermark of the job is that of flights/{IDS[0]}\n"
     )
 
@@ -146,7 +145,7 @@ def test_without_a_state_the_lag_is_shown_as_unknown(endpoint):
 
 
 WRONG = [
-    (("--check",), 2, "option '--check' is required: it needs the stored positions. Valid: together with --state"),
+    (("--check",), 2, "option '--check' needs stored positions: give --state, or"),
     (
         ("--state", "/nowhere/at/all"),
         2,
@@ -154,8 +153,18 @@ WRONG = [
     ),
     (("--state", "pigeon://x"), 2, "flink.state.uri' is 'pigeon://x'"),
     (("--live", "http://127.0.0.1:1"), 1, "no running job serves http://127.0.0.1:1/snapshot.json: "),
-    (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' is given. Valid: without --watch"),
-    (("--watch", "--json"), 2, "option '--json' is given. Valid: without --watch"),
+    (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' cannot be combined with '--live'"),
+    (("--watch", "--json"), 2, "option '--json' cannot be combined with '--watch'"),
+    (
+        ("--check", "-p", "flink.alarm.interval=-1"),
+        2,
+        "'flink.alarm.interval' is -1: --check exits with 3 once records wait that long",
+    ),
+    (
+        ("--check", "-p", "flink.state.checkpoint.interval=-1"),
+        2,
+        "interval' is -1: the job stores its positions only when it stops",
+    ),
     (("-p", "flink.alarm.interval=soon"), 2, "property 'flink.alarm.interval' is 'soon'"),
 ]
 
@@ -197,7 +206,7 @@ def test_a_jobs_file_in_the_place_of_a_stream_is_told(tmp_path):
     done = command("describe", "job.properties")
 
     assert done.returncode == 2
-    assert "it is a job" in done.stderr
+    assert "a job was given instead of a stream" in done.stderr
     assert "STREAM --properties job.properties" in done.stderr
 
 
@@ -225,7 +234,7 @@ def stopped(endpoint, tmp_path):
     one = {
         f"flights/{IDS[1]}": ShardState(StartingPosition.trim_horizon(), SequenceNumber(endpoint.sequences[IDS[1]][0]))
     }
-    asyncio.run(stored(tmp_path, snapshot_to_json(one, None, 1, 0, 1, taken_ms=now_ms() - 200_000)))
+    asyncio.run(stored(tmp_path, snapshot_to_json(one, None, 1, taken_ms=now_ms() - 200_000)))
 
     return str(tmp_path)
 
@@ -243,7 +252,7 @@ def test_check_exits_with_3_when_records_of_a_job_that_does_not_run_are_older_th
 
     assert done.returncode == 3
     assert "none runs, or what it waits for does not answer (its store, its sink)\n" in done.stderr
-    assert f"ALARM {IDS[1]}: subtask 0 stores no progress" in done.stderr
+    assert f"ALARM {IDS[1]}: worker " in done.stderr
 
 
 def test_check_says_when_it_would_exit_with_3(endpoint, stopped):

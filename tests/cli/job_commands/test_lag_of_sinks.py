@@ -11,7 +11,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.lag.stored_positions import SinkPositions
+from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from fakes.commits.committing_sink import started
@@ -31,7 +31,7 @@ def job_of(name, folder):
 
 def snapshot(sequence):
     state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(sequence))
-    return snapshot_to_json({f"orders/{SHARD}": state}, None, 1, 0, 1)
+    return snapshot_to_json({f"orders/{SHARD}": state}, None, 1)
 
 
 @pytest.mark.parametrize("name", SINKS)
@@ -50,7 +50,7 @@ async def test_the_positions_are_read_beside_the_running_job(name, tmp_path):
 
             assert (done.returncode, done.stderr) == (0, "")
             line = json.loads(done.stdout)
-            assert (line["shard"], line["subtask"], line["unread"]) == (SHARD, 0, unread)
+            assert (line["shard"], line["worker"], line["unread"]) == (SHARD, started_job.life, unread)
         await sink.close()
 
 
@@ -71,7 +71,7 @@ async def test_a_job_that_stores_no_positions_is_told_in_a_sentence(tmp_path):
 
 @pytest.mark.parametrize("name", SINKS)
 async def test_reading_creates_nothing(name, tmp_path):
-    positions = SinkPositions(build_sink(load_registry(), rp.Properties(job_of(name, tmp_path))))
+    positions = JobStateReader(None, build_sink(load_registry(), rp.Properties(job_of(name, tmp_path))))
 
     assert await positions.load() == []
     await positions.close()

@@ -14,12 +14,12 @@ from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start
+from fakes.commits.committing_sink import Start, snapshot_at
 from processes.command_line import json_results
 from processes.job_files import job_file
 from servers.moto_server import KEYS, serve_moto
 
-STATE = {"version": 2, "generation": 1, "shards": {}}
+STATE = snapshot_at(1)
 ACCESS = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
 PART = b"x" * 1000
 
@@ -78,11 +78,11 @@ async def killed_job(given):
     start = Start(sink_of(given), store=store_of(given))
     await start.open()
     await start.sink.write(batch(b"committed"))
-    await start.commits.commit(STATE)
+    await start.alone.commit(STATE)
     await start.sink.write(batch(b"never", shard_id="shardId-1"))
-    await start.commits._commits.stage()
+    await start.alone._positions._commits.stage()
     await start.sink.close()
-    await start.commits.close()
+    await start.alone.close()
 
 
 def store_of(given):
@@ -107,7 +107,7 @@ def test_what_no_commit_names_is_listed_and_removed(name, tmp_path, moto):
     hidden, kind, size, *_, unit = row.split()
     assert (head.split(), kind) == (["NAME", "BYTES", "AGE"], "staged")
     assert unit in ("ms", "s")
-    assert re.search(r"/job\.0\.\w+\.1\.\w+/", hidden)
+    assert re.search(r"/[0-9a-f]{16}/", hidden)
     assert total == f"1 leftover, {size} bytes. --remove deletes them."
     assert hidden in removed
     assert removed.endswith(f"1 leftover, {size} bytes, removed.\n")
@@ -131,7 +131,7 @@ def test_commits_that_are_not_published_are_listed_and_taken_back(name, tmp_path
     (_, listed, _), (_, taken, _), (_, again, _) = leftovers(
         job_file(tmp_path, given), [], ["--take-back"], ["--take-back"]
     )
-    assert "Not published: 1 commit from number 1 on of subtask-0 in " in listed
+    assert re.search(r"Not published: 1 commit from number \d+ on of group/positions/[0-9a-f]{16}/0 in ", listed)
     assert listed.endswith("--take-back if it cannot.\n")
     assert taken.endswith("1 commit taken back.\n")
     assert again == "Nothing was taken back.\n"
@@ -154,7 +154,7 @@ async def published(given):
     await start.open()
     left = await start.sink.leftovers(())
     await start.sink.close()
-    await start.commits.close()
+    await start.alone.close()
     return list(left)
 
 

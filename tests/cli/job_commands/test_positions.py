@@ -63,7 +63,7 @@ def results(tmp_path_factory):
         results = dict(zip(commands, done, strict=True))
         shown = folder / "positions.jsonl"
         shown.write_text(results["show --json"].stdout)
-        group = ["-p", f"flink.state.uri={folder}/group", "-p", "flink.shard.assignment=ELASTIC"]
+        group = ["-p", f"flink.state.uri={folder}/group", "-p", "flink.job.workers=GROUP"]
         moves = {
             "file": ["import", str(job), "--from", f"file:{shown}", *group],
             "file --apply": ["import", str(job), "--from", f"file:{shown}", *group, "--apply"],

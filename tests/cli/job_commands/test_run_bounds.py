@@ -56,7 +56,7 @@ def test_each_run_to_the_tip_handles_what_is_new_and_exits_0(orders, job, tmp_pa
         stream.put(number)
     done, handled = run(orders, tmp_path, *which, "--stop-at-tip")
     assert (done.returncode, handled) == (0, ["1", "2", "3"]), done.stderr
-    assert "subtask 0 ended: TIP, 3 records" in done.stderr
+    assert "the job ended: TIP, 3 records" in done.stderr
 
     stream.put("4")
     done, handled = run(orders, tmp_path, *which, "--stop-at-tip")
@@ -99,11 +99,11 @@ def test_a_run_whose_handler_fails_before_the_bound_exits_1(orders, job, tmp_pat
     [
         (
             ["--stop-at-tip", "--parallelism", "2"],
-            "option '--stop-at-tip' is given: subtasks do not know how far the others have read. Valid: with --parallelism 1",
+            "option '--stop-at-tip' cannot be combined with '--parallelism 2': the processes share the shards, and none knows",
         ),
         (
-            ["--max-records", "5", "--elastic"],
-            "option '--max-records' is 5: the workers of a group share the shards, and none knows",
+            ["--max-records", "5", "--group"],
+            "option '--max-records' cannot be combined with 'flink.job.workers=GROUP': the workers of a group share the shards",
         ),
         (["--until", "yesterday"], "option '--until' is 'yesterday'"),
         (["--max-records", "0"], "--max-records"),
@@ -137,7 +137,7 @@ def test_a_queue_is_read_until_it_is_empty_or_for_so_many_records(orders, job, t
         "flink.streams": "work",
         "flink.stream.recordpublisher": "QUEUE",
         "flink.queue.name": "all-work",
-        "flink.queue.start": "TRIM_HORIZON",
+        "flink.stream.initpos": "TRIM_HORIZON",
         "flink.sink": "map",
         "flink.sink.map.function": "shop:handle",
         "flink.sink.map.ordering": "NONE",

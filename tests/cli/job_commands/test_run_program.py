@@ -63,11 +63,11 @@ def test_a_program_that_stores_no_positions_is_warned(orders, tmp_path):
     assert done.stderr.count("no positions are stored: each start reads all records again") == 1
 
 
-def test_a_program_has_no_subtasks(tmp_path):
+def test_a_program_runs_in_one_process(tmp_path):
     done = command("run", "shop:job", "--parallelism", "2", folder=tmp_path)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--elastic shares its shards between processes" in done.stderr
+    assert "option '--parallelism 2' cannot be combined with 'shop:job': a program runs in one process" in done.stderr
 
 
 def test_a_module_that_is_not_there_is_named(tmp_path):

@@ -1,8 +1,15 @@
 """A committing sink of a list: what others are compared with."""
 
-from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.committing_sink import CommittingSink, Staged
+from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.leases.documents.lease_table import GroupJob
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 
 class Table:
@@ -53,22 +60,55 @@ class TableSink(CommittingSink):
                 del self.table.staged[name]
 
 
-class Start:
-    """One start of a subtask, as far as its commits: its sink, open, and what it has restored."""
+class NoRivals:
+    """Starts of a test replace each other at once."""
 
-    def __init__(self, sink, context=SinkContext(), store=None, job="job"):  # noqa: B008 - frozen
+    replaced_ms = None
+
+    async def wait(self, found):
+        return False
+
+
+class Start:
+    """One start of a job, as far as its commits: its sink, open, and what it has restored."""
+
+    def __init__(self, sink, context=SinkContext(), store=None, job="job", clock=None):  # noqa: B008 - frozen
         self.sink = sink
         self.context = context
-        self.commits = SubtaskCommits(sink, sink.entries() or store, job, context.subtask, context.parallelism)
+        place = ElasticGroup(store or sink.entries(), LeaseSettings(20.0), job)
+        named = GroupJob(sink.destination(), ("orders",), sink.entries() is not None, job)
+        self.alone = AloneWorker(place, named, sink, clock or SystemClock())
+        self.alone._rivals = NoRivals()
+
+    @property
+    def life(self):
+        """The name of this start."""
+        return self.alone.name
 
     async def open(self):
+        """Take the rows over, and return what is stored: no snapshot, or one."""
         await self.sink.open(self.context)
-        return await self.commits.open()
+        _, states = await self.alone.open()
+        self.restored = [
+            snapshot_of(**{key: one["position"] for key, one in each["shards"].items()}) for each in states
+        ]
+        return self.restored
 
     async def checkpoint(self, state):
-        await self.commits.settle()
-        await self.commits.commit(state)
-        await self.commits.publish()
+        await self.alone.settle()
+        await self.alone.commit(state)
+        await self.alone.publish()
+
+
+def snapshot_of(**positions):
+    """A snapshot with the position of each shard."""
+    first = StartingPosition.trim_horizon()
+    return snapshot_to_json({key: ShardState(first, SequenceNumber(str(at))) for key, at in positions.items()}, None, 1)
+
+
+def snapshot_at(position, shard="orders/shardId-0"):
+    """A snapshot of one shard."""
+    return snapshot_of(**{shard: position})
 
 
 async def started(sink, context=SinkContext(), **more):  # noqa: B008 - frozen

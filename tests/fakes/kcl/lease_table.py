@@ -55,7 +55,7 @@ class KclTable:
         """As the real one."""
         row = self.rows.get(lease.key)
         if (None if row is None else row["leaseCounter"]["N"]) != (None if seen is None else str(seen.counter)):
-            raise StateError(f"the lease {lease.key} in {self.place} was changed meanwhile")
+            raise StateError(f"the lease {lease.key} in {self.place} was changed in the meantime")
         self.put(lease_to_item(replace(lease, counter=0 if seen is None else seen.counter + 1)))
 
     async def create(self) -> None:

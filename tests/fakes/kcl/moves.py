@@ -5,7 +5,7 @@ import contextlib
 
 from recordpublisher.plugins.positions.job_positions import JobPositions
 from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-from recordpublisher.publishers.kinesis.listing import parse_shard
+from recordpublisher.publishers.kinesis.client import parse_shard
 
 from servers.kpl_aggregates import aggregate
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.consumer.deserialization import JsonDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

@@ -18,7 +18,7 @@ from recordpublisher.testing.virtual_time import VirtualClock
 PROPERTIES = {
     "flink.stream.recordpublisher": "QUEUE",
     "flink.queue.name": "work",
-    "flink.queue.start": "TRIM_HORIZON",
+    "flink.stream.initpos": "TRIM_HORIZON",
     "flink.queue.visibility.timeout": "10",
     "aws.region": "us-east-1",
 }
@@ -56,9 +56,9 @@ class LocalQueue:
     @contextmanager
     def job(self, sink: rp.Sink, **properties: str) -> Iterator[rp.DataFetcher]:
         token = TRANSPORTS.set(lambda: MemoryTransport(self.account))
-        given = {**PROPERTIES, **{f"flink.queue.{key}": value for key, value in properties.items()}}
+        own = {key if "." in key else f"flink.queue.{key}": value for key, value in properties.items()}
         try:
-            yield rp.DataFetcher("orders", given, sink=sink, clock=VirtualClock())
+            yield rp.DataFetcher("orders", PROPERTIES | own, sink=sink, clock=VirtualClock())
         finally:
             TRANSPORTS.reset(token)
 

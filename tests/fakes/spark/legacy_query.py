@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
@@ -14,6 +14,17 @@ from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 
 from .simulated_kinesis import SimulatedKinesis
 from .simulated_query import InlineCalls, Row, rows_of
+
+
+@dataclass(frozen=True)
+class FixedOptions:
+    """A source whose options are read already."""
+
+    parsed: SparkOptions
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def query_options(self) -> SparkOptions:
+        return self.parsed
 
 
 class KilledError(Exception):
@@ -65,7 +76,7 @@ class LegacyQuery:
         clock = self.kinesis.clock
         self.kinesis.stop_watching()
         planner = QueryPlanner(BatchPlanner(self.options, self.kinesis, self.store, clock), InlineCalls(), clock.sleep)
-        return ReaderWithoutStart(self.options, None, planner)  # type: ignore[arg-type]  # the schema is for tasks
+        return ReaderWithoutStart(FixedOptions(self.options), None, planner)
 
     def _offset_of(self, reader: ReaderWithoutStart) -> str:
         offset = json.dumps(reader.latestOffset())

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
-from recordpublisher.fetcher.shards.missing_shards import MissingShards
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_table import MissingShards
 from recordpublisher.plugins.spark.service.listing_check import ListingCheck
 from recordpublisher.plugins.spark.service.new_data_watch import Look
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore, run_without_loop

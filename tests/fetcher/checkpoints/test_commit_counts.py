@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.fetcher.checkpoints.commit_counts import CommitCounts
+from recordpublisher.fetcher.checkpoints.commits import CommitCounts
 from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
 from recordpublisher.testing import VirtualClock, run_virtual
 

@@ -1,4 +1,4 @@
-"""Starts of a subtask that replace each other, with requests that are lost, late or applied twice: each row is there once (S6)."""
+"""Starts of a job that runs alone replace each other, with requests that are lost, late or applied twice: each row is there once (S6)."""
 
 import asyncio
 import random
@@ -6,15 +6,15 @@ from contextlib import suppress
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints import snapshot_store
 from recordpublisher.fetcher.checkpoints.commits import Commits
-from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.conditional_store import ConflictError
+from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
+from recordpublisher.fetcher.leases.documents.group_store import PositionPart
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
-from recordpublisher.testing import run_virtual
+from recordpublisher.testing import VirtualClock, run_virtual
 from recordpublisher.testing.sink_contract import batch_of
 
-from fakes.commits.committing_sink import Start, Table, TableSink
+from fakes.commits.committing_sink import Start, Table, TableSink, snapshot_at
 from fakes.memory_store import MemoryStore
 
 ROWS = 12
@@ -137,17 +137,17 @@ KINDS = [RenamingSink, NumberingSink, TransactionSink]
 async def run_start(table, shared, kind, network):
     """One start: goes on behind the last position, in checkpoints of a few rows. Returns whether all is published, else it is fenced."""
     client = Client(shared, network)
-    start = Start(kind(table, client, network))
-    states = await retried(start.open)
-    position = max((state["position"] for state in states), default=0)
+    start = Start(kind(table, client, network), clock=VirtualClock())
     try:
+        states = await retried(start.open)
+        position = max((int(one["position"]) for state in states for one in state["shards"].values()), default=0)
         while True:
             for _ in range(network.draw.randint(0, 4)):
                 if position < ROWS:
                     position += 1
                     await start.sink.write(batch_of("a", position))
             try:
-                await start.checkpoint({"position": position, "parallelism": 1})
+                await start.checkpoint(snapshot_at(position))
             except StoreUnavailableError:
                 await asyncio.sleep(network.draw.random())
                 continue
@@ -220,7 +220,7 @@ def give_up_the_undecided(monkeypatch):
             await decide(self, write)
         except FencedError as error:
             current = error.__cause__.current
-            if current is None or b'"generation": %s,' % self._writer.split(".")[-2].encode() not in current.value:
+            if current is None or PositionPart.from_bytes(current.value, "").is_sealed:
                 raise
             self._version, self._undecided = current.version, None
             raise StoreUnavailableError("an earlier one took effect") from error
@@ -239,28 +239,23 @@ def forget_the_unpublished(monkeypatch):
 
 
 def discard_what_is_named(monkeypatch):
-    open_commits = SubtaskCommits.open
+    seal = CommittedPositions.seal
 
-    async def careless(self):
+    async def careless(self, record):
         discard, publish = self._sink.discard, self._sink.publish
-
-        async def of_all(has_ended, kept):
-            await discard(has_ended, ())
 
         async def later(staged):
             """Not before what has ended is discarded."""
 
-        self._sink.discard, self._sink.publish = of_all, later
+        self._sink.publish = later
         try:
-            return await open_commits(self)
+            found = await seal(self, record)
+            await discard(lambda life: life == record.worker, ())
+            return found
         finally:
-            self._sink.discard, self._sink.publish = discard, publish
+            self._sink.publish = publish
 
-    monkeypatch.setattr(SubtaskCommits, "open", careless)
-
-
-def take_the_name_of_the_life_before(monkeypatch):
-    monkeypatch.setattr(snapshot_store, "life_name", lambda *_: "a.0.b.1.c")
+    monkeypatch.setattr(CommittedPositions, "seal", careless)
 
 
 def let_the_replaced_go_on(monkeypatch):
@@ -270,6 +265,8 @@ def let_the_replaced_go_on(monkeypatch):
         try:
             await decide(self, write)
         except FencedError as error:
+            if error.__cause__.current is None:
+                raise
             self._version = error.__cause__.current.version
             await decide(self, write)
 
@@ -283,7 +280,6 @@ def let_the_replaced_go_on(monkeypatch):
         (forget_the_unpublished, RenamingSink),
         (forget_the_unpublished, NumberingSink),
         (discard_what_is_named, RenamingSink),
-        (take_the_name_of_the_life_before, NumberingSink),
         (let_the_replaced_go_on, RenamingSink),
         (let_the_replaced_go_on, TransactionSink),
     ],

@@ -2,15 +2,15 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.initial_states import (
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import (
+    Starts,
     data_loss_error,
     initial_states,
     old_shards,
     shards_no_longer_listed,
     shards_past_retention,
 )
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

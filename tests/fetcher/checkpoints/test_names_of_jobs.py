@@ -1,4 +1,4 @@
-"""Stored positions are those of the job that is named in them: another one does not go on from these."""
+"""Stored positions are those of the job that is named in them: another one does not continue from these."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ def places(tmp_path):
         "group": {
             "flink.state.uri": str(tmp_path / "state"),
             "flink.sink": "memory",
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.lease.duration": "2000",
         },
     }
@@ -66,7 +66,7 @@ async def test_the_log_says_where_a_start_begins(places, monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "recordpublisher.start"):
         await run(places["folder"], "orders")
         await run(places["folder"], "orders")
-    first, second = [line for line in caplog.messages if " shards of orders; it " in line]
+    first, second = [line for line in caplog.messages if "of orders; it " in line]
     assert first.endswith("it begins at TRIM_HORIZON: no positions are stored")
     assert "it continues at stored positions of 1 shard, stored at 20" in second
     assert second.endswith("Z")

@@ -11,7 +11,6 @@ from functools import partial
 import pytest
 
 from recordpublisher.fetcher.assembly import build_fetcher
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
@@ -43,7 +42,7 @@ class SlowSink(Sink):
 
 @dataclass(frozen=True)
 class Step:
-    """The records written by a moment (virtual seconds), and every subtask's snapshot at that moment."""
+    """The records written by a moment (virtual seconds), and the job's snapshot at that moment."""
 
     at: float = 0.0
     rows: tuple[Row, ...] = ()
@@ -51,11 +50,9 @@ class Step:
 
 
 class Job:
-    """All subtasks of one start of a job, resumed from a step of another start. A fresh start records a step for every state."""
+    """One start of a job, resumed from a step of another start. A fresh start records a step for every state."""
 
-    def __init__(
-        self, family: Family, parallelism: int, after: Step = Step(), continuations=False, cost=0.0, **given
-    ) -> None:
+    def __init__(self, family: Family, after: Step = Step(), continuations=False, cost=0.0, **given) -> None:
         self.family = family
         self.rows = list(after.rows)
         self.steps: list[Step] = []
@@ -63,8 +60,7 @@ class Job:
         self._cost = cost
         self._is_restored = bool(after.snapshots)
         self._source = FamilySource(family, 7, continuations)
-        self._tracker = InProcessTracker()
-        self.fetchers = [self._fetcher(number, parallelism, after, given) for number in range(parallelism)]
+        self.fetchers = [self._fetcher(after, given)]
 
     async def read(self) -> Job:
         """Read until everything was written, and a little longer: nothing may come twice."""
@@ -110,54 +106,49 @@ class Job:
             self._written.add(row)
             self.rows.append(row)
 
-    def _fetcher(self, number: int, parallelism: int, after: Step, given: dict) -> SubtaskFetcher:
+    def _fetcher(self, after: Step, given: dict) -> SubtaskFetcher:
         sink = SlowSink(self._cost, self._write)
         properties = {"flink.shard.discovery.intervalmillis": 2_000, **given}
-        parts = fetcher_dependencies(self._source, sink, properties, tracker=self._tracker)
+        parts = fetcher_dependencies(self._source, sink, properties)
         return build_fetcher(
             replace(
                 parts,
-                assigner=lambda shard, count: ord(shard.shard_id) % count,
                 use_continuations=self._source.continuations,
                 restore=after.snapshots,
-                subtask=number,
-                parallelism=parallelism,
             )
         )
 
 
-async def read(family: Family, parallelism: int, **more) -> Job:
-    return await Job(family, parallelism, **more).read()
+async def read(family: Family, **more) -> Job:
+    return await Job(family, **more).read()
 
 
 slow = partial(pytest.param, marks=pytest.mark.slow)
 
 
-async def restored(step: Step, at: float, family: Family, parallelism: int, **more) -> Job:
+async def restored(step: Step, at: float, family: Family, **more) -> Job:
     await asyncio.sleep(at)
-    return await Job(family, parallelism, step, **more).read()
+    return await Job(family, step, **more).read()
 
 
 @pytest.mark.random
 @pytest.mark.parametrize(
-    ("parallelism", "family", "given"),
+    ("family", "given"),
     [
-        pytest.param(1, Family(), {"cost": 0.3}, id="polling"),
-        slow(2, Family(names_children=False), {"continuations": True}, id="two subtasks, fan-out, discovery alone"),
-        slow(1, Family(aggregate=3), ALIGNED, id="aggregates"),
-        slow(2, Family(aggregate=3), {**ALIGNED, "continuations": True}, id="two subtasks, fan-out, aggregates"),
+        pytest.param(Family(), {"cost": 0.3}, id="polling"),
+        slow(Family(names_children=False), {"continuations": True}, id="fan-out, discovery alone"),
+        slow(Family(aggregate=3), ALIGNED, id="aggregates"),
+        slow(Family(aggregate=3), {**ALIGNED, "continuations": True}, id="fan-out, aggregates"),
     ],
 )
-def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given):  # S1, S2, S5, P2, F6
-    steps = run_virtual(read(family, parallelism, **given)).steps
+def test_a_snapshot_at_every_step_restores_exactly(family, given):  # S1, S2, S5, P2, F6
+    steps = run_virtual(read(family, **given)).steps
     assert len(steps) > 30
     assert any('"subSequenceNumber"' in json.dumps(step.snapshots) for step in steps) == (family.aggregate > 1)
 
     for number, step in list(enumerate(steps))[:: inputs(1, 4)]:
-        scales = (1, 2, 3) if family.aggregate == 1 else (1 + number % 3,)  # aggregates make three times the steps
-        late = (1 + (number + 1) % 3, LONG_AFTER)
-        for scale, at in (*((scale, step.at) for scale in scales), late):
-            job = run_virtual(restored(step, at, family, scale, **given))
+        for at in (step.at, LONG_AFTER) if number % 2 or family.aggregate == 1 else (step.at,):
+            job = run_virtual(restored(step, at, family, **given))
             assert sorted(job.rows) == sorted(family.rows)
 
 
@@ -165,12 +156,11 @@ def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given): 
 @pytest.mark.parametrize("names_children", [True, False])
 def test_parents_past_retention_leave_the_state_and_hold_no_watermark(names_children):  # S2, S5
     family = Family(names_children=names_children, retention=4)
-    steps = run_virtual(read(family, 2)).steps
+    steps = run_virtual(read(family)).steps
     kept = [{key for snapshot in step.snapshots for key in snapshot["shards"]} for step in steps]
     assert kept[0] == {"s/a", "s/b"}
     assert not any({"s/a", "s/s"} <= keys for keys in kept)
 
     for step in steps:
-        for scale in (1, 3):
-            job = run_virtual(restored(step, step.at, family, scale))
-            assert sorted(job.rows) == sorted(family.rows)
+        job = run_virtual(restored(step, step.at, family))
+        assert sorted(job.rows) == sorted(family.rows)

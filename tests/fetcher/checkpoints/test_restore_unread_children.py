@@ -2,8 +2,8 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.initial_states import shards_with_unread_children
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import shards_with_unread_children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
 

@@ -1,16 +1,10 @@
-"""S5: any number of snapshots, of any parallelism, are merged into one state of every shard."""
+"""S5: any number of snapshots, are merged into one state of every shard."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.checkpoints.snapshot import (
-    RestoredState,
-    merge_snapshots,
-    overlay,
-    snapshot_to_json,
-    states_for_other_subtasks,
-)
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber
@@ -22,8 +16,8 @@ def at(sequence: int | None, sub: int = -1, ended: bool = False) -> ShardState:
     return ShardState(START, None if sequence is None else SequenceNumber(str(sequence), sub), ended=ended)
 
 
-def snapshot(shards, generation=1, pinned=None, subtask=0, parallelism=1):
-    return snapshot_to_json(shards, pinned, generation, subtask, parallelism)
+def snapshot(shards, generation=1, pinned=None):
+    return snapshot_to_json(shards, pinned, generation)
 
 
 POSITIONS = st.builds(at, st.none() | st.integers(0, 30), st.integers(-1, 3))
@@ -51,11 +45,10 @@ def test_the_newest_generation_takes_precedence_then_the_furthest_position_in_an
 
 
 @given(PLACED, st.integers(1, 7), st.integers(0, 1000))
-def test_any_split_over_subtasks_gives_the_same_state(shards, parallelism, seed):
+def test_any_split_over_snapshots_gives_the_same_state(shards, parallelism, seed):
     parts = [
         snapshot(
             {key: state for key, state in shards.items() if (len(key) + seed + ord(key[-1])) % parallelism == n},
-            subtask=n,
         )
         for n in range(parallelism)
     ]
@@ -113,26 +106,3 @@ def test_the_state_of_a_sink_takes_precedence_shard_by_shard():
 def test_an_unreadable_snapshot_is_a_state_error(wrong, message):
     with pytest.raises(StateError, match=message):
         merge_snapshots([wrong, wrong])
-
-
-def test_states_of_shards_that_moved_are_kept_for_their_new_owners():  # S5: their new owner may not have started yet
-    stored = [snapshot({"s/a": at(9), "s/b": at(4)}, 3, subtask=0), snapshot({"s/c": at(7)}, 3, subtask=1)]
-    kept = states_for_other_subtasks(stored, 0, {"s/b", "s/c"})
-
-    assert kept == [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
-    after = merge_snapshots([snapshot_to_json({"s/a": at(10)}, None, 4, 0, 2, kept), stored[1]])
-    assert after.shards == {"s/a": at(10), "s/b": at(4), "s/c": at(7)}
-
-
-def test_once_the_new_owner_has_stored_a_shard_its_state_is_no_longer_kept():  # S5
-    kept = [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
-    mine, other = snapshot_to_json({"s/a": at(10)}, None, 4, 0, 2, kept), snapshot({"s/b": at(2)}, 5, subtask=1)
-
-    assert states_for_other_subtasks([mine, other], 0, {"s/b"}) == []
-    assert merge_snapshots([mine, other]).shards["s/b"] == at(2), "of a later start, however far"
-
-
-def test_states_kept_for_others_survive_a_second_start():  # S5
-    kept = [{"generation": 3, "shards": {"s/b": at(4).to_json()}}]
-
-    assert states_for_other_subtasks([snapshot_to_json({"s/a": at(10)}, None, 4, 0, 2, kept)], 0, {"s/b"}) == kept

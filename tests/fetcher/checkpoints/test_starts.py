@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard

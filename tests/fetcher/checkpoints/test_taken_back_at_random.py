@@ -4,7 +4,9 @@ import asyncio
 import random
 from dataclasses import replace
 
-from recordpublisher.fetcher.checkpoints.state_entries import read_entries
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS
+from recordpublisher.fetcher.leases.alone_takeover import seal_worker
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart
 from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
@@ -70,9 +72,11 @@ async def operate(table, shared, network):
     """The command: once, or it dies at any step."""
     client = Client(shared, network)
     sink = RefusingSink(table, client, network)
-    for name, stored in (await read_entries(client)).items():
-        if stored.document.staged and (staged := await sink.unpublished(stored.document.staged)):
+    for name, stored in (await client.list(PARTS)).items():
+        part = PositionPart.from_bytes(stored.value, name)
+        if part.staged and (staged := await sink.unpublished(part.staged)):
             await asyncio.sleep(network.draw.choice([0, 20]) * network.draw.random())
+            await seal_worker(GroupStore(client), part.worker)
             await take_back(Unpublished(sink, client, name, staged))
 
 
@@ -147,8 +151,9 @@ def test_without_positions_from_before_rows_are_lost(monkeypatch):
 
     async def only_forget(found):
         if await found.sink.take_back(found.staged):
-            stored = (await read_entries(found.store))[found.name]
-            value = replace(stored.document, generation=stored.document.generation + 1, staged=()).to_bytes()
+            stored = await found.store.get(found.name)
+            part = PositionPart.from_bytes(stored.value, found.name)
+            value = replace(part, write=part.write + 1, is_sealed=True, staged=()).to_bytes()
             await found.store.compare_and_set(found.name, value, stored.version)
 
     monkeypatch.setattr(f"{__name__}.take_back", only_forget)

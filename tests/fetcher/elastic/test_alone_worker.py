@@ -6,14 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.alone_process import AloneProcess
 from fakes.leases.elastic_processes import DURATION, ElasticProcesses, TimedSink
-from fakes.leases.static_process import StaticProcess
 
 
 def now():
@@ -290,16 +288,6 @@ def test_a_start_whose_write_has_no_answer_finds_it_again(name):
     group, lost = run_virtual(story())
     assert lost
     assert sorted(group.rows) == sorted(group.sent)
-
-
-def test_positions_of_subtasks_are_refused():
-    async def story():
-        group = ElasticProcesses(shards=1)
-        await (await StaticProcess(group).start()).stop()
-        with pytest.raises(StateError, match=r"has the positions of a job with flink.shard.assignment=STATIC"):
-            await AloneProcess(group).start()
-
-    run_virtual(story())
 
 
 def test_at_rest_it_writes_the_time_of_its_last_read_only():

@@ -168,3 +168,23 @@ def test_an_error_of_a_look_at_the_group_fails_the_job_only_while_heartbeats_are
 
     found = run_virtual(story())
     assert found is None if is_suspended else isinstance(found, StateError)
+
+
+def test_a_process_that_waits_for_the_leases_of_killed_processes_is_not_ready_and_says_why():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first = await group.join()
+        await group.wait_until(lambda: len(first.shards) == 2)
+        await first.kill()
+        second = await group.join()
+        await asyncio.sleep(DURATION / 2)
+        waiting = second.fetcher.reasons_not_ready()
+        await group.wait_until(lambda: len(second.shards) == 2)
+        await asyncio.sleep(1)
+        ready = second.fetcher.reasons_not_ready()
+        await second.stop()
+        return waiting, ready
+
+    (waiting,), ready = run_virtual(story())
+    assert "no shard is read: the leases are those of worker " in waiting
+    assert ready == []

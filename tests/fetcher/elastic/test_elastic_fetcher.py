@@ -71,6 +71,17 @@ def test_a_process_that_stops_reads_on_until_the_others_know_of_it():
     assert alone < 1
 
 
+def test_processes_that_stop_together_do_not_wait_for_each_other():
+    async def story():
+        group = ElasticProcesses(shards=4)
+        processes = await group.join_two()
+        began = asyncio.get_running_loop().time()
+        await asyncio.gather(*(process.stop() for process in processes))
+        return asyncio.get_running_loop().time() - began
+
+    assert run_virtual(story()) < 1.5
+
+
 def test_the_shards_of_a_process_that_fails_are_read_without_waiting_for_its_leases():
     async def story():
         group = ElasticProcesses(shards=4)

@@ -7,10 +7,10 @@ import pytest
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
-from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+from fakes.leases.elastic_processes import DURATION
 from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink, ScriptedSource, fetcher_dependencies
 
@@ -60,16 +60,6 @@ class KeepingSink(RecordingSink):
 def fetcher_of(store, sink, properties=None):
     dependencies = fetcher_dependencies(ScriptedSource(), sink, properties)
     return build_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION)))
-
-
-def test_positions_of_a_fixed_number_of_subtasks_are_refused():
-    async def story():
-        group = ElasticProcesses(shards=1)
-        await group.store.put_if_absent("subtask-0", b"{}")
-        with pytest.raises(StateError, match="STATIC"):
-            await group.join()
-
-    run_virtual(story())
 
 
 def test_a_sink_that_returns_stored_positions_is_refused():

@@ -134,7 +134,7 @@ def test_a_hand_over_that_waits_for_a_record_is_logged_each_minute(caplog):
 
     with caplog.at_level(logging.WARNING):
         run_virtual(story())
-    found = [record.getMessage() for record in caplog.records if "wait to be handed over" in record.getMessage()]
+    found = [record.getMessage() for record in caplog.records if "wait to be transferred" in record.getMessage()]
     assert len(found) in (2, 3)
     assert "s/shard-" in found[0]
 

@@ -9,7 +9,7 @@ import pytest
 from recordpublisher.fetcher.conditional_store import VersionedValue
 from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from recordpublisher.fetcher.elastic.group_entry import job_of
-from recordpublisher.fetcher.leases.documents.group_job import GroupJob
+from recordpublisher.fetcher.elastic.group_place import job_of
 from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
-from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.fetcher.leases.documents.lease_table import GroupJob
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 

@@ -8,9 +8,7 @@ import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionKey, StoredPosition, WorkerRecord
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

@@ -2,10 +2,8 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore
+from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, TableCache, WorkerRecord
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.documents.table_cache import TableCache
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 

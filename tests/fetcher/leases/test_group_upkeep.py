@@ -2,12 +2,10 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import PARTS, WORKERS, GroupStore
+from recordpublisher.fetcher.leases.documents.group_store import PARTS, WORKERS, GroupStore, TableCache, WorkerRecord
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.documents.table_cache import TableCache
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
-from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
-from recordpublisher.fetcher.leases.planning.group_view import GroupView
+from recordpublisher.fetcher.leases.group_observer import GroupUpkeep
+from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
 
 from fakes.leases.faulty_store import FaultyStore

@@ -4,11 +4,9 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
 from recordpublisher.fetcher.leases.heartbeat import Heartbeat as RealHeartbeat
-from recordpublisher.fetcher.leases.heartbeat import LateJoinError, join_group
-from recordpublisher.fetcher.leases.write_permission import WritePermission
+from recordpublisher.fetcher.leases.heartbeat import LateJoinError, WritePermission, join_group
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock

@@ -5,13 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
+from recordpublisher.fetcher.checkpoints.checkpoint_scheduler import CheckpointAge
+from recordpublisher.fetcher.leases.documents.group_store import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
-from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
-from recordpublisher.fetcher.leases.position_commits import PositionCommits
-from recordpublisher.fetcher.leases.position_store import PositionStore
-from recordpublisher.fetcher.leases.shard_readers import ReadPositions
+from recordpublisher.fetcher.leases.owned_leases import OwnedLeases, PositionCommits
+from recordpublisher.fetcher.leases.position_store import PositionStore, ReadPositions
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError

@@ -4,9 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
-from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, StoredPosition
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import (
+    PARTS,
+    GroupStore,
+    PositionKey,
+    PositionPart,
+    StoredPosition,
+    WorkerRecord,
+)
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError

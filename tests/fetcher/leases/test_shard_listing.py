@@ -2,7 +2,7 @@
 
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable, ShardEnd
 from recordpublisher.fetcher.leases.shard_listing import ListedChanges, ShardListing
-from recordpublisher.fetcher.shards.missing_shards import MissingShards
+from recordpublisher.fetcher.shards.shard_table import MissingShards
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 

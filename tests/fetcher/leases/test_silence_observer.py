@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.leases.silence_observer import SilenceObserver
+from recordpublisher.fetcher.leases.heartbeat import SilenceObserver
 
 ROUNDING_SECONDS = 1e-6
 

@@ -4,10 +4,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from statistics import median
 
-from recordpublisher.fetcher.leases.documents.group_store import WORKERS
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
-from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
+from recordpublisher.fetcher.leases.documents.group_store import WORKERS, WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.owned_leases import LeaseCounts
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
@@ -259,6 +258,33 @@ async def test_what_a_process_does_in_its_group_is_counted():
         counts = group.workers["a"]._counts
         assert (counts.sealed, counts.taken, counts.given) == (1, 6, 2)  # 4, of which b took 2, which came back
         assert counts.unowned == 0
+
+
+@virtual
+async def test_shards_of_a_killed_worker_count_as_unowned_before_its_lease_ends():
+    async with group_of("a", "b") as group:
+        await group.kill("b")
+        await asyncio.sleep(group.settings.duration * 0.8)
+        assert group.workers["a"]._counts.unowned == 2
+
+
+@virtual
+async def test_a_worker_waits_for_leases_only_of_workers_that_were_never_seen_alive():
+    async with group_of("a") as group:
+        await group.kill("a")
+        group.join("c")
+        await asyncio.sleep(group.settings.duration / 2)
+        assert (reads(group, "c"), group.workers["c"].waits_for) == ([], ["a"])
+        await asyncio.sleep(group.settings.duration)
+        assert (len(reads(group, "c")), group.workers["c"].waits_for) == (4, [])
+
+
+@virtual
+async def test_a_worker_beside_more_workers_than_shards_waits_for_nothing():
+    async with group_of("a", shards=1) as group:
+        group.join("b")
+        await asyncio.sleep(2 * group.settings.interval)
+        assert (reads(group, "b"), group.workers["b"].waits_for) == ([], [])
 
 
 def test_shards_that_nobody_reads_are_counted_with_the_longest_time():

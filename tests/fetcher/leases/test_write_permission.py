@@ -1,6 +1,6 @@
 """E4: who cannot renew stops writing before others can replace it."""
 
-from recordpublisher.fetcher.leases.write_permission import WritePermission
+from recordpublisher.fetcher.leases.heartbeat import WritePermission
 
 
 class HandClock:

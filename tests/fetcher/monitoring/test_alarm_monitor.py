@@ -3,7 +3,6 @@
 import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import TransientError
 
@@ -138,16 +137,6 @@ def test_a_stuck_reader_without_unread_records_or_with_an_unknown_tip_raises_no_
     assert alarms_of(source, tip=Tips()) == alarms_of(source, tip=tips) == alarms_of(source) == []
 
 
-def test_a_shard_without_an_owner_raises_an_alarm_also_without_a_store():
-    source, tips = ScriptedSource(), Tips("lost")
-    source.add("a")
-    source.add("lost")
-
-    alarms = alarms_of(source, tip=tips, parallelism=1, assigner=lambda shard, _: 7 if shard.shard_id == "lost" else 0)
-
-    assert unread(alarms) == [("s/lost", "no subtask owns it: it was assigned to subtask 7 of 1")]
-
-
 def test_a_process_that_was_suspended_raises_no_alarm():  # as in W3: time without checks does not count
     source = ScriptedSource(per_read=1)
     source.add("a", *range(2_000))
@@ -157,34 +146,6 @@ def test_a_process_that_was_suspended_raises_no_alarm():  # as in W3: time witho
         asyncio.get_running_loop().suspend(600)
 
     assert alarms_of(source, during=is_suspended, seconds=60) == []
-
-
-class Unreachable(InProcessTracker):
-    """A tracker that is unreachable until the test changes that."""
-
-    is_reachable = False
-    response_age_ms = None
-
-    def report(self, report):
-        return super().report(report) if self.is_reachable else None
-
-    def current(self):
-        return super().current() if self.is_reachable else None
-
-
-def test_an_unreachable_tracker_raises_an_alarm_at_once_that_ends_when_it_is_reached():  # W10
-    source, tracker = ScriptedSource(), Unreachable()
-    source.add("a", *range(200))
-
-    async def reached_later(fetcher):
-        await asyncio.sleep(20)
-        tracker.is_reachable = True
-
-    properties = {**ALIGNED, "flink.watermark.startup.timeout": 5_000}
-    alarms = alarms_of(source, properties=properties, during=reached_later, tracker=tracker, seconds=10)
-
-    seen = [(alarm.subject, alarm.is_over) for alarm in alarms if alarm.kind is AlarmKind.TRACKER_UNREACHABLE]
-    assert seen == [("tracker", False), ("tracker", True)]
 
 
 def test_a_failed_check_does_not_end_the_job(caplog):

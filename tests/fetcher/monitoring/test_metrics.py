@@ -28,7 +28,6 @@ A1_SUBTASK = [
     "localWatermark",
     "globalWatermark",
     "blockingShard",
-    "trackerResponseAgeMs",
     "loopLagMs",
     "budgetUsedBytes",
 ]

@@ -68,12 +68,12 @@ def test_each_shard_counts():
     )
 
     expected = SubtaskProgress(
-        3, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, lag_ms=540, unfinished=5
+        0, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, lag_ms=540, unfinished=5
     )
-    assert progress_of(3, view, Unfinished(5, "words"), now_ms=1_500) == expected
+    assert progress_of(view, Unfinished(5, "words"), now_ms=1_500) == expected
 
 
 def test_progress_is_sent_as_json():
-    progress = SubtaskProgress(3, 7, 2, 1, 0, 1, 2, 40)
+    progress = SubtaskProgress(0, 7, 2, 1, 0, 1, 2, 40)
 
     assert msgspec.json.decode(msgspec.json.encode(progress), type=SubtaskProgress) == progress

@@ -5,15 +5,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
-from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, TransientError
+from recordpublisher.testing import VirtualClock
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.commits.committing_sink import Table, TableSink
+from fakes.commits.committing_sink import Start, Table, TableSink
+from fakes.kept_snapshots import KeptSnapshots
 from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
-from fakes.snapshots import Snapshots
 
 NOT_RUNNING = ["it does not run: it is starting, draining or has ended"]
 NOT_READ_YET = ["no shard was read yet"]
@@ -31,22 +30,13 @@ class StuckSink(RecordingSink):
         await self.works.wait()
 
 
-class FencingStore(Snapshots):
+class FencingStore(KeptSnapshots):
     """A newer start owns the state from the second checkpoint on."""
 
-    def __init__(self):
-        self.stored = 0
-
-    async def load(self):
-        return []
-
-    async def open_generation(self, subtask):
-        return 1
-
-    async def store(self, subtask, generation, state):
-        self.stored += 1
-        if self.stored > 1:
-            raise FencedError("generation 2 owns the state")
+    async def write(self, epoch, state):
+        await super().write(epoch, state)
+        if len(self.kept) > 1:
+            raise FencedError("another start owns the state")
 
 
 @asynccontextmanager
@@ -141,10 +131,12 @@ def test_it_is_not_ready_while_a_checkpoint_is_stuck():
 def test_a_commit_without_an_answer_is_named_with_its_place():
     async def run():
         sink, store = TableSink(Table()), MemoryStore()
-        commits = SubtaskCommits(sink, store, "job", 0, 1)
-        async with running(source_of("a"), sink, commits=commits) as (fetcher, _):
+        alone = Start(sink, store=store, clock=VirtualClock()).alone
+        source = source_of("a")
+        async with running(source, sink, alone=alone) as (fetcher, _):
             good, answers = fetcher.metrics()["subtask"], asyncio.Event()
             sink.commit = lambda *_: answers.wait()
+            source.shards["s/a"].put(9)
             await asyncio.sleep(63)
             reasons = fetcher.reasons_not_ready()
             del sink.commit
@@ -153,18 +145,17 @@ def test_a_commit_without_an_answer_is_named_with_its_place():
 
     good, (reason,) = run_virtual(run())
 
-    assert reason.endswith("whether subtask-0 in memory is stored is not known")
+    assert reason.endswith("/0 in memory is stored is not known")
     assert (good["committedFiles"], good["committedBytes"], good["uncommittedRecords"]) == (0, 0, 0)
 
 
 def test_a_start_that_was_fenced_off_is_not_ready():  # S6
     async def run():
-        checkpoints = SubtaskCheckpoints(FencingStore(), 0, 1)
-        async with running(source_of("a"), RecordingSink(), checkpoints=checkpoints) as (fetcher, ended):
+        async with running(source_of("a"), RecordingSink(), alone=FencingStore().start()) as (fetcher, ended):
             await asyncio.wait([ended])
             return fetcher.reasons_not_ready()
 
-    assert run_virtual(run()) == ["the run ended with FencedError: generation 2 owns the state"]
+    assert run_virtual(run()) == ["the run ended with FencedError: another start owns the state"]
 
 
 def ended_waiting(source, during=None):

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.monitoring.stuck_shard_detector import (
+from recordpublisher.fetcher.monitoring.alarm_monitor import (
     LineageProgress,
     StuckShardDetector,
     UnreadCheck,
     observe_own_shard,
 )
-from recordpublisher.fetcher.pipeline.read_block import why_blocked
+from recordpublisher.fetcher.pipeline.reading import why_blocked
 from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState

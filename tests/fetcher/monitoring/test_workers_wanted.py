@@ -40,7 +40,7 @@ class Process:
 
     def __init__(self, lag, shards=("a", "b", "c", "d")):
         self.clock, self.lag, self.shards, self.records = Clock(), lag, shards, 0
-        self.wanted = WorkersWanted(CATCH_UP, self.clock)
+        self.wanted = WorkersWanted(self.clock)
 
     def run(self, seconds, speed, rate):
         for _ in range(int(seconds / 5)):

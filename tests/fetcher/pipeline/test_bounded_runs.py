@@ -94,12 +94,10 @@ def test_a_shard_that_ended_in_a_bounded_run_holds_the_watermark_for_its_child_e
     source.split("a", "b")
 
     async def job():
-        of_another = {"b": 1}
         fetcher = make_fetcher(
             source,
             sink,
-            assigner=lambda shard, parallelism: of_another.get(shard.shard_id, 0),
-            parallelism=2,
+            is_ours=lambda shard: shard.shard_id != "b",
             is_endless=lambda stream: True,
         )
         await fetcher.open()

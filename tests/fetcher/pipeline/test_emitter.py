@@ -5,18 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.pipeline.emitter import Emitter
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
-from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
+from recordpublisher.fetcher.pipeline.emitter import Emitter, TerminationCondition
+from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.pipeline.termination import TerminationCondition
 from recordpublisher.fetcher.settings import AlignmentTimes, FetcherSettings
 from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.fetcher.sink import Sink, always
-from recordpublisher.fetcher.watermarks.alignment import Alignment
+from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import PoisonedRecord, UserRecord
@@ -48,7 +45,7 @@ class Scene:
         self.sink = sink or Journal()
         self.termination = TerminationCondition(Bounds(**bounds))
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
-        self.alignment = Alignment(tracker or InProcessTracker(), 0, AlignmentTimes(), clock, suspension)
+        self.alignment = Alignment(tracker or OwnWatermark(), AlignmentTimes(), clock, suspension)
         intake = ReadIntake(budget, clock, suspension, lambda _: None, RetentionGaps(None, suspension, clock, False))
         settings = FetcherSettings.of(Properties({"flink.watermark.emit.interval": 200}))
         self.emitter = Emitter(
@@ -412,7 +409,7 @@ class RisingWhileWriting(Journal):
         self.tracker.value += 10
 
 
-class SetTracker(InProcessTracker):
+class SetTracker(OwnWatermark):
     value = 5
 
     def current(self):

@@ -4,8 +4,7 @@ import asyncio
 import weakref
 from dataclasses import replace
 
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
-from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
+from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_entry import ShardStage

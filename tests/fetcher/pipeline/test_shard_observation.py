@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.publishers.shards import HashRange, Shard
 
 CHILD = Shard("s", "child", ("a", "b"), HashRange(5, 2**128 - 1), stream_arn="arn:aws:kinesis:eu-west-1:1:stream/s")

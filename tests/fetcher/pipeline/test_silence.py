@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 
 BEFORE = Silence(4_000, tip_ms=8_000)
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
+from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -14,16 +14,16 @@ from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 IDLE = {"flink.shard.idle.interval": 10_000, "flink.watermark.lookahead.millis": 1_000}
 
 
-class RecordingTracker(InProcessTracker):
+class RecordingTracker(OwnWatermark):
     """Records calls with their time."""
 
     def __init__(self):
         super().__init__()
         self.heard = []
 
-    def report(self, report):
-        self.heard.append((asyncio.get_running_loop().time(), report.status))
-        return super().report(report)
+    def report(self, status, watermark):
+        self.heard.append((asyncio.get_running_loop().time(), status))
+        return super().report(status, watermark)
 
     def since(self, moment):
         return [status for at, status in self.heard if at > moment]
@@ -66,7 +66,7 @@ def test_a_response_from_before_a_suspension_makes_no_shard_idle(silent_for):
     woke = job.run(script)
 
     assert job.tracker.since(woke)
-    assert set(job.tracker.since(woke)) == {SubtaskStatus.ACTIVE}
+    assert set(job.tracker.since(woke)) == {ShardsStatus.ACTIVE}
     assert ("idle", None) not in job.sink.events
     assert [time for _, time in job.sink.rows] == [5, 500]
 
@@ -85,8 +85,8 @@ def test_a_shard_that_was_idle_is_read_before_it_counts_as_idle_again():
     woke = job.run(script)
     after = [(at - woke, status) for at, status in job.tracker.heard if at > woke - 0.001]
 
-    assert after[0][1] is SubtaskStatus.ACTIVE, "the first thing it says"
-    first_idle = next(seconds for seconds, status in after if status is SubtaskStatus.IDLE)
+    assert after[0][1] is ShardsStatus.ACTIVE, "the first thing it says"
+    first_idle = next(seconds for seconds, status in after if status is ShardsStatus.IDLE)
     assert 2 <= first_idle <= 4, "once two seconds of silence were seen anew"
 
 

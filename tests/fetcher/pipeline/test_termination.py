@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.pipeline.termination import TerminationCondition
+from recordpublisher.fetcher.pipeline.emitter import TerminationCondition
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 
 from fakes.shard_entries import entry, shard, watermarked

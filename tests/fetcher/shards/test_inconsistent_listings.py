@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -29,29 +28,26 @@ def at(seconds, action, *arguments):
     asyncio.get_running_loop().call_later(seconds, action, *arguments)
 
 
-async def run_two(source, sinks, **more):
-    """`parent` is read by subtask 0, `child` by subtask 1."""
-    owners = {"parent": 0, "child": 1}
-    shared = {"tracker": InProcessTracker(), "parallelism": 2, "assigner": lambda shard, _: owners[shard.shard_id]}
-    fetchers = [make_fetcher(source, sink, subtask=number, **shared, **more) for number, sink in enumerate(sinks)]
-    await asyncio.gather(*(fetcher.open() for fetcher in fetchers))
-    return await asyncio.gather(*(fetcher.run_bounded(MINUTE) for fetcher in fetchers))
+async def run_one(source, sink, **more):
+    fetcher = make_fetcher(source, sink, **more)
+    await fetcher.open()
+    return await fetcher.run_bounded(MINUTE)
 
 
-def test_a_closed_parent_listed_without_its_child_does_not_end_the_run_of_the_childs_owner():  # S8
-    source, sinks = split([1, 2], [7]), (RecordingSink(), RecordingSink())
+def test_a_closed_parent_listed_without_its_child_does_not_end_the_run():  # S8
+    source, sink = split([1, 2], [7]), RecordingSink()
     parent = source.shards["s/parent"]
     parent.shard, parent.children = replace(parent.shard, closed=True), ()
 
     async def job():
         source.unlisted.add("s/child")
         at(25, source.unlisted.clear)
-        return await run_two(source, sinks, **ENDLESS)
+        return await run_one(source, sink, **ENDLESS)
 
-    results = run_virtual(job())
+    result = run_virtual(job())
 
-    assert [sink.rows for sink in sinks] == [[("parent", 1), ("parent", 2)], [("child", 7)]]
-    assert [result.reason for result in results] == [EndReason.MAX_TIME] * 2
+    assert sink.rows == [("parent", 1), ("parent", 2), ("child", 7)]
+    assert result.reason is EndReason.MAX_TIME
 
 
 @pytest.mark.parametrize(("more", "seconds"), [({}, 45), (DOES_NOT_TELL, 25)])
@@ -66,7 +62,7 @@ def test_a_child_waits_for_an_unfinished_parent_that_a_later_listing_lacks(more,
     async def job():
         at(5, source.unlisted.add, "s/parent")
         at(seconds, source.unlisted.clear)
-        await run_two(source, (Sink(), Sink()), **more)
+        await run_one(source, Sink(), **more)
 
     run_virtual(job())
 

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.testing.virtual_time import run_virtual
@@ -73,28 +72,6 @@ def test_discovery_finds_a_new_shard():
     assert sorted(sink.rows) == [("a", 1), ("b", 9)]
 
 
-def test_two_subtasks_share_the_shards_and_the_ends_of_parents():  # S2, S9
-    source, sinks = ScriptedSource(), (RecordingSink(), RecordingSink())
-    for number in range(6):
-        source.add(f"a{number}", number)
-    owners = {f"a{number}": number % 2 for number in range(6)} | {"child": 1}
-    source.split("a0", "child")
-    source.shards["s/child"].put(77)
-    tracker = InProcessTracker()
-
-    async def job():
-        shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, n: owners[shard.shard_id]}
-        fetchers = [make_fetcher(source, sinks[i], subtask=i, **shared) for i in range(2)]
-        for fetcher in fetchers:
-            await fetcher.open()
-        await asyncio.gather(*(each.run_bounded(Bounds(max_time=30)) for each in fetchers))
-
-    run_virtual(job())
-
-    assert sorted(sinks[0].rows) == [("a0", 0), ("a2", 2), ("a4", 4)]
-    assert sorted(sinks[1].rows) == [("a1", 1), ("a3", 3), ("a5", 5), ("child", 77)]
-
-
 def test_a_shard_has_not_ended_while_its_last_batch_is_being_written():  # S2
     source, sink = ScriptedSource(per_read=1, latency=1.0), RecordingSink(cost=5.0)
     source.add("parent", 1)
@@ -132,34 +109,6 @@ def test_a_child_that_both_its_parent_and_a_listing_name_is_read_once(discovery_
 
     assert sorted(shard_id for shard_id, _ in source.created) == ["a", "b", "c"]
     assert sink.rows == [("a", number) for number in range(20)]
-
-
-def test_a_parent_of_another_subtask_that_is_finished_by_the_restored_state_needs_no_announcement():  # S2
-    source, sink = ScriptedSource(), RecordingSink()
-    source.add("parent", 1)
-    source.split("parent", "child")
-    source.shards["s/child"].put(7)
-
-    async def job():
-        first = make_fetcher(source, RecordingSink(), assigner=lambda shard, _: int(shard.shard_id == "child"))
-        await first.open()
-        await first.run_bounded(Bounds(max_time=2))
-        shared = {"parallelism": 2, "tracker": InProcessTracker(parallelism=2)}
-        assigner = {"parent": 0, "child": 1}
-        second = make_fetcher(
-            source,
-            sink,
-            restore=(first.snapshot(),),
-            subtask=1,
-            assigner=lambda shard, _: assigner[shard.shard_id],
-            **shared,
-        )
-        await second.open()
-        await second.run_bounded(Bounds(max_time=2))
-
-    run_virtual(job())
-
-    assert sink.rows == [("child", 7)]
 
 
 def test_children_are_read_in_the_moment_in_which_their_parent_ends():  # S3

@@ -4,8 +4,8 @@ import pytest
 
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck, may_have_gap
 from recordpublisher.publishers.errors import RetriesExhaustedError
-from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.shards import OldestRecord
 
 from fakes.shard_entries import StoppedClock, shard
 

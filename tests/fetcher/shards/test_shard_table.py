@@ -1,5 +1,7 @@
 """ShardTable: parents before children, inherited watermarks, shards that expire."""
 
+from dataclasses import replace
+
 import pytest
 
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
@@ -11,8 +13,8 @@ from fakes.shard_entries import START, in_stage, shard
 FRESH = ShardState(START)
 
 
-def table(*shards, finished=()):
-    made = ShardTable(lambda key: key in finished)
+def table(*shards):
+    made = ShardTable()
     for each in made.add_listed(shards):
         made.add(each, FRESH)
     return made
@@ -43,12 +45,12 @@ def test_the_state_has_which_shards_wait():  # S5
     assert {key: state.waiting for key, state in made.states().items()} == {"s/a": False, "s/b": True}
 
 
-@pytest.mark.parametrize(("finished", "may_start"), [((), False), (("s/a",), True)])
-def test_a_parent_in_another_subtask_is_finished_when_it_is_announced(finished, may_start):  # S2
-    made = ShardTable(lambda key: key in finished)
+@pytest.mark.parametrize("has_others", [False, True])
+def test_a_parent_of_another_worker_has_ended_when_its_child_has_a_lease(has_others):  # S2, E7
+    made = ShardTable(has_others)
     made.add_listed([shard("a")])
 
-    assert made.parents_finished(shard("b", "a")) is may_start
+    assert made.parents_finished(shard("b", "a")) is has_others
 
 
 def test_a_parent_that_a_listing_leaves_out_is_finished():  # past retention
@@ -93,16 +95,8 @@ def test_a_child_begins_at_the_lowest_watermark_of_its_parents():  # W5
     for key, watermark in (("s/a", 50), ("s/b", 20)):
         made[key].emission.start_at(watermark)
 
-    assert made.inherited_watermark(shard("c", "a", "b"), lambda key: None) == 20
-
-
-def test_a_parent_of_another_subtask_counts_too():  # W5
-    made = table(shard("a"))
-    made["s/a"].emission.start_at(50)
-    made.add_listed([shard("b"), shard("c", "a", "b")])
-
-    assert made.inherited_watermark(shard("c", "a", "b"), {"s/b": 20}.get) == 20
-    assert made.inherited_watermark(shard("c", "x"), lambda key: 7) is None, "past retention: unknown"
+    assert made.inherited_watermark(shard("c", "a", "b")) == 20
+    assert made.inherited_watermark(shard("c", "x")) is None, "past retention: unknown"
 
 
 def removable(made, stream, listed):
@@ -173,3 +167,27 @@ def test_a_total_has_what_shards_counted_that_were_removed_and_what_is_counted_a
     assert made.total("dead_letters") == 4
     assert made.total("late_after_idle") == 3
     assert made.total("skipped_records") == 0
+
+
+def test_an_ended_shard_that_only_the_publisher_has_is_removable_when_all_its_children_have_started():
+    """It stays in each listing, so it is never missing there."""
+    archived = replace(shard("a"), closed=True, is_unlisted=True)
+    listed = [archived, shard("b", "a"), shard("c", "a")]
+    made = table(*listed)
+    in_stage(made["s/a"], ShardStage.ENDED)
+    in_stage(made["s/b"], ShardStage.READING)
+    assert removable(made, "s", listed) == []
+    in_stage(made["s/c"], ShardStage.READING)
+    assert removable(made, "s", listed) == ["s/a"]
+    made.remove("s/a")
+    assert made.add_listed(listed) == []
+    assert made.parents_finished(shard("b", "a"))
+
+
+def test_an_ended_shard_of_an_archive_stays_while_a_child_is_read_elsewhere_or_is_unknown():
+    archived = replace(shard("a"), closed=True, is_unlisted=True)
+    made = table(archived)
+    in_stage(made["s/a"], ShardStage.ENDED)
+    assert removable(made, "s", [archived]) == []
+    made.add_listed([shard("b", "a")])
+    assert removable(made, "s", [archived, shard("b", "a")]) == []

@@ -3,19 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
-from recordpublisher.fetcher.pipeline.suspension import TICK_SECONDS, SuspensionDetector
+from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.settings import AlignmentTimes
-from recordpublisher.fetcher.watermarks.alignment import Alignment
+from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark
 
+from fakes.other_workers import OtherWorkers
 from fakes.shard_entries import AlwaysRunning, StoppedClock, entry, marker, watermarked
 
 
 def alignment(lookahead=None, tracker=None, clock=None, running_time=None):
     clock = clock or StoppedClock()
-    settings = AlignmentTimes(lookahead, 60_000)
-    return Alignment(tracker or InProcessTracker(), 0, settings, clock, running_time or AlwaysRunning(clock))
+    settings = AlignmentTimes(lookahead)
+    return Alignment(tracker or OwnWatermark(), settings, clock, running_time or AlwaysRunning(clock))
 
 
 def queued(made, shard_id, *watermarks, **more):
@@ -90,7 +89,7 @@ def test_a_silent_shard_holds_at_its_last_watermark():
 
 
 def test_the_next_record_raises_the_reported_watermark():  # W1
-    tracker = InProcessTracker()
+    tracker = OwnWatermark()
     made = alignment(0, tracker)
     queued(made, "a", 90, watermark=3)
 
@@ -107,90 +106,21 @@ def test_batches_without_records_are_selected_first():  # F6
     assert made.select_next() == (one, 0)
 
 
-def test_another_subtask_holds_the_emit_limit():  # W6
-    tracker = InProcessTracker(parallelism=2)
+def test_another_worker_holds_the_emit_limit():  # W6
+    tracker = OtherWorkers()
     made = alignment(10, tracker)
     queued(made, "a", 5, 16)
     assert made.select_next() is None
-    tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 2))
+    tracker.lowest = 2
 
     assert made.select_next()[1] == 1
 
 
-class UnreachableTracker(InProcessTracker):
-    is_reachable = False
-    response_age_ms = None
-
-
-def test_a_reachable_tracker_without_a_global_watermark_holds_every_shard():  # W2, W10
+def test_a_tracker_without_a_global_watermark_holds_every_shard():  # W2
     clock = StoppedClock()
-    made = alignment(10, InProcessTracker(parallelism=2), clock)
+    made = alignment(10, OtherWorkers(), clock)
     queued(made, "a", 5, 16)
     clock.seconds = 1_000_000.0
-
-    assert made.select_next() is None
-
-
-def test_after_the_startup_timeout_without_a_tracker_the_subtask_uses_its_own_minimum():  # W10
-    clock = StoppedClock()
-    made = alignment(10, UnreachableTracker(parallelism=2), clock)
-    queued(made, "a", 5, 16)
-    made.report()
-    clock.seconds = 59.9
-    assert made.select_next() is None
-    clock.seconds = 60.0
-
-    assert made.select_next()[1] == 1
-
-
-def test_a_tracker_that_answered_and_is_silent_now_is_waited_for_however_long():  # W10
-    clock, tracker = StoppedClock(), UnreachableTracker(parallelism=2)
-    made = alignment(10, tracker, clock)
-    queued(made, "a", 5, 16)
-    made.report()
-    tracker.response_age_ms = 3_600_000
-    clock.seconds = 3_660.0
-
-    assert made.select_next() is None
-    assert not made.is_without_tracker
-
-
-def test_the_startup_timeout_begins_with_the_first_report():  # W10
-    clock = StoppedClock()
-    made = alignment(0, InProcessTracker(parallelism=2), clock)
-    clock.seconds = 500.0
-    made.report()
-    assert not made.is_startup_timeout_over
-    clock.seconds = 560.0
-
-    assert made.is_startup_timeout_over
-
-
-def test_the_startup_timeout_counts_no_time_in_which_the_process_was_suspended():  # W10
-    clock = StoppedClock()
-    suspension = SuspensionDetector(clock, lambda gap: None)
-    made = alignment(10, UnreachableTracker(parallelism=2), clock, suspension)
-    queued(made, "a", 5, 16)
-    made.report()
-    clock.seconds += 1_000
-
-    assert made.select_next() is None
-    assert not made.is_without_tracker
-
-
-def test_a_suspension_is_detected_before_the_trackers_silence_is_judged():  # W10
-    clock = StoppedClock()
-    tracker = UnreachableTracker(parallelism=2)
-    suspension = SuspensionDetector(clock, lambda gap: setattr(tracker, "is_reachable", True))
-    made = alignment(10, tracker, clock, suspension)
-    queued(made, "a", 5, 16)
-    for _ in range(130):
-        made.report()
-        clock.seconds += TICK_SECONDS
-        suspension.tick()
-    made.report()
-    assert made.is_without_tracker
-    clock.seconds += 20
 
     assert made.select_next() is None
 
@@ -218,7 +148,7 @@ def test_the_time_held_back_is_measured():  # A1
 
 
 def test_a_shard_that_waits_for_the_first_value_is_held():  # P6
-    made = alignment(0, InProcessTracker(parallelism=2))
+    made = alignment(0, OtherWorkers())
 
     assert queued(made, "a", 1).status.held_since is not None
 
@@ -233,9 +163,8 @@ def test_a_removed_shard_holds_no_other():
 
 
 def test_an_excluded_shard_within_the_limit_is_selected_although_the_first_in_turn_is_held():  # W12
-    tracker = InProcessTracker(parallelism=2)
-    tracker.report(SubtaskReport(0, SubtaskStatus.ACTIVE, 5_000))
-    tracker.report(SubtaskReport(1, SubtaskStatus.ACTIVE, 1_000))
+    tracker = OtherWorkers(1_000)
+    tracker.report(ShardsStatus.ACTIVE, 5_000)
     made = alignment(100, tracker)
     late, later = entry("late"), entry("later")
     for one, watermarks in ((late, (10, 1_050, 2_000)), (later, (1_500,))):
@@ -253,20 +182,3 @@ def test_an_excluded_shard_within_the_limit_is_selected_although_the_first_in_tu
     made.remove("s/late")
     made.remove("s/later")
     assert made.select_next() is None
-
-
-def test_the_lowest_held_record_is_waited_for_also_when_its_shard_is_excluded():  # W9a, W12
-    class Tracker(InProcessTracker):
-        def notify_at(self, watermark):
-            awaited.append(watermark)
-
-    awaited, tracker = [], Tracker(parallelism=2)
-    made = alignment(100, tracker)
-    one = entry("late")
-    one.status.is_straggler = True
-    one.reading.queue.push(watermarked(1_500, shard_id="late"))
-    queued(made, "held", 5_000)
-    made.update(one)
-
-    assert made.select_next() is None
-    assert awaited == [1_400]

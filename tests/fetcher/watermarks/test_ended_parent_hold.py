@@ -3,14 +3,11 @@
 import asyncio
 import time
 
-import pytest
-
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
-from recordpublisher.fetcher.watermarks.ended_parent_hold import EndedParentHold
+from recordpublisher.fetcher.watermarks import EndedParentHold
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -21,12 +18,10 @@ class Scene:
     """Shard `a` of this subtask has just ended."""
 
     def __init__(self, is_endless=False, **more):
-        self.tracker, self.clock, self.notices = InProcessTracker(), StoppedClock(), Notices()
-        self.table = ShardTable(self.tracker.is_finished)
+        self.clock, self.notices = StoppedClock(), Notices()
+        self.table = ShardTable()
         self.table.tell(self.notices)
-        self.ended_parents = EndedParentHold(
-            self.table, self.tracker, 30_000, self.clock, lambda: None, lambda stream: is_endless
-        )
+        self.ended_parents = EndedParentHold(self.table, False, 30_000, self.clock, lambda stream: is_endless)
         self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
         in_stage(self.a, ShardStage.ENDED)
         self.notices.changed.clear()
@@ -38,19 +33,21 @@ class Scene:
         return self.a.is_active
 
 
-def test_a_parent_holds_until_the_owner_of_its_child_has_taken_it_over():
+def test_a_parent_holds_until_each_of_its_children_is_read():
     scene = Scene()
-    scene.table.add_listed([shard("c", "a"), shard("d", "a")])
+    children = [scene.table.add(shard(name, "a"), ShardState(START)) for name in ("c", "d")]
 
     assert scene.holds()
-    scene.tracker.announce_started(["s/c"])
+    in_stage(children[0], ShardStage.READING)
+    scene.notices.changed.clear()
     assert scene.holds()
-    scene.tracker.announce_started(["s/d"])
+    in_stage(children[1], ShardStage.READING)
+    scene.notices.changed.clear()
     assert not scene.holds()
-    assert scene.notices.changed == [scene.a, scene.a]
+    assert scene.notices.changed == [scene.a]
 
 
-def test_a_child_in_the_same_subtask_takes_over_at_once():
+def test_a_child_that_is_read_takes_over_at_once():
     scene = Scene()
     in_stage(scene.table.add(shard("c", "a"), ShardState(START)), ShardStage.READING)
 
@@ -68,9 +65,10 @@ def test_a_parent_holds_at_most_for_the_tracker_timeout():
 
 def test_a_parent_that_waits_for_its_sibling_does_not_hold():  # W9 takes precedence
     scene = Scene()
-    scene.table.add_listed([shard("b"), shard("c", "a", "b")])
+    b = scene.table.add(shard("b"), ShardState(START))
+    scene.table.add(shard("c", "a", "b"), ShardState(START))
     assert not scene.holds()
-    scene.tracker.announce_finished({"s/b": 70})
+    in_stage(b, ShardStage.ENDED)
 
     assert scene.holds(), "now the child may start, and a parent must hold the watermark for it"
 
@@ -142,43 +140,41 @@ def test_a_removed_shard_does_not_hold():
     assert scene.notices.changed == []
 
 
-async def _split_across_subtasks(source, sinks, seconds):
-    shared = {
-        "tracker": InProcessTracker(),
-        "parallelism": 2,
-        "assigner": lambda shard, _: "ab".index(shard.shard_id[0]),
-    }
-    properties = {"flink.shard.discovery.intervalmillis": 2_000}
-    fetchers = [make_fetcher(source, sink, properties, subtask=i, **shared) for i, sink in enumerate(sinks)]
-    for fetcher in fetchers:
-        await fetcher.open()
-    await asyncio.gather(*(fetcher.run_bounded(Bounds(max_time=seconds)) for fetcher in fetchers))
-    return [fetcher.metrics() for fetcher in fetchers]
-
-
-@pytest.mark.slow
-def test_no_record_of_a_child_in_another_subtask_is_late():  # W5, W13
-    source, sinks = ScriptedSource(per_read=10), (RecordingSink(), RecordingSink())
-    source.add("a", *range(0, 1_000, 10))
-    source.add("a-busy", *range(0, 100_000, 10))
-    child = source.add("b", *range(1_000, 100_000, 1_000), parents=("a",))
-    source.close_shard("a", child.shard)
-
-    metrics = run_virtual(_split_across_subtasks(source, sinks, 60))
-
-    assert len(sinks[1].rows) == 99
-    assert len(sinks[0].rows) > 1_000
-    assert [each["subtask"]["lateAfterIdle"] for each in metrics] == [0, 0]
-
-
-def test_a_child_in_another_subtask_begins_at_its_parents_watermark():
-    source, sinks = ScriptedSource(), (RecordingSink(), RecordingSink())
+def test_a_child_begins_at_its_parents_watermark():  # W5
+    source, sink = ScriptedSource(), RecordingSink()
     source.add("a", *range(0, 1_000, 10))
     source.close_shard("a", source.add("b", parents=("a",)).shard)
 
-    metrics = run_virtual(_split_across_subtasks(source, sinks, 60))
+    async def job():
+        fetcher = make_fetcher(source, sink)
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(max_time=60))
+        return fetcher.metrics()
 
-    assert metrics[1]["shards"]["s/b"]["watermark"] == 990
+    assert run_virtual(job())["shards"]["s/b"]["watermark"] == 990
+
+
+def test_no_record_of_a_child_that_a_listing_shows_late_is_late():  # W5, W13
+    source, sink = ScriptedSource(per_read=10), RecordingSink()
+    source.add("a", *range(0, 1_000, 10))
+    source.add("a-busy", *range(0, 100_000, 10))
+    child = source.add("b", *range(1_000, 100_000, 1_000), parents=("a",))
+    source.close_shard("a")
+    source.unlisted.add("s/b")
+
+    async def job():
+        fetcher = make_fetcher(
+            source, sink, {"flink.shard.discovery.intervalmillis": 2_000}, is_endless=lambda stream: True
+        )
+        await fetcher.open()
+        asyncio.get_running_loop().call_later(15, source.unlisted.clear)
+        await fetcher.run_bounded(Bounds(max_time=60))
+        return fetcher.metrics()
+
+    metrics = run_virtual(job())
+    assert child.shard.parents == ("a",)
+    assert sum(shard_id == "b" for shard_id, _ in sink.rows) == 99
+    assert metrics["subtask"]["lateAfterIdle"] == 0
 
 
 def test_after_a_restart_a_child_begins_at_its_parents_watermark():  # W5, W6

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
+from fakes.other_workers import OtherWorkers
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
 
@@ -189,29 +189,22 @@ def test_a_small_budget_never_dead_locks_alignment():  # P6, W9
     assert spread_of(sink.rows) <= 1_000
 
 
-def test_subtasks_of_one_job_are_aligned_with_each_other():  # W6, W9a
-    source, sinks, order = ScriptedSource(per_read=50), (RecordingSink(), RecordingSink()), []
+def test_the_shards_of_a_worker_are_aligned_with_those_of_others():  # W6
+    source, sink, others = ScriptedSource(per_read=50), RecordingSink(), OtherWorkers(0)
     source.add("a", *range(0, 60_000, 20))
-    source.add("b", *range(0, 60_000, 2_000))
-    tracker = InProcessTracker()
-
-    class Ordered(RecordingSink):
-        async def write(self, batch):
-            await super().write(batch)
-            order.extend((batch.shard_id, int(data)) for data in batch.data)
+    ahead = []
 
     async def job():
-        shared = {"tracker": tracker, "parallelism": 2, "assigner": lambda shard, n: "ab".index(shard.shard_id)}
-        fetchers = [
-            make_fetcher(source, Ordered(), {"flink.watermark.lookahead.millis": 1_000}, subtask=i, **shared)
-            for i in range(2)
-        ]
-        for fetcher in fetchers:
-            await fetcher.open()
-        await asyncio.gather(*(each.run_bounded(Bounds(stop_at_tip=True, max_time=10_000)) for each in fetchers))
+        fetcher = make_fetcher(source, sink, {"flink.watermark.lookahead.millis": 1_000}, tracker=others)
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(Bounds(stop_at_tip=True, max_time=10_000)))
+        for others.lowest in range(0, 60_000, 2_000):
+            await asyncio.sleep(5)
+            ahead.append(sink.rows[-1][1] - others.lowest)
+        others.lowest = 10**6
+        await running
 
     run_virtual(job())
 
-    assert len(order) == 3_030
-    assert spread_of(order) <= 1_000
-    assert sinks
+    assert len(sink.rows) == 3_000
+    assert set(ahead) == {1_000}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from recordpublisher.fetcher.shards.shard_emission import count_late_after_idle
+from recordpublisher.fetcher.shards.shard_entry import count_late_after_idle
 
 from fakes.shard_entries import watermarked
 

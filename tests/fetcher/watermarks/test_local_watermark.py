@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
+from recordpublisher.fetcher.watermarks import LocalWatermark
 
 from fakes.shard_entries import entry, watermarked
 

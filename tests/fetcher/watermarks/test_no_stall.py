@@ -6,12 +6,10 @@ import random
 
 import pytest
 
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
-from fakes.shard_entries import StoppedClock
 
 SECONDS = 60_000
 DISORDER = 500
@@ -136,29 +134,6 @@ def test_a_single_subtask_continues_after_a_gap_above_the_lookahead():
     rows, queued = run_to_rest(source, properties, script)
 
     assert (rows, queued) == ([("a", 0), ("a", 10**9), ("a", 2 * 10**9)], 0)
-
-
-def test_a_subtask_continues_when_all_others_have_left():
-    source, tracker = ScriptedSource(), InProcessTracker(parallelism=2, clock=StoppedClock())
-    source.add("a", 0, 10**9)
-
-    async def script():
-        other = make_fetcher(
-            source, RecordingSink(), tracker=tracker, subtask=1, parallelism=2, assigner=lambda shard, _: 0
-        )
-        await other.open()
-        await other.close()
-
-    rows, queued = run_to_rest(
-        source,
-        {"flink.watermark.lookahead.millis": 1_000},
-        script,
-        tracker=tracker,
-        parallelism=2,
-        assigner=lambda shard, _: 0,
-    )
-
-    assert (len(rows), queued) == (2, 0)
 
 
 @pytest.mark.parametrize("idle_interval", [-1, 5_000])

@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.local import LocalKinesis
 from recordpublisher.publishers.errors import FatalKinesisError, ResourceNotFoundError
-from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard

@@ -44,17 +44,34 @@ def test_a_row_group_is_sorted_and_says_so():
     assert [column.column_index for column in file.metadata.row_group(0).sorting_columns] == [0]
 
 
-@pytest.mark.parametrize("has_statistics", [True, False])
-def test_statistics_are_written_unless_they_are_off(has_statistics):
-    file, _, _ = written(rows(1, 5), has_statistics=has_statistics)
-    assert file.metadata.row_group(0).column(0).is_stats_set is has_statistics
-    assert not file.metadata.row_group(0).column(1).is_stats_set  # of bytes never
+def test_statistics_are_written_except_for_bytes():
+    file, _, _ = written(rows(1, 5))
+    assert file.metadata.row_group(0).column(0).is_stats_set
+    assert not file.metadata.row_group(0).column(1).is_stats_set
+
+
+def test_fields_inside_objects_lists_and_maps_have_statistics_and_a_dictionary_too():
+    place = pa.struct([("country", pa.string()), ("raw", pa.binary())])
+    of = {"address": place, "stops": pa.list_(place), "names": pa.map_(pa.string(), place)}
+    schema, values = pa.schema(of), {"country": "NO", "raw": b"x"}
+    row = {"address": values, "stops": [values], "names": [("a", values)]}
+    target = io.BytesIO()
+    encoder = ParquetEncoder(lambda: target, schema, ParquetOptions())
+    encoder.write(pa.RecordBatch.from_pylist([row] * 3, schema))
+    footer = encoder.close()
+
+    columns = [footer.row_group(0).column(index) for index in range(footer.num_columns)]
+    assert len(columns) == 7
+    assert [column.path_in_schema for column in columns if not column.has_dictionary_page] == []
+    texts = [column for column in columns if not column.path_in_schema.endswith("raw")]
+    assert [column.statistics.min for column in texts] == ["NO", "NO", "a", "NO"]
+    assert [column.is_stats_set for column in columns if column not in texts] == [False] * 3
 
 
 def test_the_properties_say_how_files_are_written():
     given = {"flink.sink.parquet.compression": "zstd", "flink.sink.parquet.row.group.bytes": "1mb"}
-    more = {"flink.sink.parquet.statistics": "false", "flink.sink.parquet.sort": "n, data"}
-    assert ParquetOptions.of(rp.Properties(given | more)) == ParquetOptions("ZSTD", 2**20, False, ("n", "data"))
+    more = {"flink.sink.parquet.sort": "n, data"}
+    assert ParquetOptions.of(rp.Properties(given | more)) == ParquetOptions("ZSTD", 2**20, ("n", "data"))
     assert ParquetOptions.of(rp.Properties({})) == ParquetOptions()
 
     file, _, _ = written(rows(1), compression="ZSTD")

@@ -105,24 +105,24 @@ def test_another_pattern_is_refused_in_a_sentence(pattern):
 
 
 def test_a_folder_with_another_name_than_its_field_is_told_with_the_name():
-    with pytest.raises(rp.ConfigurationError, match=r"has its name: country=\{country\}"):
+    with pytest.raises(rp.ConfigurationError, match=r"must have the field's name: country=\{country\}"):
         Partitions("c={country}")
 
 
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("dt={country:%Y}", "'country' has the type string; it can be a time: eventTime. Valid"),
-        ("dt={missing:%Y}", "'missing' is not a column; it can be a time: eventTime. Valid"),
+        ("dt={country:%Y}", "'country' has the type string; it must be a time: eventTime. Valid"),
+        ("dt={missing:%Y}", "'missing' is not a column; it must be a time: eventTime. Valid"),
         (
             "missing={missing}",
-            "'missing' is not a column; it can be a text, a whole number, a boolean or a date: country, n.",
+            "'missing' is not a column; it must be a text, a whole number, a boolean or a date: country, n.",
         ),
         (
             "price={price}",
-            "'price' has the type double; it can be a text, a whole number, a boolean or a date: country, n.",
+            "'price' has the type double; it must be a text, a whole number, a boolean or a date: country, n.",
         ),
-        ("n={eventTime:%Y}", "'n' is the name of a column that rows have"),
+        ("n={eventTime:%Y}", "the rows have a column 'n'"),
     ],
 )
 def test_a_column_that_cannot_be_cut_is_named_with_those_that_can(pattern, words):
@@ -174,11 +174,11 @@ def test_a_long_text_inside_an_object_is_refused_as_any_other():
     [
         (
             "country={address.missing}",
-            "'address.missing' is not a column; it can be.*: id, address.country, address.zip.code",
+            "'address.missing' is not a column; it must be.*: id, address.country, address.zip.code",
         ),
         ("zip={address.zip}", "'address.zip' has the type struct"),
-        ("id={address.country}", "'id' is the name of a column that rows have"),
-        ("hour={address.country:%H}", "'address.country' has the type string; it can be a time: address.zip.at"),
+        ("id={address.country}", "the rows have a column 'id'"),
+        ("hour={address.country:%H}", "'address.country' has the type string; it must be a time: address.zip.at"),
     ],
 )
 def test_a_path_that_rows_cannot_be_partitioned_by_is_refused_with_those_they_can(pattern, reason):

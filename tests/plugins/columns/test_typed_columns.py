@@ -1,4 +1,4 @@
-"""Fields of a type as Arrow columns."""
+"""The columns of typed values, and `rp.to_arrow`, which adds the metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,73 @@ import pydantic
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
+
+from fakes.batches import batch
+
+
+@dataclass
+class Order:
+    price: float
+    shardId: str = "a"  # noqa: N815 - a field with the name of metadata
+
+
+@dataclass
+class Refund:
+    amount: int
+
+
+def typed(*values):
+    return batch(*(b"x" for _ in values)).with_columns(values=list(values))
+
+
+def test_a_payload_without_a_type_is_data_in_the_columns_of_spark():
+    shown = rp.to_arrow(batch(b"a", b"b"))
+
+    assert shown.schema == RECORD_SCHEMA
+    assert shown["data"].to_pylist() == [b"a", b"b"]
+    assert shown["sequenceNumber"].to_pylist() == ["1", "2"]
+
+
+def test_several_batches_are_one():
+    assert rp.to_arrow(batch(b"a"), batch(b"b", b"c"))["data"].to_pylist() == [b"a", b"b", b"c"]
+
+
+def test_plain_values_of_json_stay_bytes():
+    assert rp.to_arrow(typed({"price": 1})).schema == RECORD_SCHEMA
+
+
+def test_the_fields_of_typed_values_come_first_and_hide_metadata_of_their_names():
+    shown = rp.to_arrow(typed(Order(1.5), Order(2)))
+
+    assert shown.schema.names == [
+        "price",
+        "shardId",
+        *(name for name in RECORD_SCHEMA.names if name not in ("data", "shardId")),
+    ]
+    assert shown.select(["price", "shardId", "stream"]).to_pylist() == [
+        {"price": 1.5, "shardId": "a", "stream": "orders"},
+        {"price": 2.0, "shardId": "a", "stream": "orders"},
+    ]
+
+
+def test_an_empty_batch_has_the_columns_of_the_type_that_is_given():
+    assert rp.to_arrow(batch(), into=Order).schema == rp.to_arrow(typed(Order(1))).schema
+    assert rp.to_arrow(batch()).schema == RECORD_SCHEMA
+
+
+def test_values_of_several_types_are_refused():
+    with pytest.raises(rp.ConfigurationError, match="the values are of Order, Refund"):
+        rp.to_arrow(typed(Order(1), Refund(2)))
+
+
+def test_the_record_whose_value_has_no_place_is_named():
+    with pytest.raises(
+        rp.DeserializationError, match=r"record 2 of orders/shardId-0 .*field 'amount' of Refund"
+    ) as raised:
+        rp.to_arrow(typed(Refund(1), Refund(2**70), Refund(3)))
+    assert raised.value.sequence_number == "2"
 
 
 class Colour(enum.Enum):
@@ -30,7 +96,7 @@ class Item(msgspec.Struct, omit_defaults=True, rename="camel"):
     how_many: int = 1
 
 
-class Order(msgspec.Struct):
+class OrderTypedColumns(msgspec.Struct):
     price: float
     paid: bool
     at: datetime
@@ -51,7 +117,7 @@ class Order(msgspec.Struct):
 
 
 AT = datetime(2026, 11, 26, 6, tzinfo=UTC)
-ORDER = Order(
+ORDER = OrderTypedColumns(
     1.5, True, AT, AT.date(), time(6, 30), timedelta(seconds=2), Decimal("1.10"), uuid.UUID(int=7), Colour.RED, "new", b"\xff",
     [Item("tea"), Item("cup", 2)], {"x"}, {"a": 1}, Item("tea"), 3,
 )  # fmt: skip
@@ -84,15 +150,15 @@ def rows(of: Any, *values: Any) -> list[dict[str, Any]]:
 
 
 def test_each_field_is_a_column_and_objects_are_structs():
-    assert rows(Order, ORDER) == [ROW]
+    assert rows(OrderTypedColumns, ORDER) == [ROW]
 
 
 def test_the_columns_are_those_of_the_type_also_without_values():
-    fields = {field.name: field.type for field in TypedColumns(Order).fields}
+    fields = {field.name: field.type for field in TypedColumns(OrderTypedColumns).fields}
 
     assert fields["items"] == pa.list_(pa.struct([("name", pa.string()), ("howMany", pa.int64())]))
     assert fields["at"] == pa.timestamp("us", tz="UTC")
-    assert rows(Order) == []
+    assert rows(OrderTypedColumns) == []
 
 
 @dataclass
@@ -169,7 +235,7 @@ def test_the_fields_of_a_protobuf_message_are_columns():
 def test_an_unsigned_number_that_is_too_large_is_named():
     columns = TypedColumns(protobuf_order.Order)
 
-    with pytest.raises(ValueError, match=r"field 'id' of Order is no int64 of Arrow"):
+    with pytest.raises(ValueError, match=r"field 'id' of Order does not fit the Arrow type int64"):
         columns.arrays([protobuf_order.Order(id=2**63)])
 
 
@@ -178,7 +244,7 @@ def test_values_without_fields_are_one_column():
     assert rows(int | None, 1, None) == [{"value": 1}, {"value": None}]
 
 
-class Refund(msgspec.Struct, tag=True):
+class RefundTypedColumns(msgspec.Struct, tag=True):
     amount: int
 
 
@@ -201,7 +267,7 @@ class Outer(msgspec.Struct):
         (Recursive, "$.children[] is Recursive"),
         (protobuf_order.Tree, "$.children[] is Tree"),
         (protobuf_order.Free, "$.more[] is Any"),
-        (Sale | Refund, "$.value is Union"),
+        (Sale | RefundTypedColumns, "$.value is Union"),
         (tuple[int, str], "$.value is Tuple"),
         (Literal[1, "a"], "$.value is Literal"),
     ],
@@ -209,13 +275,13 @@ class Outer(msgspec.Struct):
 def test_a_type_without_a_column_is_named_with_its_field(of, reason):
     with pytest.raises(rp.ConfigurationError) as raised:
         TypedColumns(of)
-    assert f"{reason}, for which there is no column of Arrow" in str(raised.value)
+    assert f"{reason}, for which Arrow has no column" in str(raised.value)
 
 
 def test_a_value_that_does_not_fit_is_named_with_its_field():
     columns = TypedColumns(ADataclass)
 
-    with pytest.raises(ValueError, match=r"field 'a' of ADataclass is no int64 of Arrow: .*too large"):
+    with pytest.raises(ValueError, match=r"field 'a' of ADataclass does not fit the Arrow type int64: .*too large"):
         columns.arrays([ADataclass(1), ADataclass(2**70)])
 
 

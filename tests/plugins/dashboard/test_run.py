@@ -49,7 +49,7 @@ def properties(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "subtasks"), [(["--parallelism", "2"], {0, 1}), (["--elastic", "-p", "flink.state.uri=state"], {0})]
+    ("options", "subtasks"), [(["--parallelism", "2"], {0, 1}), (["--group", "-p", "flink.state.uri=state"], {0})]
 )
 def test_one_page_has_the_shards_of_every_subtask(properties, tmp_path, monkeypatch, options, subtasks):
     monkeypatch.chdir(tmp_path)
@@ -68,7 +68,7 @@ def test_one_page_has_the_shards_of_every_subtask(properties, tmp_path, monkeypa
         assert [each["responds"] for each in snapshot["subtasks"]] == [True] * len(subtasks)
         workers = {each["worker"] for each in snapshot["subtasks"]}
         assert {shard["worker"] for shard in snapshot["shards"]} == workers
-        assert (None not in workers) is ("--elastic" in options)
+        assert None not in workers
         assert end(job) == 0, log.read_text()
     finally:
         job.kill()

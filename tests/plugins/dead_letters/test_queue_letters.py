@@ -7,8 +7,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.publishers.kinesis.management.client import ManagementClient
-from recordpublisher.publishers.queue.client import QueueClient
+from recordpublisher.publishers.kinesis.management import ManagementClient
+from recordpublisher.publishers.kinesis_queue import QueueClient
 
 from processes.command_line import several_commands
 

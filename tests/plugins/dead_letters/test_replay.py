@@ -10,10 +10,15 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
-from recordpublisher.plugins.dead_letters.queue import QueueLetters
-from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget, replayed
-from recordpublisher.publishers.queue.client import ReceivedRecord
+from recordpublisher.plugins.dead_letters.kinesis_letters import QueueLetters
+from recordpublisher.plugins.dead_letters.replay import (
+    DropTarget,
+    JobTarget,
+    StreamTarget,
+    replay_letters,
+    stored_letters_of,
+)
+from recordpublisher.publishers.kinesis_queue import ReceivedRecord
 from recordpublisher.testing import run_virtual
 
 from servers.kpl_aggregates import aggregate
@@ -102,7 +107,7 @@ async def replay(properties, target, mended=None):
     letters, done, failed = stored_letters_of(properties), 0, []
     try:
         async with target:
-            async for ended, again in replayed(letters, target, (), mended):
+            async for ended, again in replay_letters(letters, target, (), mended):
                 done += len(ended)
                 failed += [(letter.record.data, reason) for letter, reason in again]
     finally:
@@ -146,7 +151,7 @@ async def test_a_letter_of_a_queue_that_is_not_put_back_has_failed_and_is_made_v
     letters = QueueLetters.__new__(QueueLetters)
     letters._queue, letters._stream, letters._api = QueueWithAFault(), "s", "RestoreDeadLetterQueueRecords"
 
-    ((ended, failed),) = [each async for each in replayed(letters, DropTarget())]
+    ((ended, failed),) = [each async for each in replay_letters(letters, DropTarget())]
 
     assert [letter.place for letter in ended] == ["one"]
     assert [(letter.place, reason) for letter, reason in failed] == [
@@ -200,12 +205,12 @@ async def test_a_letter_that_still_cannot_be_decoded_stays(job, shop):
 
 @pytest.mark.parametrize("properties", ["jsonl", "parquet", "sql"], indirect=True)
 async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, monkeypatch):
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.files.CHUNK", 1)
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.table.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.stored_letters.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.table_letters.CHUNK", 1)
     shop.failing = set()
     letters, target = stored_letters_of(job), JobTarget(job)
     async with target:
-        async for _ in (replaying := replayed(letters, target)):
+        async for _ in (replaying := replay_letters(letters, target)):
             break
         await replaying.aclose()
     await letters.close()
@@ -215,7 +220,7 @@ async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, mo
 
 @pytest.mark.parametrize("properties", ["kinesis"], indirect=True)
 async def test_the_stream_of_a_letter_in_a_stream_is_not_known(job):
-    with pytest.raises(rp.ConfigurationError, match="there are dead letters of"):
+    with pytest.raises(rp.ConfigurationError, match="some dead letters came from the stream"):
         await replay(job, StreamTarget(job))
 
 
@@ -277,7 +282,7 @@ async def test_a_mended_payload_goes_to_the_sink_of_the_job_alone(properties, se
 
 
 def test_a_sink_that_keeps_nothing_takes_no_letters(properties):
-    with pytest.raises(rp.ConfigurationError, match="would be gone with this command"):
+    with pytest.raises(rp.ConfigurationError, match="would be lost at the end of this command"):
         JobTarget(properties.merged({"flink.sink": "memory"}))
 
 

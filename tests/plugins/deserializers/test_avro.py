@@ -7,7 +7,8 @@ from decimal import Decimal
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.deserializers.avro import decode, parse_schema
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
+from recordpublisher.plugins.deserializers.avro import decode, parse_schema, type_of_avro_file
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
 
@@ -34,7 +35,7 @@ def test_the_record_of_the_specification_is_a_dict():
 def test_a_file_holds_the_schema(tmp_path):
     (tmp_path / "test.avsc").write_text(SCHEMA)
 
-    assert values(FROM_THE_SPECIFICATION, **{"schema.file": str(tmp_path / "test.avsc")}) == [{"a": 27, "b": "foo"}]
+    assert values(FROM_THE_SPECIFICATION, schema=str(tmp_path / "test.avsc")) == [{"a": 27, "b": "foo"}]
 
 
 @pytest.mark.parametrize(
@@ -58,14 +59,13 @@ def test_an_invalid_schema_is_a_configuration_error(schema):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(rp.ConfigurationError, match=r"avro\.schema\.file' is .*missing\.avsc.*No such file"):
-        values(**{"schema.file": str(tmp_path / "missing.avsc")})
+    with pytest.raises(rp.ConfigurationError, match=r"avro\.schema' is .*missing\.avsc.*No such file"):
+        values(schema=str(tmp_path / "missing.avsc"))
 
 
-@pytest.mark.parametrize("given", [{}, {"schema": SCHEMA, "schema.file": "x.avsc"}])
-def test_exactly_one_schema_is_needed(given):
-    with pytest.raises(rp.ConfigurationError, match=r"exactly one of it and flink\.deserializer\.avro\.schema\.file"):
-        values(**given)
+def test_a_schema_is_needed():
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.deserializer\.avro\.schema' .*flink\.deserializer=avro"):
+        values()
 
 
 NODE = '{"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}'
@@ -176,3 +176,78 @@ def test_a_schema_in_python_and_a_type():
 def test_a_schema_that_is_none_is_refused():
     with pytest.raises(rp.ConfigurationError, match=r"setting 'schema'.*an Avro schema as JSON"):
         rp.Avro("{}")
+
+
+ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "country", "type": "string"}]}
+DECIMAL_AVRO_SCHEMA = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
+TYPES = {
+    "boolean": "bool",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "string": "string",
+    json.dumps(["null", "long"]): "int64",
+    json.dumps(DECIMAL_AVRO_SCHEMA): "decimal128(12, 2)",
+    json.dumps({"type": "fixed", "name": "F", "size": 4}): "binary",
+    json.dumps({"type": "int", "logicalType": "date"}): "date32[day]",
+    json.dumps({"type": "long", "logicalType": "timestamp-millis"}): "timestamp[us, tz=UTC]",
+    json.dumps({"type": "string", "logicalType": "uuid"}): "string",
+    json.dumps({"type": "string", "logicalType": "unknown"}): "string",
+    json.dumps({"type": "enum", "name": "E", "symbols": ["A", "B"]}): "string",
+    json.dumps({"type": "array", "items": ["null", DECIMAL_AVRO_SCHEMA]}): "list<item: decimal128(12, 2)>",
+    json.dumps({"type": "map", "values": "int"}): "map<string, int32>",
+    json.dumps(ADDRESS): "struct<country: string>",
+}
+
+
+def type_of(tmp_path, *fields):
+    record = {"type": "record", "name": "shop.Order", "fields": list(fields)}
+    (tmp_path / "order.avsc").write_text(json.dumps(record))
+    return type_of_avro_file(str(tmp_path / "order.avsc"))
+
+
+@pytest.mark.parametrize("written", TYPES)
+def test_a_type_of_avro_is_a_column(tmp_path, written):
+    given = json.loads(written) if written[0] in "[{" else written
+
+    (field,) = TypedColumns(type_of(tmp_path, {"name": "a", "type": given})).fields
+    assert str(field.type) == TYPES[written]
+
+
+def test_a_record_that_is_named_again_is_the_same_object(tmp_path):
+    of = type_of(tmp_path, {"name": "home", "type": ADDRESS}, {"name": "work", "type": "shop.Address"})
+
+    assert [str(field.type) for field in TypedColumns(of).fields] == ["struct<country: string>"] * 2
+
+
+def test_a_record_may_be_in_a_file_of_its_name(tmp_path):
+    (tmp_path / "Address.avsc").write_text(json.dumps(ADDRESS))
+    (tmp_path / "order.avsc").write_text(
+        json.dumps({"type": "record", "name": "Order", "fields": [{"name": "home", "type": "Address"}]})
+    )
+
+    (field,) = TypedColumns(type_of_avro_file(str(tmp_path / "order.avsc"))).fields
+    assert str(field.type) == "struct<country: string>"
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        ({"name": "a", "type": ["int", "string"]}, r"\$.a is one of several types"),
+        ({"name": "a", "type": ["null", "shop.Order"]}, r"\$.a is a shop.Order inside a shop.Order"),
+        ({"name": "a", "type": "Missing"}, "Missing"),
+        ({"name": "a", "type": "null"}, r"\$.a is null"),
+    ],
+)
+def test_what_has_no_column_is_refused_by_its_place(tmp_path, field, reason):
+    with pytest.raises(ValueError, match=reason):
+        type_of(tmp_path, field)
+
+
+def test_a_schema_that_is_no_record_is_refused(tmp_path):
+    (tmp_path / "a.avsc").write_text('"long"')
+
+    with pytest.raises(ValueError, match="the schema of a row must be a record"):
+        type_of_avro_file(str(tmp_path / "a.avsc"))

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, WorkerRecord
 from recordpublisher.plugins.groups.draining import drain, seal, wait_until_left
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.testing import run_virtual

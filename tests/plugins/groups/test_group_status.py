@@ -1,9 +1,9 @@
 """What the documents of a group mean to somebody who looks at it."""
 
+from recordpublisher.fetcher.leases.documents.group_store import WorkerRecord
 from recordpublisher.fetcher.leases.documents.json_documents import by_stream
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
-from recordpublisher.fetcher.leases.planning.group_view import GroupView
+from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.plugins.groups.group_status import LeaseState, ShardStatus, WorkerState, WorkerStatus, status_of
 
 

@@ -31,7 +31,6 @@ def properties(url):
         "aws.credentials.provider.basic.secretkey": "y",
         "flink.stream.recordpublisher": "DYNAMODB_STREAMS",
         "flink.stream.initpos": "TRIM_HORIZON",
-        "flink.dynamodb.tip.empty.reads": 2,
     }
 
 

@@ -1,4 +1,4 @@
-"""`flink.shard.assignment=ELASTIC` is refused with what it cannot be combined with, before anything runs (C2)."""
+"""`flink.job.workers=GROUP` is refused with what it cannot be combined with, before anything runs (C2)."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from fakes.memory_store import MemoryStore
 
 def elastic(tmp_path, **properties):
     return {
-        "flink.shard.assignment": "ELASTIC",
+        "flink.job.workers": "GROUP",
         "flink.state.uri": str(tmp_path),
         "flink.stream.initpos": "TRIM_HORIZON",
         "aws.region": "us-east-1",
@@ -29,14 +29,9 @@ def refused(properties, **arguments):
 @pytest.mark.parametrize(
     ("key", "value", "named"),
     [
-        ("flink.state.uri", None, "'flink.state.uri' is required: ELASTIC keeps leases and positions there"),
+        ("flink.state.uri", None, "'flink.state.uri' is required: a group keeps leases and positions there"),
         ("flink.state.uri", "sqlite:///group.db", "'flink.job.name' is required"),
-        ("flink.state.uri", "hdfs://folder", "there is no client of HDFS here"),
-        (
-            "flink.watermark.tracker",
-            "tcp",
-            "is 'tcp': with ELASTIC assignment the global watermark is in the store",
-        ),
+        ("flink.state.uri", "hdfs://folder", "this library has no client of HDFS"),
         ("flink.watermark.lookahead.millis", 2_999, "Valid: at least 3000"),
         ("flink.watermark.tracker.timeout", 39_999, "Valid: at least 40000, twice flink.lease.duration"),
         ("flink.lease.duration", 1_999, "flink.lease.duration"),
@@ -49,8 +44,11 @@ def test_a_property_that_does_not_fit_is_named(tmp_path, key, value, named):
 @pytest.mark.parametrize(
     ("argument", "value", "named"),
     [
-        ("parallelism", 2, "share the shards. Valid: 1"),
-        ("restore", {"version": 1}, "the positions are in the store of the group"),
+        (
+            "restore",
+            {"version": 1},
+            "setting 'restore' cannot be combined with 'flink.job.workers=GROUP': the store of the group keeps the positions",
+        ),
     ],
 )
 def test_an_argument_that_does_not_fit_is_named(tmp_path, argument, value, named):
@@ -63,14 +61,14 @@ class KeepsPositions(rp.MemorySink):
 
 
 def test_a_sink_that_keeps_positions_and_not_those_of_workers_is_refused(tmp_path):
-    named = "KeepsPositions keeps positions with what it writes, and is no `CommittingSink`"
+    named = "KeepsPositions keeps positions next to its records, but is not a `CommittingSink`"
     assert named in refused(elastic(tmp_path), sink=KeepsPositions())
 
 
 def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_path):
     properties = Properties(elastic(tmp_path, **{"flink.lease.duration": 30_000}))
 
-    group = elastic_group_of(properties, rp.MemorySink(), None, MemoryStore(), (), 1)
+    group = elastic_group_of(properties, rp.MemorySink(), None, MemoryStore(), ())
 
     assert (group.settings.duration, group.settings.tracker_timeout) == (30.0, 90.0)
 
@@ -78,10 +76,10 @@ def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_p
 def test_positions_in_dynamodb_are_in_small_parts(tmp_path):
     properties = Properties(elastic(tmp_path, **{"flink.state.uri": "dynamodb://table/job"}))
 
-    group = elastic_group_of(properties, rp.MemorySink(), None, MemoryStore(), (), 1)
+    group = elastic_group_of(properties, rp.MemorySink(), None, MemoryStore(), ())
 
     assert group.settings.shards_per_part == 16
 
 
-def test_static_assignment_needs_no_group(tmp_path):
-    assert elastic_group_of(Properties({"flink.state.uri": str(tmp_path)}), None, None, None, (), 4) is None
+def test_a_job_that_runs_alone_is_no_group(tmp_path):
+    assert elastic_group_of(Properties({"flink.state.uri": str(tmp_path)}), None, None, None, ()) is None

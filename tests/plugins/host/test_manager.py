@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from recordpublisher import ConfigurationError, PluginError, Properties, RecordPublisherFactory, Sink, hookimpl
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
+from recordpublisher.consumer.event_time import BoundedOutOfOrderness
 from recordpublisher.plugins.host.manager import _warn_once, load_registry, warn_of_broken_plugins
 from recordpublisher.plugins.host.registry import hidden_by_folder
 from recordpublisher.publishers.properties import declaration
@@ -60,7 +60,6 @@ def test_built_ins_are_registered_through_the_same_hooks():
     assert {"POLLING", "EFO"} <= set(registry.publishers.names())
     assert {"memory", "reactive", "callback", "jsonl", "parquet", "sql"} <= set(registry.sinks.names())
     assert {"FILE", "S3", "DYNAMODB", "SQL"} <= set(registry.stores.names())
-    assert {"IN_PROCESS", "TCP"} <= set(registry.trackers.names())
     assert registry.deserializers.names() == ["avro", "bytes", "glue", "json", "protobuf", "text"]
     assert status_of(registry, "recordpublisher").state == "loaded"
 
@@ -141,7 +140,7 @@ def test_a_misspelt_hook_is_reported(install):
 def test_a_plugin_without_a_marked_function_is_reported(install):
     install("unmarked", FACTORY.format(name="QUEUED").replace("@hookimpl", "").replace("@rp.hookimpl", ""))
 
-    reason = "it registers nothing: no function is marked with @recordpublisher.hookimpl"
+    reason = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
     assert status_of(load_registry(), "unmarked").reason == f"PluginError: {reason}"
     with pytest.raises(ConfigurationError, match=reason):
         load_registry().publishers.get("QUEUED", key=KEY)
@@ -243,7 +242,6 @@ def test_every_kind_of_class_has_its_hook():
         "sinks": AnySink,
         "deserializers": dict,
         "watermark_strategies": BoundedOutOfOrderness,
-        "shard_assigners": dict,
     }
     for kind, cls in provided.items():
         setattr(Everything, f"recordpublisher_register_{kind}", _adder(cls))

@@ -5,21 +5,21 @@ from functools import partial
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
 from recordpublisher.fetcher.leases.position_store import read_parts
-from recordpublisher.plugins.lag.stored_positions import JobPositions, StoreOrGroupPositions, group_snapshots
+from recordpublisher.plugins.lag.job_state import JobState, JobStateReader, snapshots_of_workers
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.elastic_processes import ElasticProcesses
 from fakes.memory_store import MemoryStore
 from fakes.shard_entries import START
+from fakes.stored_job import SHARD, snapshot_at, store_alone
 
 
 async def stored_job(group):
-    snapshots = await StoreOrGroupPositions(group.store).load()
-    return JobPositions.of(snapshots, [scripted.shard for scripted in group.source.shards.values()], START)
+    snapshots = await JobStateReader(group.store).load()
+    return JobState.of(snapshots, [scripted.shard for scripted in group.source.shards.values()], START)
 
 
 def test_each_shard_has_the_position_and_the_name_of_the_worker_that_reads_it():
@@ -42,7 +42,6 @@ def test_each_shard_has_the_position_and_the_name_of_the_worker_that_reads_it():
         worker: {key[2:] for key, one in found.workers.items() if one == worker} for worker in found.workers.values()
     }
     assert sorted(of_worker.values(), key=sorted) == sorted(shards, key=sorted)
-    assert found.subtasks == {}
 
 
 def test_a_worker_says_when_its_checkpoint_was():
@@ -82,17 +81,22 @@ def test_positions_that_are_not_where_they_must_be_are_an_error_that_names_the_s
         await process.kill()
         await group.store.delete(*await group.store.list_names(PARTS))
         documents = GroupStore(group.store, 5)
-        await group_snapshots(documents, partial(read_parts, documents))
+        await snapshots_of_workers(documents, partial(read_parts, documents))
 
     with pytest.raises(StateError, match="s/shard-0"):
         run_virtual(story())
 
 
-def test_a_store_without_a_group_has_the_snapshots_of_subtasks():
+def test_a_job_that_runs_alone_has_the_name_of_its_worker_and_the_time_of_its_checkpoint():
     async def story():
-        store = SnapshotStore(memory := MemoryStore())
-        snapshot = {"version": 2, "generation": 1, "subtask": 0, "parallelism": 1, "pinnedStartMs": None, "shards": {}}
-        await store.store(0, await store.open_generation(0), snapshot)
-        return await StoreOrGroupPositions(memory).load() == [snapshot]
+        store = MemoryStore()
+        alone = await store_alone(store, {**snapshot_at(7), "takenMs": 50})
+        (snapshot,) = await JobStateReader(store).load()
+        return alone.name, snapshot
 
-    assert run_virtual(story())
+    name, snapshot = run_virtual(story())
+    assert (snapshot["worker"], snapshot["takenMs"], snapshot["shards"][SHARD]["position"]) == (name, 50, "7")
+
+
+def test_a_place_without_a_job_has_no_positions():
+    assert run_virtual(JobStateReader(MemoryStore()).load()) == []

@@ -7,7 +7,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import in_memory
-from recordpublisher.plugins.dashboard.live_snapshots import LiveSnapshots
+from recordpublisher.plugins.dashboard.snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersHere
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.testing import VirtualClock, run_virtual

@@ -66,7 +66,7 @@ class Store:
             "s/a": ShardState(START, SequenceNumber("9"), watermark=100),
             "s/b": ShardState(START, SequenceNumber(str(self.at)), watermark=7),
         }
-        return [snapshot_to_json(states, None, 1, 3, 4)]
+        return [{**snapshot_to_json(states, None, 1), "worker": "w3"}]
 
 
 def probe(speed=0, **more):
@@ -81,7 +81,7 @@ def alarms(lag_probe, grace=30.0):
 
 
 def test_a_position_that_does_not_move_behind_an_old_record_is_an_alarm_that_names_the_lowest_shard():
-    reason = "subtask 3 stores no progress; the lowest watermark of the job is that of s/b"
+    reason = "worker w3 stores no progress; the lowest watermark of the job is that of s/b"
 
     assert alarms(probe()) == {"a": None, "b": reason}
 
@@ -110,7 +110,7 @@ def test_a_record_younger_than_the_interval_raises_no_alarm_and_no_wait():
 def test_a_shard_without_stored_state_is_an_alarm():
     service = Service(a=10, b=1, c=5)
 
-    assert alarms(probe(1, service=service))["c"].startswith("no subtask has stored a position")
+    assert alarms(probe(1, service=service))["c"].startswith("no worker has stored a position")
 
 
 def test_reading_the_lag_does_not_wait_and_raises_no_alarm():

@@ -13,15 +13,15 @@ NOW, MINUTE, DAY = 10_000_000, 60_000, 86_400_000
 STATE = ShardState(START, SequenceNumber("17"), watermark=5, arrival_ms=NOW - 3 * MINUTE)
 
 
-def seen(state=STATE, tip=TipDistance(False), recent=None, subtask=2):  # noqa: B008 - frozen
-    return probed_shard(ShardProbe(shard(), state, subtask, tip, recent), NOW, 2 * MINUTE, DAY)
+def seen(state=STATE, tip=TipDistance(False), recent=None, worker="w"):  # noqa: B008 - frozen
+    return probed_shard(ShardProbe(shard(), state, tip, recent, worker=worker), NOW, 2 * MINUTE, DAY)
 
 
 def test_the_age_of_the_oldest_unread_record_is_the_lag_and_says_when_it_is_lost():
     lag = seen(tip=TipDistance(True, NOW - 7 * MINUTE))
 
     assert (lag.unread, lag.lag_ms, lag.loss_ms) == (True, 7 * MINUTE, DAY - 7 * MINUTE)
-    assert (lag.shard, lag.subtask, lag.position, lag.watermark) == ("a", 2, "17", 5)
+    assert (lag.shard, lag.worker, lag.position, lag.watermark) == ("a", "w", "17", 5)
 
 
 def test_at_the_tip_there_is_no_lag_and_idleness_counts_from_the_last_record():
@@ -41,7 +41,7 @@ def test_with_unread_records_idleness_depends_on_recent_arrivals(recent, is_idle
 
 
 def test_without_a_stored_position_only_idleness_is_known():
-    lag = seen(state=None, tip=None, recent=TipDistance(True, NOW), subtask=None)
+    lag = seen(state=None, tip=None, recent=TipDistance(True, NOW), worker=None)
 
     assert (lag.unread, lag.lag_ms, lag.is_idle) == (None, None, False)
 
@@ -58,7 +58,7 @@ def test_a_record_that_waited_for_the_interval_is_overdue(age, overdue):
 
 
 def test_a_shard_deleted_before_it_was_read_is_an_alarm_at_once():  # S5
-    lag = lost_shard("s/a", STATE, 2)
+    lag = lost_shard("s/a", STATE, "w")
 
-    assert (lag.shard, lag.position, lag.subtask) == ("a", "17", 2)
+    assert (lag.shard, lag.position, lag.worker) == ("a", "17", "w")
     assert "past retention and lost" in lag.alarm

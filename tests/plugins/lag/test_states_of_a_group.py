@@ -1,9 +1,9 @@
-"""The state of each shard of a group, as a fixed number of subtasks would go on from it (E10)."""
+"""The state of each shard of a group, as a job that runs alone would go on from it."""
 
+from recordpublisher.fetcher.leases.documents.group_store import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
+from recordpublisher.fetcher.leases.documents.stored_states import states_of
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.stored_positions import states_of
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 FIRST = StartingPosition.trim_horizon()

@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.lag.stored_positions import without_positions
+from recordpublisher.plugins.lag.job_state import without_positions
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
 PROPERTIES = {"flink.stream.initpos": "LATEST"}

@@ -48,7 +48,7 @@ async def test_a_page_is_read(port):
 
 
 async def test_another_path_names_the_pages(port):
-    assert await get(port, "/other") == (404, "not found; there are /hello\n")
+    assert await get(port, "/other") == (404, "not found; the pages are /hello\n")
 
 
 async def test_nothing_can_be_sent(port):
@@ -127,5 +127,5 @@ async def test_an_error_in_a_page_is_logged_and_not_shown(caplog):
     answer = await get(port, "/broken")
     await pages.close()
 
-    assert answer == (500, "see the log of the job\n")
+    assert answer == (500, "the page cannot be made; see the log of the job\n")
     assert caplog.messages == ["the page /broken cannot be made"]

@@ -1,4 +1,4 @@
-"""A job whose sink keeps positions goes over to a group and back: every record is written once, and both kinds are not mixed (E10)."""
+"""A job whose sink keeps positions goes over to a group and back: every record is written once."""
 
 import json
 import sqlite3
@@ -10,7 +10,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.cli.job_commands.positions import file_transfer, stored_states
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.lag.stored_positions import StoreOrGroupPositions
+from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 
 SHARDS = 2
@@ -46,7 +46,7 @@ def job(tmp_path, served):
     return properties
 
 
-ELASTIC = {"flink.shard.assignment": "ELASTIC"}
+GROUP = {"flink.job.workers": "GROUP"}
 
 
 def rows(folder):
@@ -69,9 +69,26 @@ async def take_along(before, after, file):
         await transfer.apply_import(await transfer.plan_import())
 
 
+async def test_a_job_goes_over_to_a_group_and_back(tmp_path, served, job):
+    for kind in ({}, GROUP, {}, GROUP):
+        await run(job("job", **kind), served)
+
+    written = Counter(rows(tmp_path))
+    assert (len(written), set(written.values())) == (40, {1})
+
+
+@pytest.mark.parametrize(("first", "second"), [({}, GROUP), (GROUP, {})], ids=["to a group", "from a group"])
+async def test_positions_in_the_sink_whose_lease_table_is_in_another_store_are_refused(
+    tmp_path, served, job, first, second
+):
+    await run(job("job", **first, **{"flink.state.uri": f"{tmp_path}/first"}), served)
+    with pytest.raises(rp.StateError, match=r"has positions of worker .*, whose lease table is not in .*second"):
+        await run(job("job", **second, **{"flink.state.uri": f"{tmp_path}/second"}), served)
+
+
 @pytest.mark.slow
 async def test_positions_go_over_to_a_group_and_back_through_a_file(tmp_path, served, job):
-    static, elastic, back = job("static"), job("elastic", **ELASTIC), job("back")
+    static, elastic, back = job("static"), job("elastic", **GROUP), job("back")
     await run(static, served)
     await take_along(static, elastic, tmp_path / "to-group.jsonl")
     await run(elastic, served)
@@ -83,18 +100,11 @@ async def test_positions_go_over_to_a_group_and_back_through_a_file(tmp_path, se
     assert (len(written), set(written.values())) == (40, {1})
 
 
-@pytest.mark.parametrize(("first", "second"), [({}, ELASTIC), (ELASTIC, {})], ids=["to a group", "from a group"])
-async def test_both_kinds_of_one_job_are_refused(tmp_path, served, job, first, second):
-    await run(job("job", **first, **{"flink.state.uri": f"{tmp_path}/first"}), served)
-    with pytest.raises(rp.StateError, match=r"table recordpublisher_commits of .* has the positions of a job with"):
-        await run(job("job", **second, **{"flink.state.uri": f"{tmp_path}/second"}), served)
-
-
 async def test_the_positions_of_a_group_are_read_from_the_sink(served, job):
-    properties = job("job", **ELASTIC)
+    properties = job("job", **GROUP)
     await run(properties, served)
     store = conditional_store_of(properties["flink.state.uri"], "flink.state.uri", properties)
-    positions = StoreOrGroupPositions(store, rp.SqlSink(properties))
+    positions = JobStateReader(store, rp.SqlSink(properties))
     snapshots = await positions.load()
     await positions.close()
 

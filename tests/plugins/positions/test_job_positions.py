@@ -40,7 +40,7 @@ def test_what_is_stored_is_loaded(tmp_path):
 def test_what_is_stored_later_is_newer(tmp_path):
     properties = {"flink.state.uri": str(tmp_path / "state")}
     use(properties, lambda job: job.store({SHARD: state("17")}))
-    use(properties, lambda job: job.store({SHARD: state("3")}))
+    use(properties, lambda job: job.store_over({SHARD: state("3")}))
     assert use(properties, JobPositions.load).merged.shards == {SHARD: state("3")}
 
 
@@ -77,7 +77,7 @@ def test_a_job_without_any_place_is_refused():
 
 
 def test_the_positions_of_a_group_are_stored_and_loaded(tmp_path):
-    given = {"flink.shard.assignment": "ELASTIC", "flink.state.uri": str(tmp_path / "state"), "flink.job.name": "a"}
+    given = {"flink.job.workers": "GROUP", "flink.state.uri": str(tmp_path / "state"), "flink.job.name": "a"}
     use(given, lambda job: job.store({SHARD: state("17")}))
 
     assert use(given, JobPositions.load).merged.shards == {SHARD: state("17")}

@@ -1,4 +1,4 @@
-"""A group of workers (ELASTIC) goes on after a lease table of the KCL, and the KCL after the group; a group that lives is refused."""
+"""A group of workers (GROUP) goes on after a lease table of the KCL, and the KCL after the group; a group that lives is refused."""
 
 import asyncio
 from dataclasses import replace
@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
 from recordpublisher.plugins.positions.job_positions import JobPositions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 
@@ -22,7 +21,7 @@ TIMES = {"flink.state.checkpoint.interval": 200, "flink.lease.duration": 2_000}
 @pytest.fixture
 def mover(job, kinesis):
     """Of a job that is a group."""
-    return Mover(job.merged({"flink.shard.assignment": "ELASTIC", **TIMES}), kinesis)
+    return Mover(job.merged({"flink.job.workers": "GROUP", **TIMES}), kinesis)
 
 
 @pytest.fixture

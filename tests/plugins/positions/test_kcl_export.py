@@ -44,8 +44,9 @@ def test_a_time_is_told_since_the_table_cannot_hold_it():
     assert "2023-11-14T22:13:20.123Z" in found.note
 
 
-def test_a_shard_without_state_of_a_job_that_began_at_the_tip_begins_at_its_time():
-    found = exported({}, pinned_ms=5, start=StartingPosition.latest())
+@pytest.mark.parametrize("ago_ms", [0, 3])
+def test_a_shard_without_state_of_a_job_that_began_at_the_tip_or_at_an_age_begins_at_its_time(ago_ms):
+    found = exported({}, pinned_ms=5, start=StartingPosition(PositionType.LATEST, ago_ms=ago_ms))
     assert [(str(each.written), "1970-01-01T00:00:00.005" in each.note) for each in found] == [("AT_TIMESTAMP", True)]
 
 

@@ -52,7 +52,7 @@ def test_a_lease_replaces_only_the_one_that_was_seen(with_table):
         await table.write(KclLease("shard-1", "18"), seen)
         assert await table.read() == [KclLease("shard-1", "18", counter=1)]
         for wrong in (seen, None):
-            with pytest.raises(rp.StateError, match=r"the lease shard-1 .* was changed meanwhile"):
+            with pytest.raises(rp.StateError, match=r"the lease shard-1 .* was changed in the meantime"):
                 await table.write(KclLease("shard-1", "19"), wrong)
         assert await table.read() == [KclLease("shard-1", "18", counter=1)]
 

@@ -171,7 +171,7 @@ def test_a_table_that_is_ahead_of_the_job_is_not_put_back(mover, kinesis, stream
 
 def test_a_row_that_changes_after_the_plan_is_not_overwritten(mover, table):
     mover.move("import", table)
-    with pytest.raises(rp.StateError, match=f"the lease {SHARDS[0]} .* was changed meanwhile"):
+    with pytest.raises(rp.StateError, match=f"the lease {SHARDS[0]} .* was changed in the meantime"):
         mover.move("export", table, before_apply=renewal(table))
     assert table.rows[SHARDS[0]]["leaseCounter"] == {"N": "18"}
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.plugins.positions.job_positions import job_and_service
 from recordpublisher.plugins.positions.reset import PositionsReset, place_named
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -137,11 +136,11 @@ async def test_a_job_without_positions_has_none_to_reset(job):
         await reset(job, "LATEST")
 
 
-ELASTIC = {"flink.shard.assignment": "ELASTIC", "flink.lease.duration": "2000"}
+GROUP = {"flink.job.workers": "GROUP", "flink.lease.duration": "2000"}
 
 
 async def test_a_group_in_which_nobody_is_is_reset_in_place(job, put):
-    elastic = rp.Properties({**job, **ELASTIC})
+    elastic = rp.Properties({**job, **GROUP})
     put(b"1")
     put(b"2", SECOND)
     assert await read(elastic) == [b"1", b"2"]
@@ -154,7 +153,7 @@ async def test_a_group_in_which_nobody_is_is_reset_in_place(job, put):
 
 
 async def test_a_group_is_found_by_its_positions_when_the_properties_do_not_name_it(job, put):
-    elastic = rp.Properties({**job, **ELASTIC})
+    elastic = rp.Properties({**job, **GROUP})
     put(b"1")
     assert await read(elastic) == [b"1"]
 
@@ -164,7 +163,7 @@ async def test_a_group_is_found_by_its_positions_when_the_properties_do_not_name
 
 
 async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
-    elastic = rp.Properties({**job, **ELASTIC})
+    elastic = rp.Properties({**job, **GROUP})
     put(b"1")
     sink = rp.MemorySink()
     async with rp.DataFetcher(elastic["flink.streams"], elastic, sink=sink) as fetcher:
@@ -182,7 +181,7 @@ async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
 async def test_the_positions_of_a_group_in_its_sink_are_not_reset_in_place(job, tmp_path):
     of_sink = {"flink.sink": "jsonl", "flink.sink.jsonl.path": f"{tmp_path}/rows"}
     with pytest.raises(rp.StateError, match="keeps the group's positions with its rows"):
-        await reset(rp.Properties({**job, **ELASTIC, **of_sink}), "LATEST")
+        await reset(rp.Properties({**job, **GROUP, **of_sink}), "LATEST")
 
 
 async def test_positions_with_the_rows_of_a_sink_are_reset_there(job, put, tmp_path):
@@ -230,23 +229,6 @@ async def test_a_reset_of_every_shard_forgets_those_that_have_expired(job, put):
         assert [each.is_stored for each in plan] == [True, True]
 
 
-async def test_a_reset_replaces_the_positions_of_every_subtask(job, put):
-    """What only another subtask has stored would come back."""
-    put(b"1")
-    await read(job)
-    async with job_and_service(job) as (positions, service, streams):
-        stored = SnapshotStore(positions._opened_store())
-        (snapshot,) = await stored.load()
-        key = f"{job['flink.streams']}/{FIRST}"
-        generation = await stored.open_generation(1)
-        others = {**snapshot, "subtask": 1, "shards": {key: snapshot["shards"].pop(key)}}
-        await stored.store(1, generation, others)
-        await stored.store(0, 1, snapshot)
-        resetting = PositionsReset(positions, ListsOnly(service, SECOND), streams, job, place_named("TRIM_HORIZON"))
-        await resetting.apply(await resetting.plan())
-        assert [key.rpartition("/")[2] for key in (await positions.load()).merged.shards] == [SECOND]
-
-
 async def test_after_a_reset_to_the_tip_a_long_outage_is_a_gap(job, put):  # P3, S5
     put(b"1")
     await read(job)
@@ -286,18 +268,15 @@ def test_a_place_that_is_none_is_refused(to):
         place_named(to)
 
 
-async def test_every_subtask_that_runs_is_fenced_off(job, put):
+async def test_a_job_that_runs_is_fenced_off(job, put):
     put(b"1")
     put(b"2", SECOND)
-    parts = [rp.DataFetcher(job["flink.streams"], job, sink=rp.MemorySink(), subtask=n, parallelism=2) for n in (0, 1)]
-    async with parts[0], parts[1]:
-        for part in parts:
-            await part.run_bounded(stop_at_tip=True)
-            await part.checkpoint()
+    async with rp.DataFetcher(job["flink.streams"], job, sink=rp.MemorySink()) as running:
+        await running.run_bounded(stop_at_tip=True)
+        await running.checkpoint()
         await reset(job, "TRIM_HORIZON")
 
-        for part in parts:
-            with pytest.raises(rp.FencedError):
-                await part.checkpoint()
+        with pytest.raises(rp.FencedError):
+            await running.checkpoint()
 
     assert await read(job) == [b"1", b"2"]

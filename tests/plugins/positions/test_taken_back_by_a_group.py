@@ -24,7 +24,7 @@ class Group:
         catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/lake"}
         self.catalog = {f"flink.sink.iceberg.catalog.{name}": value for name, value in catalog.items()}
         table = {"flink.sink.delta.uri": f"{folder}/table", "flink.sink.iceberg.table": "lake.orders", **self.catalog}
-        elastic = {"flink.shard.assignment": "ELASTIC", "flink.lease.duration": "2000", "flink.job.name": "orders"}
+        elastic = {"flink.job.workers": "GROUP", "flink.lease.duration": "2000", "flink.job.name": "orders"}
         self.properties = rp.Properties({**job, **elastic, **table, "flink.sink": kind})
 
     def fetcher(self):

@@ -3,7 +3,6 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.host.manager import load_registry
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, MemoryFactory, install
 
@@ -30,13 +29,6 @@ WRONG = [
     ("restore", {"restore": "state.json"}),
     ("restore", {"restore": [None]}),
     ("restore", {"restore": 7}),
-    ("subtask", {"subtask": 1}),
-    ("subtask", {"subtask": -1}),
-    ("subtask", {"subtask": "0"}),
-    ("subtask", {"subtask": None}),
-    ("parallelism", {"parallelism": 0}),
-    ("parallelism", {"parallelism": True}),
-    ("parallelism", {"parallelism": 1.5}),
     ("flink.deserializer", {"deserializer": "jsno"}),
     ("deserializer", {"deserializer": 5}),
     ("timestamp_assigner", {"timestamp_assigner": 5}),
@@ -168,38 +160,6 @@ async def test_an_error_while_closing_is_raised(monkeypatch):
             await running.run()
 
 
-@pytest.mark.parametrize(("answer", "owner"), [(0, 0), (2, 2), (5, 2), (-1, 2), (300, 0)])
-async def test_an_assigners_number_is_taken_modulo_the_parallelism(answer, owner):  # S9
-    """As in Flink's connector: a shard without an owner would not be read."""
-
-    class Assigner:
-        def __init__(self, properties):
-            pass
-
-        def __call__(self, shard, parallelism):
-            return answer
-
-    class Plugin:
-        @rp.hookimpl
-        def recordpublisher_register_shard_assigners(self, registry):
-            registry.add("FIXED", Assigner)
-
-        @rp.hookimpl
-        def recordpublisher_register_publishers(self, registry):
-            registry.add("MEMORY", MemoryFactory)
-
-    read = []
-    properties = {**PROPERTIES, "flink.shard.assigner": "FIXED"}
-    for subtask in range(3):
-        sink = rp.MemorySink()
-        given = {"subtask": subtask, "parallelism": 3, "registry": load_registry([Plugin()])}
-        async with fetcher(sink, properties=properties, **given) as running:
-            await running.run_bounded(max_time=0.2)
-        read.append(len(sink.records))
-
-    assert read == [4 if subtask == owner else 0 for subtask in range(3)]
-
-
 class KeepsPositions(rp.MemorySink):
     async def stored_positions(self):
         return []
@@ -229,11 +189,3 @@ async def test_a_run_whose_positions_are_kept_says_nothing_of_them(kept, caplog,
         await (running.run_bounded(max_records=1) if kept == "for a bounded run" else running.run())
 
     assert told_of_positions(caplog) == []
-
-
-def test_a_job_that_runs_alone_has_no_other_subtasks(tmp_path):
-    given = {"flink.job.workers": "ALONE", "flink.state.uri": str(tmp_path), "aws.region": "eu-west-1"}
-    with pytest.raises(
-        rp.ConfigurationError, match="'parallelism' is 2: one process that runs alone reads every shard"
-    ):
-        rp.DataFetcher("orders", given, sink=rp.MemorySink(), parallelism=2)

@@ -200,7 +200,9 @@ async def test_the_policy_also_applies_to_records_that_the_sink_rejects(tmp_path
 
 
 def test_dead_letters_need_a_sink():  # C2
-    with pytest.raises(rp.ConfigurationError, match=r"flink\.deadletter\.sink.*needed by flink\.deserializer\.error"):
+    with pytest.raises(
+        rp.ConfigurationError, match=r"flink\.deadletter\.sink.*flink\.deserializer\.error=DEAD_LETTER needs it"
+    ):
         rp.DataFetcher(["orders"], {**GIVEN, "flink.deserializer.error": "DEAD_LETTER"}, sink=rp.MemorySink())
 
 

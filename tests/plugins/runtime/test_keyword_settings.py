@@ -68,7 +68,7 @@ def test_a_wrong_keyword_is_an_error_at_once(read, settings, message):
         (rp.stream, "max_record", "did you mean 'max_records'?"),
         (rp.consume, "restor", "did you mean 'restore'?"),
         (rp.consume, "regoin", "did you mean 'region'?"),
-        (rp.DataFetcher, "paralelism", "did you mean 'parallelism'?"),
+        (rp.DataFetcher, "restor", "did you mean 'restore'?"),
         (rp.DataFetcher, "stop_at_tip", "'stop_at_tip' is an argument of run_bounded"),
         (rp.read_polars, "begin", "did you mean 'start'?"),
         (rp.consume, "since", "did you mean 'start'?"),

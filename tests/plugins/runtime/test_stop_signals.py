@@ -8,12 +8,12 @@ import threading
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.pipeline.bounds import EndReason
 from recordpublisher.plugins.runtime import stop_signals
 from recordpublisher.plugins.runtime.stop_signals import STOP_SIGNALS
 
 from fakes.memory_streams import PROPERTIES, install
+from fakes.stored_job import states_in
 
 NUMBERS = [signal.SIGTERM, signal.SIGINT]
 
@@ -57,7 +57,7 @@ async def test_the_first_signal_ends_the_run_with_a_checkpoint(number, tmp_path)
         stored = job.snapshot()
 
     assert result.reason is EndReason.STOPPED
-    assert [each["shards"] for each in await SnapshotStore(store).load()] == [stored["shards"]]
+    assert await states_in(store) == stored["shards"]
 
 
 async def test_a_signal_wakes_a_loop_that_waits():

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -19,11 +20,10 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import ReadResponse
-from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shards import HashRange, Shard
+from recordpublisher.publishers.shards import HashRange, OldestRecord, Shard
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -94,6 +94,56 @@ def test_a_publisher_with_its_own_source_lists_its_shards_itself():
     assert run_virtual(lister(client, shards).list_shards("orders")) == shards
     assert run_virtual(lister(client, shards).server_time_ms("orders")) == EPOCH_MS
     assert run_virtual(lister(client, shards).oldest_retained_ms("orders")) is None
+    assert client.asked == []
+
+
+class HasOlderShards(Factory):
+    def __init__(self, unlisted, own=None):
+        self.unlisted, self.own = unlisted, own
+
+    async def unlisted_shards(self, stream, listed):
+        return self.unlisted
+
+    @property
+    def lists_shards(self):
+        return self.own is not None
+
+    async def discover(self, stream, after):
+        return self.own
+
+    async def oldest_record(self, shard):
+        return OldestRecord("7", 1)
+
+    async def oldest_retained_ms(self, stream):
+        return 5
+
+
+def lister_of(factory):
+    client = Client()
+    made = StreamLister(factory, Properties({"aws.region": "eu-west-1"}), stream_names(ARN), VirtualClock())
+    made._client = client
+    return made, client
+
+
+def test_shards_that_only_the_publisher_still_has_join_a_complete_listing():
+    """One of a listed shard's id has the parents that the service has forgotten."""
+    listed = [Shard("orders", "a")]
+    old = Shard("orders", "shardId-old", closed=True, is_unlisted=True)
+    child = replace(listed[0], parents=("shardId-old",))
+    made, _ = lister_of(HasOlderShards([old, child]))
+    assert run_virtual(made.list_shards("orders")) == [child, old]
+    assert run_virtual(made.list_shards("orders", "before")) == listed
+    made, _ = lister_of(HasOlderShards([Shard("other", "a")]))
+    with pytest.raises(
+        PluginError, match=r"HasOlderShards\.unlisted_shards returned other/a, a shard of another stream"
+    ):
+        run_virtual(made.list_shards("orders"))
+
+
+def test_a_publisher_with_its_own_source_tells_what_it_still_has():
+    made, client = lister_of(HasOlderShards([], [Shard("orders", "file")]))
+    assert run_virtual(made.oldest_record(Shard("orders", "file"))) == OldestRecord("7", 1)
+    assert run_virtual(made.oldest_retained_ms("orders")) == 5
     assert client.asked == []
 
 

@@ -18,7 +18,7 @@ def looks(streams, *changes, check=lambda streams: None):
 
     async def job():
         seen, looked = [], asyncio.Semaphore(0)
-        listed = names.stream_list(check, Properties({"flink.streams.interval": 1}))
+        listed = names.stream_list(check, Properties({"flink.shard.discovery.intervalmillis": 1}))
 
         async def on_look():
             looked.release()
@@ -60,6 +60,13 @@ def test_names_stay_as_they_are():
     names = StreamNames(["orders", f"eu={ARN}orders"])
     assert names.given == {"orders": "orders", "eu": f"eu={ARN}orders"}
     assert names.stream_list(None, Properties()).is_fixed
+
+
+def test_a_function_is_called_once_without_discovery():
+    names = StreamNames(function_of([["orders"]]))
+
+    assert names.stream_list(None, Properties({"flink.shard.discovery.intervalmillis": -1})).is_fixed
+    assert not names.stream_list(None, Properties()).is_fixed
 
 
 def test_a_function_is_called_again():
@@ -180,7 +187,7 @@ def test_properties_give_names_a_file_or_a_function(tmp_path, monkeypatch):
         ({}, r"flink\.streams.*is required.*flink\.streams\.file.*flink\.streams\.function"),
         (
             {"flink.streams": "a", "flink.streams.file": "b"},
-            r"flink\.streams\.file.*not set together with flink\.streams",
+            r"flink\.streams\.file.*cannot be combined with 'flink\.streams'",
         ),
         ({"flink.streams.function": "nowhere:f"}, r"flink\.streams\.function.*nowhere:f.*module:function"),
     ],

@@ -23,8 +23,8 @@ class KeptStates(MemoryStore):
 
     @property
     def position(self):
-        snapshot = json.loads(self.values["subtask-0"].value)["snapshot"]
-        return snapshot["shards"]["orders/a"].get("position")
+        parts = [json.loads(each.value) for name, each in self.values.items() if name.startswith("group/positions/")]
+        return next(state for shard, _, state in parts[-1]["positions"] if shard == "orders/a").get("position")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_type_is_what_json_is_decoded_into(orders):
 
 
 def test_a_value_that_is_not_of_the_type_is_named(orders):
-    with pytest.raises(rp.DeserializationError, match=r"it is no str: \$: expected str, got int"):
+    with pytest.raises(rp.DeserializationError, match=r"it is not a valid str: \$: expected str, got int"):
         list(rp.consume("orders", PROPERTIES, deserializer=str, stop_at_tip=True))
 
 

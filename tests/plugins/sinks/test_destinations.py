@@ -28,7 +28,7 @@ def test_a_database_is_named_with_its_table_and_without_user_and_password():
     [
         {URI: "postgresql://other:rotated@db:5433/events"},
         {URI: "postgres://me@db:5433/events?sslmode=require"},
-        {"flink.sink.sql.buffer.bytes": "1000000"},
+        {"flink.sink.buffer.bytes": "1000000"},
     ],
 )
 def test_credentials_and_options_are_not_the_place(same):

@@ -1,4 +1,4 @@
-"""Dead letters of processes that share the shards, in sinks that write only together with positions (ELASTIC)."""
+"""Dead letters of processes that share the shards, in sinks that write only together with positions (GROUP)."""
 
 import json
 import sqlite3
@@ -22,7 +22,7 @@ async def test_processes_that_share_the_shards_write_dead_letters(tmp_path, name
             "flink.deserializer": "json",
             "flink.deserializer.error": "DEAD_LETTER",
             "flink.job.name": "orders",
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.state.uri": f"{tmp_path}/group",
             "flink.stream.initpos": "TRIM_HORIZON",
         }

@@ -15,7 +15,7 @@ async def test_positions_stay_in_the_folder_that_they_were_written_to(tmp_path):
             served.stream("orders").put({"n": 1}, {"n": 2})
             given = {
                 **served.endpoint.properties(),
-                "flink.shard.assignment": "ELASTIC",
+                "flink.job.workers": "GROUP",
                 "flink.sink": "jsonl",
                 "flink.sink.jsonl.path": str(tmp_path / folder),
                 "flink.state.uri": f"{tmp_path}/group",
@@ -40,7 +40,7 @@ async def test_a_job_of_another_name_is_refused_in_the_folder_of_a_group_that_ru
         served.stream("orders").put({"n": 1})
         given = {
             **served.endpoint.properties(),
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.state.uri": f"{tmp_path}/group",
             "flink.stream.initpos": "TRIM_HORIZON",
         }

@@ -43,6 +43,12 @@ def test_the_process_that_looks_for_the_names_of_formats_does_not_import_options
     assert not found & {"plugins.spark.options.spark_options", "plugins.spark.stream_reader", "publishers.clock"}
 
 
+def test_the_process_that_only_sends_the_reader_to_the_tasks_does_not_read_the_options():
+    found = imported_by("from recordpublisher.plugins.spark import KinesisSource; KinesisSource({}).streamReader(None)")
+    assert "plugins.spark.stream_reader" in found
+    assert "plugins.spark.options.spark_options" not in found
+
+
 def test_the_process_that_plans_imports_no_fetcher_and_without_fan_out_none_of_it():
     modules = ("query_planner", "service.kinesis_service", "options.checks")
     found = imported_by("import " + ", ".join(f"recordpublisher.plugins.spark.{name}" for name in modules))
@@ -115,7 +121,7 @@ def test_c2_a_query_has_no_end(tmp_path):
     source = KinesisSource(
         {"stream": "orders", "aws.region": "us-east-1", "metadatalocation": str(tmp_path), "endingposition": "NOW"}
     )
-    with pytest.raises(ConfigurationError, match=r"setting 'endingPosition'.*this is for spark.read"):
+    with pytest.raises(ConfigurationError, match=r"setting 'endingPosition' is not accepted: a query has no end"):
         source.streamReader(None).initialOffset()
 
 

@@ -18,7 +18,7 @@ from recordpublisher.plugins.spark.stream_reader import ReaderWithStart
 from recordpublisher.plugins.spark.versions import ReadAllAvailable
 from recordpublisher.publishers.errors import ConfigurationError, StateError, TransientError
 
-from fakes.spark.legacy_query import KilledError, LegacyQuery, killed_after
+from fakes.spark.legacy_query import FixedOptions, KilledError, LegacyQuery, killed_after
 from fakes.spark.queries import FROM_LATEST, options, two_shards
 from fakes.spark.simulated_kinesis import ARRIVED, MemoryClaims
 from fakes.spark.worlds import check_exactly_once, worlds
@@ -162,7 +162,7 @@ def test_a_newer_spark_goes_on_with_the_checkpoint(query):
     put_into_open_shards(query.kinesis)
     query.run(10)
     last = json.loads(query.offsets[-1])
-    reader = ReaderWithStart(query.options, None, query._new_reader()._planner)
+    reader = ReaderWithStart(FixedOptions(query.options), None, query._new_reader()._planner)
     assert reader.partitions(json.loads(query.offsets[-2]), last)
     assert reader.latestOffset(last, ReadAllAvailable()) is last
     put_into_open_shards(query.kinesis)

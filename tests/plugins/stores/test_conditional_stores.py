@@ -1,6 +1,8 @@
-"""The contract of conditional stores, for every back end."""
+"""The contract of conditional stores, for every back end, with lost responses and writers that overlap."""
 
 import asyncio
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
@@ -9,10 +11,15 @@ from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.fetcher.conditional_store import ConflictError
+from recordpublisher.plugins.databases import Database
+from recordpublisher.plugins.stores import aws_stores
+from recordpublisher.plugins.stores.aws_stores import ConditionFailedError, S3Store, StoreService
 from recordpublisher.plugins.stores.by_location import back_end_of, conditional_store_of
+from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.testing import ConditionalStoreCase, ConditionalStoreContract
 
 from fakes.memory_store import MemoryStore
+from processes.store_writers import WRITES, count, put, put_and_delete, read
 from random_inputs import inputs
 
 NAMES = ["a/1", "a/2", "a/10", "a2/1", "b/c/1", "b/c/2", "b/c2", "plain"]
@@ -125,16 +132,141 @@ def test_a_folder_may_be_a_uri(location):
 @pytest.mark.parametrize(
     ("location", "reason"),
     [
-        ("hdfs://host/a", "there is no client of HDFS here. Valid: a folder, s3://bucket/prefix"),
-        ("hdfs:/a", "there is no client of HDFS"),
+        ("hdfs://host/a", "this library has no client of HDFS. Valid: a folder, s3://bucket/prefix"),
+        ("hdfs:/a", "this library has no client of HDFS"),
         ("dbfs:/a", "DBFS does not promise that a rename is atomic"),
         ("wasbs://container@account/a", "Valid: a folder, s3://bucket/prefix"),
         ("gs:/bucket/a", "Valid: gs://bucket/prefix"),
         ("abfss://container/a", "Valid: gs://.* or abfss://container@account"),
-        ("file://a/b", "'a' would be a host: file: has one slash or three"),
+        ("file://a/b", "'a' would be a host; write file: with one slash or three"),
         ("s3:/bucket/a", "Valid: s3://bucket/prefix"),
     ],
 )
 def test_a_location_that_cannot_be_used_is_refused_with_the_reason(location, reason):
     with pytest.raises(ConfigurationError, match=reason):
         conditional_store_of(location, "uri", Properties({"aws.region": "us-east-1"}))
+
+
+SENT_WRITES = ("PutObject", "UpdateItem")
+
+
+@pytest.fixture
+def every_write_is_sent_twice(monkeypatch):
+    """As the SDK and `Database.transaction` do when the first response is lost."""
+    call, transaction = StoreService.call, Database.transaction
+
+    async def call_twice(self, api, parse, **parameters):
+        response = await call(self, api, parse, **parameters)
+        return await call(self, api, parse, **parameters) if api in SENT_WRITES else response
+
+    async def transaction_twice(self, work):
+        await transaction(self, work)
+        return await transaction(self, work)
+
+    monkeypatch.setattr(StoreService, "call", call_twice)
+    monkeypatch.setattr(Database, "transaction", transaction_twice)
+
+
+@pytest.mark.usefixtures("every_write_is_sent_twice")
+async def test_a_write_that_is_sent_twice_is_made_once(open_store):
+    store, other = open_store(), open_store()
+    first = await store.put_if_absent("a/1", b"same")
+    with pytest.raises(ConflictError):
+        await other.put_if_absent("a/1", b"same")  # an equal value may be that of another writer
+
+    second = await store.compare_and_set("a/1", b"2", first)
+    with pytest.raises(ConflictError):
+        await other.compare_and_set("a/1", b"2", first)
+
+    found = await store.get("a/1")
+    assert (found.value, found.version) == (b"2", second)
+    await store.close()
+    await other.close()
+
+
+async def test_s3_a_refused_write_is_retried_when_nothing_has_changed(aws, tmp_path, monkeypatch):
+    """S3 returns 409 during a concurrent write, which may fail afterwards."""
+    call, refusals = StoreService.call, [1, 2]
+
+    async def refuse_at_first(self, api, parse, **parameters):
+        if api == "PutObject" and refusals:
+            refusals.pop()
+            raise ConditionFailedError("ConditionalRequestConflict")
+        return await call(self, api, parse, **parameters)
+
+    monkeypatch.setattr(StoreService, "call", refuse_at_first)
+    store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
+    version = await store.put_if_absent("a/1", b"1")
+    refusals += [1]
+    await store.compare_and_set("a/1", b"2", version)
+    assert (await store.get("a/1")).value == b"2"
+    await store.close()
+
+
+async def test_s3_writes_that_are_refused_as_long_as_nothing_changes_may_be_tried_later(aws, tmp_path, monkeypatch):
+    """A job outlasts it by its retries for stores: nobody else has written."""
+    call = StoreService.call
+
+    async def refuse(self, api, parse, **parameters):
+        if api == "PutObject":
+            raise ConditionFailedError("ConditionalRequestConflict")
+        return await call(self, api, parse, **parameters)
+
+    async def no_pause(attempt):
+        """The real one waits for seconds."""
+
+    monkeypatch.setattr(StoreService, "call", refuse)
+    monkeypatch.setattr(aws_stores, "pause", no_pause)
+    store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
+    with pytest.raises(StoreUnavailableError, match="each of 10 attempts met another write"):
+        await store.put_if_absent("a/1", b"1")
+    await store.close()
+
+
+LOCATIONS = {"folder": "{folder}/values", "sqlite": "sqlite:///{folder}/values.db", "postgresql": ""}
+WRITERS = 3
+
+
+@pytest.fixture(params=LOCATIONS)
+def location(request, tmp_path):
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgresql"), tmp_path.name
+    return LOCATIONS[request.param].format(folder=tmp_path), "job"
+
+
+@pytest.fixture
+def threads():
+    with ThreadPoolExecutor(WRITERS) as made:
+        yield made
+
+
+@pytest.fixture
+def processes():
+    with ProcessPoolExecutor(WRITERS, mp_context=multiprocessing.get_context("forkserver")) as made:
+        yield made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool_name", ["threads", "processes"])
+def test_no_increment_of_a_shared_counter_is_lost(request, location, pool_name):
+    pool = request.getfixturevalue(pool_name)
+    conflicts = [future.result() for future in [pool.submit(count, *location, WRITERS) for _ in range(WRITERS)]]
+    assert read(*location)["a/counter"] == b"%d" % (WRITERS * WRITES)
+    assert sum(conflicts) >= WRITERS - 1
+
+
+@pytest.mark.slow
+def test_every_name_has_one_first_writer(location, threads):
+    writers = [b"%d" % number for number in range(WRITERS)]
+    won = [future.result() for future in [threads.submit(put, *location, mine) for mine in writers]]
+    assert sorted(number for numbers in won for number in numbers) == list(range(WRITES))
+    for mine, numbers in zip(writers, won, strict=True):
+        assert all(read(*location)[f"a/{number}/name"] == mine for number in numbers)
+
+
+@pytest.mark.slow
+def test_concurrent_deletes_and_writes_raise_only_conflicts(location, threads):
+    writers = [b"writer %d " % number for number in range(WRITERS)]
+    for future in [threads.submit(put_and_delete, *location, mine) for mine in writers]:
+        future.result()
+    assert read(*location) == {}

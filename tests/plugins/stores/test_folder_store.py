@@ -1,14 +1,16 @@
 """FolderStore when another process acts between two of its calls to the file system, and when that fails."""
 
 import errno
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.plugins.stores.folder_store import FolderStore
+from recordpublisher import ConfigurationError, FolderStore, StateError, StoreUnavailableError
+
+from fakes.stored_job import SHARD, snapshot_at, states_in, store_alone
 
 
 async def test_a_name_deleted_right_after_a_failed_rename_is_put(tmp_path, monkeypatch):
@@ -124,7 +126,7 @@ async def test_a_name_without_a_value_that_is_taken_again_and_again_is_an_error(
         raise OSError(errno.EEXIST, "File exists")
 
     monkeypatch.setattr(Path, "rename", taken)
-    with pytest.raises(StateError, match=r"name.*cannot be written: its name is taken, and nothing is stored there"):
+    with pytest.raises(StateError, match=r"name.*cannot be written: the name is taken, but no value is stored there"):
         await FolderStore(tmp_path).put_if_absent("name", b"value")
     assert len(pauses) == 100
 
@@ -163,7 +165,7 @@ async def test_a_name_outside_the_folder_is_refused(tmp_path, name):
         store.list_names(f"{name}/"),
         store.list_versions(f"{name}/"),
     ):
-        with pytest.raises(StateError, match="is not a name of a value in"):
+        with pytest.raises(StateError, match="is not a valid name of a value in"):
             await call
     assert (await victim.get("victim")).value == b"kept"
 
@@ -171,3 +173,22 @@ async def test_a_name_outside_the_folder_is_refused(tmp_path, name):
 def test_a_location_with_a_null_character_is_a_configuration_error(tmp_path):
     with pytest.raises(ConfigurationError, match=r"flink\.state\.uri.*null"):
         FolderStore(f"file:{tmp_path}/a%00b", "flink.state.uri")
+
+
+async def test_the_positions_are_one_readable_file(tmp_path):
+    alone = await store_alone(FolderStore(tmp_path), snapshot_at(7))
+
+    *_, newest = sorted(tmp_path.glob(f"**/positions/{alone.name}/0.versions/value-*"))
+    ((shard, _, state),) = json.loads(newest.read_text())["positions"]
+    assert (shard, state["position"]) == (SHARD, "7")
+
+
+async def test_a_crash_during_a_write_leaves_the_old_state(tmp_path):
+    store = FolderStore(tmp_path)
+    alone = await store_alone(store, snapshot_at(7))
+    (folder,) = tmp_path.glob(f"**/positions/{alone.name}/0.versions")
+    (folder / "value-later").write_text('{"ha": ')
+    (tmp_path / ".aside").mkdir()
+    (tmp_path / ".aside" / "value-first").write_text('{"ha": ')
+
+    assert (await states_in(store))[SHARD]["position"] == "7"

@@ -8,8 +8,13 @@ import pytest
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.spark.process.python_worker import worker_loop
-from recordpublisher.plugins.stores.by_location import read_claim_store_of
-from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore, StoredClaims, run_without_loop
+from recordpublisher.plugins.stores.read_claim_store import (
+    BatchId,
+    ReadClaimStore,
+    StoredClaims,
+    read_claim_store_of,
+    run_without_loop,
+)
 
 from fakes.memory_store import MemoryStore
 

@@ -22,7 +22,7 @@ from aiobotocore.config import AioConfig
 
 from recordpublisher import Properties
 from recordpublisher.cli.app import COMMANDS
-from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
+from recordpublisher.publishers.kinesis.access import ca_bundle_path
 from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
 
 LIBRARIES = (
@@ -30,13 +30,13 @@ LIBRARIES = (
     "argparse",
     "botocore.docs.docstring",
     "recordpublisher.plugins.deserializers.avro",
-    "recordpublisher.plugins.deserializers.glue_protobuf",
+    "recordpublisher.plugins.deserializers.glue",
     "recordpublisher.plugins.metrics.opentelemetry",
     "recordpublisher.plugins.sinks.kinesis",
     "recordpublisher.plugins.sinks.reactive",
     "recordpublisher.plugins.sinks.sql",
-    "recordpublisher.publishers.fanout.factory",
-    "recordpublisher.publishers.kinesis.management.client",
+    "recordpublisher.publishers.fanout.publisher",
+    "recordpublisher.publishers.kinesis.management",
     "recordpublisher.publishers.polling.publisher",
     "sqlalchemy.dialects.postgresql.psycopg",
     "typer._adapters",

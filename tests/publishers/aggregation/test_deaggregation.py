@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
-from recordpublisher.publishers.aggregation.expanded_records import records_after
-from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
-from recordpublisher.publishers.aggregation.loop_yielder import STEP
-from recordpublisher.publishers.aggregation.record_distribution import ForeignSubRecords
+from recordpublisher.publishers.aggregation.deaggregation import Deaggregator, ForeignSubRecords, records_after
+from recordpublisher.publishers.aggregation.kpl_format import STEP, hash_key_of
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord

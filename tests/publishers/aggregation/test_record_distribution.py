@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.publishers.aggregation.record_distribution import (
+from recordpublisher.publishers.aggregation.deaggregation import (
     FAILED_INTERVAL_SECONDS,
     MIN_INTERVAL_SECONDS,
     PROVISIONED_INTERVAL_SECONDS,

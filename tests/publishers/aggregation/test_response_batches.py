@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
-from recordpublisher.publishers.aggregation.expanded_records import MAX_BATCH_BYTES
-from recordpublisher.publishers.aggregation.loop_yielder import STEP, STEP_BYTES
+from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES, STEP_BYTES, Deaggregator
+from recordpublisher.publishers.aggregation.kpl_format import STEP
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RECORD_OVERHEAD_BYTES, UserRecord

@@ -43,14 +43,18 @@ def test_each_property_is_parsed():
             "flink.stream.registerstreamconsumer.timeout": "7",
             "flink.stream.deregisterstreamconsumer.timeout": "8",
             "flink.shard.subscribetoshard.timeout": "9",
-            "flink.shard.subscribetoshard.inactivity.timeout": "1500",
-            "flink.shard.subscribetoshard.unread.timeout": "2500",
             "flink.shard.subscribetoshard.maxretries": "3",
         }
     )
     assert (made.registration, made.deregisters) == (RegistrationType.EAGER, False)
     assert (made.register_timeout, made.deregister_timeout, made.subscribe_timeout) == (7, 8, 9)
-    assert (made.inactivity_timeout, made.unread_timeout, made.retries.subscribe.max_retries) == (1.5, 2.5, 3)
+    assert made.retries.subscribe.max_retries == 3
+
+
+def test_the_flips_retries_of_listing_consumers_are_those_of_the_call_that_finds_one():
+    made = config(**{f"flink.stream.liststreamconsumers.{key}": 7 for key in ("maxretries", "backoff.base")})
+
+    assert (made.retries.describe_consumer.max_retries, made.retries.describe_consumer.base_ms) == (7, 7)
 
 
 @pytest.mark.parametrize("registration", ["LAZY", "EAGER"])
@@ -113,7 +117,7 @@ def test_none_never_deregisters():
         ("flink.stream.efo.registration", "SOMETIMES"),
         ("flink.stream.efo.deregister", "perhaps"),
         ("flink.shard.subscribetoshard.timeout", "soon"),
-        ("flink.shard.subscribetoshard.inactivity.timeout", "0"),
+        ("flink.shard.subscribetoshard.timeout", "0"),
         ("flink.shard.subscribetoshard.maxretries", "-1"),
         ("flink.shard.subscribetoshard.backoff.base", "3000"),  # above the maximum, 2000
     ],

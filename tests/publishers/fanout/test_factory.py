@@ -5,11 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.publishers.base import RunResult
-from recordpublisher.publishers.errors import (
-    ConfigurationError,
-    ImpossibleStateError,
-    StreamNotFoundError,
-)
+from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError, StreamNotFoundError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics

@@ -167,3 +167,23 @@ def test_f9_failed_calls_are_a_second_apart_however_short_the_backoff():
     harness = FanOutHarness(network(), network(), END, draw=0.0)
     harness.read_all()
     assert harness.ports.gaps == [1, 1]
+
+
+# A shard ends with an event without continuation, or with children (F2).
+
+
+CHILD = Shard("orders", "shardId-000000000001", parents=("shardId-000000000000",))
+
+
+def test_f2_children_end_the_shard_also_with_a_continuation():
+    harness = FanOutHarness((event(1), event(2, children=(CHILD,))))
+
+    assert harness.read_all() is RunResult.COMPLETE
+    assert harness.sequences == ["1", "2"]
+    assert harness.batches[-1].child_shards == (CHILD,)
+
+
+def test_f2_no_continuation_ends_the_shard_also_without_children():
+    harness = FanOutHarness((shard_end(1),))
+
+    assert harness.read_all() is RunResult.COMPLETE

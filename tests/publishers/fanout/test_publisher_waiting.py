@@ -5,9 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.publishers.base import RunResult
-from recordpublisher.publishers.errors import (
-    RetriesExhaustedError,
-)
+from recordpublisher.publishers.errors import RetriesExhaustedError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.testing.virtual_time import VirtualLoop, run_virtual
 

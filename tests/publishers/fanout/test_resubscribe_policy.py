@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.resubscribe_policy import (
+from recordpublisher.publishers.fanout.publisher import (
     MAX_PREEMPTIONS,
     MAX_REFUSALS,
     ResubscribePolicy,
@@ -27,7 +27,7 @@ def recovered(act, draw=1.0, **properties):
     async def main():
         policy = ResubscribePolicy(SHARD, config, metrics, VirtualClock(), lambda: draw)
         act(policy)
-        return policy.pacing.seconds_to_wait, metrics
+        return policy.seconds_to_wait, metrics
 
     return run_virtual(main())
 
@@ -162,6 +162,45 @@ def test_time_in_which_the_process_was_suspended_uses_no_retries():
         asyncio.get_running_loop().suspend(3_600)
         await waiting
         policy.on_subscribe_error(network(), ARN)
-        return policy.pacing.seconds_to_wait
+        return policy.seconds_to_wait
 
     assert run_virtual(main()) > 0
+
+
+# When SubscribeToShard may be called again (F2, F9).
+
+
+def waits(*steps, draw=1.0):
+    """Seconds to wait after each step; a number lets time pass."""
+
+    async def main():
+        config = FanOutConfig.of(Properties(EFO))
+        policy, seen = ResubscribePolicy(SHARD, config, ShardMetrics(), VirtualClock(), lambda: draw), []
+        for step in steps:
+            if isinstance(step, int | float):
+                await asyncio.sleep(step)
+            else:
+                step(policy)
+            seen.append(policy.seconds_to_wait)
+        return seen
+
+    return run_virtual(main())
+
+
+def test_the_first_call_is_made_at_once():
+    assert waits(0) == [0]
+
+
+def test_calls_are_a_second_apart():
+    assert waits(ResubscribePolicy.on_call, 0.5, 1) == [1, 0.5, 0]
+
+
+def test_the_next_call_comes_five_seconds_after_a_success():
+    assert waits(ResubscribePolicy.on_call, 0.5, ResubscribePolicy.on_subscribed, 2) == [1, 0.5, 5, 3]
+
+
+def test_a_shorter_wait_does_not_replace_a_longer_one():
+    def nine_seconds(policy):
+        policy.on_subscribe_error(in_use(), ARN)  # five seconds, and the jitter
+
+    assert waits(nine_seconds, ResubscribePolicy.on_subscribed, ResubscribePolicy.on_call, draw=4.0) == [9, 9, 9]

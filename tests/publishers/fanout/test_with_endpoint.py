@@ -206,14 +206,14 @@ def test_f5_after_the_unread_time_out_the_connection_is_closed_and_reading_conti
         async with endpoint_with() as endpoint:
             stream = endpoint.stream("orders")
             stream.put(b"one", "key")
-            job, open_subscriptions = Job(endpoint, **{"flink.shard.subscribetoshard.unread.timeout": 20_000}), []
+            job, open_subscriptions = Job(endpoint), []
 
             async def stuck_once(batch):
                 if len(batch) and not job.data:
                     await asyncio.sleep(10)
                     open_subscriptions.append(opened(endpoint))
                     stream.put(b"two", "key")
-                    await asyncio.sleep(20)
+                    await asyncio.sleep(60)
                     open_subscriptions.append(opened(endpoint))
                 return await job.take(batch)
 

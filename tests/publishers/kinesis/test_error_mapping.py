@@ -13,8 +13,9 @@ from recordpublisher.publishers.kinesis.error_mapping import (
     DEFAULT_HINT,
     HINTS,
     error_for_code,
+    translate,
+    translate_errors,
 )
-from recordpublisher.publishers.kinesis.error_translation import translate, translate_errors
 
 
 def client_error(code, status=400, message="because", operation="GetRecords"):

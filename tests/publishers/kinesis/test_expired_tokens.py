@@ -9,9 +9,9 @@ from aiohttp import web
 
 import recordpublisher as rp
 from recordpublisher.publishers.errors import FatalKinesisError
+from recordpublisher.publishers.kinesis.client import StreamTransports
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
-from recordpublisher.publishers.kinesis.stream_transports import StreamTransports
 
 PREFIX = "aws.credentials.provider"
 EVENTS = {"ConsumerARN": "arn:aws:kinesis:eu-west-1:000000000000:stream/s/consumer/c:1", "ShardId": "shardId-0"}
@@ -86,7 +86,7 @@ def given(service, **more):
 async def transport(service, kind=SdkTransport, **more):
     made = kind(given(service, **more))
     try:
-        yield made if kind is SdkTransport else made.of(None)
+        yield made if kind is SdkTransport else made.for_stream(None)
     finally:
         await made.close()
 

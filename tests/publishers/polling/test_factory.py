@@ -69,4 +69,4 @@ def test_c2_the_properties_of_the_client_are_checked_at_construction_of_the_job(
 def test_the_region_is_taken_from_the_arns_of_the_jobs_streams():
     factory = PollingRecordPublisherFactory(Properties({}))
     factory.prepare(["arn:aws:kinesis:eu-central-1:123456789012:stream/orders"])
-    assert factory._own_client._transports.of(None)._region == "eu-central-1"
+    assert factory._own_client._transports.for_stream(None)._region == "eu-central-1"

@@ -5,11 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.publishers.base import RunResult
-from recordpublisher.publishers.errors import (
-    ResourceNotFoundError,
-    ThrottledError,
-    TransientError,
-)
+from recordpublisher.publishers.errors import ResourceNotFoundError, ThrottledError, TransientError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual

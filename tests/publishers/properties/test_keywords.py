@@ -75,7 +75,7 @@ def test_the_keyword_that_is_made_from_the_key_is_accepted_beside_a_short_one(sh
 
 
 def test_two_keywords_of_one_property_that_differ_are_an_error():
-    with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos.*'stream_initpos' is 'LATEST'"):
+    with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos.*'stream_initpos=LATEST'"):
         Properties(start="TRIM_HORIZON", stream_initpos="LATEST")
 
 
@@ -116,10 +116,10 @@ def test_a_keyword_takes_precedence_over_every_spelling_of_its_property(given, s
 
 
 def test_two_keywords_that_contradict_each_other_are_an_error_that_names_both():
-    with pytest.raises(ConfigurationError, match="Valid: one of the two") as raised:
+    with pytest.raises(ConfigurationError, match="cannot be combined with") as raised:
         Properties(start="LATEST", stream_initpos="TRIM_HORIZON")
 
-    parts = ["'flink.stream.initpos'", "'LATEST'", "'stream_initpos'", "'TRIM_HORIZON'"]
+    parts = ["'flink.stream.initpos=", "=LATEST'", "'stream_initpos=", "=TRIM_HORIZON'"]
     assert [part for part in parts if part not in str(raised.value)] == []
 
 

@@ -10,7 +10,6 @@ from recordpublisher import ConfigurationError, Properties
 from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties import declaration, text
 from recordpublisher.publishers.properties.declaration import is_secret
-from recordpublisher.publishers.properties.groups.job import TRACKER_TOKEN
 from recordpublisher.publishers.properties.groups.reading import (
     ACCESS_KEY_ID,
     ADAPTIVE_READS,
@@ -213,7 +212,7 @@ def test_check_parses_every_given_property():
         Properties({"flink.shard.idle.interval": "soon"}).check()
 
 
-@pytest.mark.parametrize("declared", [ACCESS_KEY_ID, SECRET_KEY, SESSION_TOKEN, TRACKER_TOKEN])
+@pytest.mark.parametrize("declared", [ACCESS_KEY_ID, SECRET_KEY, SESSION_TOKEN])
 def test_declared_secrets_are_masked(declared):
     shown = repr(Properties({declared.key.upper(): SECRET}))
 
@@ -230,7 +229,7 @@ def test_errors_do_not_show_secrets():
     def parse(given: str) -> int:
         return int(given)
 
-    declared = TRACKER_TOKEN.__class__("my.token", parse, 0, "a number", "A number.", secret=True)
+    declared = SECRET_KEY.__class__("my.token", parse, 0, "a number", "A number.", secret=True)
 
     with pytest.raises(ConfigurationError) as raised:
         Properties({"my.token": SECRET}).value(declared)
@@ -256,7 +255,10 @@ def test_properties_can_be_pickled():
 
 def test_two_spellings_of_a_property_with_different_values_are_an_error():
     given = Properties({REGISTRATION.key: "EAGER", "flink.stream.efo.registrar": "NONE"})
-    with pytest.raises(ConfigurationError, match="are two spellings of it and have different values"):
+    with pytest.raises(
+        ConfigurationError,
+        match=f"cannot be combined with .*: both are spellings of {REGISTRATION.key}, and their values differ",
+    ):
         given.value(REGISTRATION)
 
 

@@ -27,7 +27,7 @@ FLIP_128 = {
     "flink.stream.efo.registration": "LAZY",
     **{
         f"flink.stream.{operation}.{part}": value
-        for operation in ("registerstreamconsumer", "deregisterstreamconsumer", "liststreamconsumers")
+        for operation in ("registerstreamconsumer", "deregisterstreamconsumer")
         for part, value in (("maxretries", 10), ("backoff.base", 200), ("backoff.max", 1000), ("backoff.expconst", 1.5))
     },
     "flink.shard.subscribetoshard.maxretries": 5,

@@ -12,8 +12,7 @@ from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.leases import alone_takeover, position_store, worker
 from recordpublisher.fetcher.leases.documents import lease_table
 from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, GroupStore
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.documents.lease_table_json import table_to_bytes
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable, table_to_bytes
 from recordpublisher.fetcher.leases.documents.stored_states import alone_states
 from recordpublisher.fetcher.leases.position_store import read_alone_part
 

@@ -6,14 +6,20 @@ import math
 from collections import Counter, defaultdict
 from functools import lru_cache
 
-from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, PARTS, WORKERS
+from recordpublisher.fetcher.leases.documents.group_store import (
+    LEASE_TABLE,
+    PARTS,
+    WORKERS,
+    PositionKey,
+    PositionPart,
+    Positions,
+    StoredPosition,
+    WorkerRecord,
+)
 from recordpublisher.fetcher.leases.documents.json_documents import by_key
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes
-from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, Positions, StoredPosition
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable, table_from_bytes
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.leases.planning.shard_loads import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO
+from recordpublisher.fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO
 
 from ..simulator import Clock, Simulator
 from .rule_violation import RuleViolationError, expect

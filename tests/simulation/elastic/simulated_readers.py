@@ -10,10 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.elastic.committed_positions import SinkLives
-from recordpublisher.fetcher.leases.documents.position_part import StoredPosition
-from recordpublisher.fetcher.leases.planning.group_watermark import ShardWatermark
-from recordpublisher.fetcher.leases.planning.shard_loads import LoadRate
-from recordpublisher.fetcher.leases.shard_readers import ReadPositions
+from recordpublisher.fetcher.leases.documents.group_store import StoredPosition
+from recordpublisher.fetcher.leases.planning import LoadRate, ShardWatermark
+from recordpublisher.fetcher.leases.position_store import ReadPositions
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_state import ShardState, latest
 from recordpublisher.publishers.positions import SequenceNumber

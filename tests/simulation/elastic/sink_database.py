@@ -10,8 +10,7 @@ from typing import Any
 
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.documents.group_store import PARTS
-from recordpublisher.fetcher.leases.documents.position_part import PositionPart, Positions, StoredPosition
+from recordpublisher.fetcher.leases.documents.group_store import PARTS, PositionPart, Positions, StoredPosition
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.records import RecordBatch
 

@@ -8,12 +8,11 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.fetcher import watermark_functions
-from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.elastic.group_tracker import GroupTracker
+from recordpublisher.fetcher.active_minimum import ActiveMinimum
+from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker
 from recordpublisher.fetcher.shards.idleness import IdlenessTimer
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
-from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
+from recordpublisher.fetcher.watermarks import LocalWatermark, OwnWatermark
 
 Patches = list[tuple[Any, str, Any]]
 
@@ -65,15 +64,15 @@ def a_new_life_begins_anew() -> Patches:
 def a_process_alone_follows_its_last_report() -> Patches:
     """W6: the global watermark of a process that runs alone may fall."""
     return [
-        (InProcessTracker, "current", lambda self: self.last),
-        (InProcessTracker, "report", _report),
-        (InProcessTracker, "last", None),
+        (OwnWatermark, "current", lambda self: self.last),
+        (OwnWatermark, "report", _report),
+        (OwnWatermark, "last", None),
     ]
 
 
-def _report(self: Any, report: Any) -> Any:
-    self.last = report.watermark
-    return report.watermark
+def _report(self: Any, status: Any, watermark: int | None) -> int | None:
+    self.last = watermark
+    return watermark
 
 
 def limit_is_passed() -> Patches:

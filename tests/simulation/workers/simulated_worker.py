@@ -7,23 +7,22 @@ import random
 from collections.abc import Callable
 
 from recordpublisher.fetcher.assembly import build_fetcher
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.elastic.group_entry import job_of
-from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..checked_process import CheckedProcess, properties_of
+from ..checked_process import CheckedProcess
 from ..elastic.shared_store import Faults, SharedStore, StoreClient
 from ..rule_checker import RuleChecker
-from ..schedule import JobRun
 from ..simulated_stream import SimulatedStream
 from ..simulator import Clock, Simulator
+from .worker_schedule import WorkerRun
 
 REFUSED_SECONDS = 5.0
 
@@ -36,14 +35,13 @@ class SimulatedWorker(CheckedProcess):
         number: int,
         simulator: Simulator,
         stream: SimulatedStream,
-        job_run: JobRun,
+        job_run: WorkerRun,
         checker: RuleChecker,
         shared: SharedStore,
         seed: int,
-        is_alone: bool,
         listed_streams: Callable[[], tuple[str, ...]],
     ) -> None:
-        self.is_alone = is_alone
+        self.is_alone = job_run.is_alone
         self.faults = Faults(share=job_run.loss / 3, usual=min(job_run.max_delay, 0.2))
         self._shared = shared
         self._chance = random.Random(f"{seed} chance")
@@ -51,15 +49,14 @@ class SimulatedWorker(CheckedProcess):
         super().__init__(number, simulator, stream, job_run, checker, seed, listed_streams)
 
     def _build(self) -> SubtaskFetcher:
-        properties, clock = properties_of(self._job_run, self._stream), Clock(self._simulator)
+        clock, tracker = Clock(self._simulator), OwnWatermark()
         self.store = StoreClient(self._simulator, self.process, self._shared, self.faults, self._chance)
         group = ElasticGroup(self.store, LeaseSettings(), chance=self._chance)
-        tracker = InProcessTracker(clock=clock)
         if not self.is_alone:
-            return build_fetcher(self._parts(properties, tracker), group)
-        streams = self._parts(properties, tracker).discovery.streams
+            return build_fetcher(self._parts(tracker), group)
+        streams = self._parts(tracker).discovery.streams
         alone = AloneWorker(group, job_of(streams, self.sink), self.sink, clock)
-        return build_fetcher(self._parts(properties, tracker, alone=alone, check_owner=alone.check_owner))
+        return build_fetcher(self._parts(tracker, alone=alone, check_owner=alone.check_owner))
 
     async def _run(self) -> None:
         """A start alone is refused while a group lives, also if a heartbeat of a killed worker arrives late. A supervisor repeats it."""
@@ -95,7 +92,7 @@ class SimulatedWorker(CheckedProcess):
 
     def check_global_watermark(self) -> None:
         """The watermark that the process knows never falls (W6, A11)."""
-        value, before = self.global_watermark, self._highest
+        value, before = self.tracker.current(), self._highest
         holds = before is None or (value is not None and value >= before)
         self._checker.expect(holds, "W6", f"process {self.number}: the global watermark fell from {before} to {value}")
         self._highest = value

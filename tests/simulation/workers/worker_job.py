@@ -6,26 +6,22 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from ..elastic.shared_store import SharedStore
 from ..rule_checker import RuleChecker
-from ..schedule import Fault, JobRun, Schedule, random_schedule
+from ..schedule import Schedule
 from ..simulated_stream import SimulatedStream
 from ..simulator import Simulator
 from .simulated_worker import SimulatedWorker
+from .worker_schedule import WorkerFault, WorkerRun, random_worker_schedule
 
 COMPLETION_SECONDS = {True: 260.0, False: 900.0}
 """Virtual seconds after the last fault within which every record must be emitted, alone and in a group (W9).
 
 A start that waits for the leases of a former group, or for a rival, is in it. In a group an exchange of watermarks takes up to two seconds.
 """
-LEAST_LOOKAHEAD_MS = 10_000
-"""Of a group: with less, each record waits for an exchange of watermarks."""
 CHECK_SECONDS = 0.1
-REPEATING = ("crash", "kill", "suspend", "starve", "cut-off", "cut-off-all", "stall")
-"""Faults after which a group reads something again."""
 
 
 def run(seed: int) -> RuleChecker:
@@ -33,7 +29,7 @@ def run(seed: int) -> RuleChecker:
     before = random.getstate()
     random.seed(seed)  # the jitter of retries
     try:
-        return WorkerJob(random_schedule(seed)).run()
+        return WorkerJob(random_worker_schedule(seed)).run()
     finally:
         random.setstate(before)
 
@@ -43,7 +39,6 @@ class WorkerJob:
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        self._draw = random.Random(f"{schedule.seed} workers")
         self._simulator = Simulator()
         self._stream = SimulatedStream(schedule.stream)
         self._checker = RuleChecker(self._stream)
@@ -62,35 +57,30 @@ class WorkerJob:
             *early, last = self._schedule.runs
             self._simulator.after(CHECK_SECONDS, self._check_regularly)
             for job_run in early:
-                begun = self._begin(job_run)
-                self._simulator.run(self._simulator.now + begun.seconds, self._has_failed)
-                self._end(begun)
-            self._complete(self._begin(last))
+                self._begin(job_run)
+                self._simulator.run(self._simulator.now + job_run.seconds, self._has_failed)
+                self._end(job_run)
+            self._begin(last)
+            self._complete(last)
         finally:
             self._simulator.close()
         return self._checker
 
     # --- runs --------------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, job_run: JobRun) -> JobRun:
-        """Start the processes of a run, and return it as it is run."""
+    def _begin(self, job_run: WorkerRun) -> None:
         self._run_number += 1
         self._is_calm = False
-        self._is_alone = self._draw.random() < (0.8 if job_run.parallelism == 1 else 0.35)
-        if self._is_alone:
-            job_run = _alone(job_run)
-        if not self._is_alone and job_run.lookahead is not None:
-            job_run = _with_lookahead(job_run, LEAST_LOOKAHEAD_MS)
+        self._is_alone = job_run.is_alone
         self._checker.start_workers(job_run)
-        for place in range(job_run.parallelism):
+        for place in range(job_run.processes):
             self._start(place, job_run)
         number = self._run_number
         for each in job_run.faults:
             self._simulator.after(each.at, lambda each=each: self._apply_fault(each, job_run, number))
         self._simulator.after(job_run.faults_end, lambda: self._end_faults(number))
-        return job_run
 
-    def _complete(self, job_run: JobRun) -> None:
+    def _complete(self, job_run: WorkerRun) -> None:
         simulator, seconds = self._simulator, COMPLETION_SECONDS[self._is_alone]
         latest = max(simulator.now + job_run.faults_end, self._stream.calm_from) + seconds
         simulator.run(latest, lambda: self._checker.is_complete or self._has_failed())
@@ -99,7 +89,7 @@ class WorkerJob:
         self._checker.expect(self._checker.is_complete, "W9", text)
         self._end(job_run)
 
-    def _end(self, job_run: JobRun) -> None:
+    def _end(self, job_run: WorkerRun) -> None:
         self._raise_failures()
         self._compare_lateness(job_run)
         self._run_number += 1
@@ -122,18 +112,21 @@ class WorkerJob:
         self._leaving.clear()
         self._running.clear()
 
-    def _compare_lateness(self, job_run: JobRun) -> None:
-        """The metric equals the checker's count (W13), where one process has read everything."""
+    def _compare_lateness(self, job_run: WorkerRun) -> None:
+        """The metric equals the checker's count (W13), where one process has read everything.
+
+        Not for merged shards: what they inherit depends on which of their parents was listed first.
+        """
         if not self._is_alone or any(each.kind in ("crash", "leave", "kill", "unlist") for each in job_run.faults):
             return
         for worker in self._running.values():
             for entry in worker.fetcher._table:
-                if not entry.emission.is_writing:
+                if not entry.emission.is_writing and entry.key not in self._stream.merged:
                     counted = self._checker.late_of(entry.key)
                     text = f"{entry.key}: the metric is {entry.emission.late_after_idle}, {counted} were late"
                     self._checker.expect(entry.emission.late_after_idle == counted, "W13", text)
 
-    def _start(self, place: int, job_run: JobRun) -> None:
+    def _start(self, place: int, job_run: WorkerRun) -> None:
         self._number += 1
         self._running[place] = SimulatedWorker(
             self._number,
@@ -143,7 +136,6 @@ class WorkerJob:
             self._checker,
             self._store,
             self._schedule.seed * 1000 + self._number,
-            self._is_alone,
             self._listed_streams,
         )
         if self._is_calm:
@@ -156,15 +148,14 @@ class WorkerJob:
 
     # --- faults -------------------------------------------------------------------------------------------------------------
 
-    def _apply_fault(self, fault: Fault, job_run: JobRun, run_number: int) -> None:
+    def _apply_fault(self, fault: WorkerFault, job_run: WorkerRun, run_number: int) -> None:
         if run_number != self._run_number:
             return
-        kind = {"suspend-tracker": "cut-off-all", "restart-tracker": "cut-off"}.get(fault.kind, fault.kind)
-        self._checker.may_repeat |= kind in REPEATING and (not self._is_alone or kind == "crash")
-        worker = self._running.get(fault.subtask)
-        if kind == "unlist":
+        self._checker.may_repeat |= fault.is_repeating and (not self._is_alone or fault.kind == "crash")
+        worker = self._running.get(fault.place)
+        if fault.kind == "unlist":
             self._unlist(fault)
-        elif kind == "cut-off-all":
+        elif fault.kind == "cut-off-all":
             for each in self._running.values():
                 each.cut_off(fault.seconds)
         elif worker is not None:
@@ -177,24 +168,24 @@ class WorkerJob:
                 "kill": lambda: self._kill(fault),
                 "leave": lambda: self._leave(fault, job_run),
             }
-            on_worker[kind]()
+            on_worker[fault.kind]()
 
-    def _unlist(self, fault: Fault) -> None:
+    def _unlist(self, fault: WorkerFault) -> None:
         is_for_ever = fault.seconds < 0
         until = math.inf if is_for_ever else self._simulator.now + fault.seconds
         self._absent_until[fault.stream] = max(self._absent_until.get(fault.stream, 0.0), until)
         if is_for_ever:
             self._checker.exclude(self._stream.of_stream(fault.stream))
 
-    def _crash(self, fault: Fault, job_run: JobRun) -> None:
+    def _crash(self, fault: WorkerFault, job_run: WorkerRun) -> None:
         self._kill(fault)
         self._restart_later(fault, job_run)
 
-    def _kill(self, fault: Fault) -> None:
-        self._running.pop(fault.subtask).process.kill()
+    def _kill(self, fault: WorkerFault) -> None:
+        self._running.pop(fault.place).process.kill()
 
-    def _leave(self, fault: Fault, job_run: JobRun) -> None:
-        worker = self._running.pop(fault.subtask)
+    def _leave(self, fault: WorkerFault, job_run: WorkerRun) -> None:
+        worker = self._running.pop(fault.place)
         self._leaving.append(worker)
         worker.calm()
 
@@ -203,12 +194,12 @@ class WorkerJob:
 
         worker.stop().add_done_callback(restart_after_stop)
 
-    def _restart_later(self, fault: Fault, job_run: JobRun) -> None:
+    def _restart_later(self, fault: WorkerFault, job_run: WorkerRun) -> None:
         run_number = self._run_number
 
         def restart() -> None:
             if run_number == self._run_number:
-                self._start(fault.subtask, job_run)
+                self._start(fault.place, job_run)
 
         self._simulator.after(fault.seconds, restart)
 
@@ -233,13 +224,3 @@ class WorkerJob:
         for each in (*self._running.values(), *self._leaving):
             for failure in each.process.failures:
                 raise failure
-
-
-def _alone(job_run: JobRun) -> JobRun:
-    """The run with one process, which has all faults. One that is killed for good would end the job."""
-    faults = (replace(each, subtask=0, kind="crash" if each.kind == "kill" else each.kind) for each in job_run.faults)
-    return replace(job_run, parallelism=1, faults=tuple(faults))
-
-
-def _with_lookahead(job_run: JobRun, least: int) -> JobRun:
-    return replace(job_run, lookahead=max(job_run.lookahead or 0, least))

@@ -10,7 +10,7 @@ import time
 from types import SimpleNamespace
 
 import recordpublisher as rp
-from recordpublisher.fetcher.leases.write_permission import WritePermission
+from recordpublisher.fetcher.leases.heartbeat import WritePermission
 from recordpublisher.fetcher.pipeline.lease_gate import CurrentWorker, LeaseGate
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.sink import SinkContext

@@ -1,1 +1,1 @@
-"""Commands that need no stream: the embedded endpoint, the demo, what there is to set and to plug in."""
+"""Commands that need no stream: the embedded endpoint, the demo, the properties, and the plugins."""

@@ -13,9 +13,11 @@ PUBLISHERS = ("EFO", "POLLING")
 
 
 def demo(
-    publisher: Annotated[str, typer.Option(help="EFO or POLLING.")] = "EFO",
-    seconds: Annotated[float, typer.Option(min=20, help="How many seconds the year of flights takes.")] = 125,
-    kill: Annotated[bool, typer.Option("--kill", help="kill -9 the Spark job in mid-run and start it again.")] = False,
+    publisher: Annotated[str, typer.Option(help="Publisher of the job: EFO or POLLING.")] = "EFO",
+    seconds: Annotated[float, typer.Option(min=20, help="Duration of the year of flights in seconds.")] = 125,
+    kill: Annotated[
+        bool, typer.Option("--kill", help="Kill the Spark job (kill -9) while it runs, and start it again.")
+    ] = False,
     folder: Annotated[Path | None, typer.Option(help="Keep all files in this folder; it must not exist yet.")] = None,
 ) -> None:
     """Send 336,776 real flights to an embedded stream and read them with Spark, aligned in event time.

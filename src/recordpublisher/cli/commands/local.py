@@ -1,6 +1,8 @@
-"""`recordpublisher local`: the embedded Kinesis endpoint."""
+"""`recordpublisher local` and `recordpublisher judge`: the embedded Kinesis endpoint, and what a client has read of a schedule."""
 
 import asyncio
+import fileinput
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +11,9 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..execution import arguments_as_options, print_note, run_until_signal
+from ..execution import ALARM, arguments_as_options, print_note, run_until_signal
 from ..options import Port
+from ..output import echo
 
 
 class Limits(StrEnum):
@@ -31,27 +34,25 @@ def local(
         typer.Option(
             metavar="RULES",
             help="Random faults: KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas; "
-            "all=0.02 is every kind, for one call in fifty. The kinds: the reference of the embedded endpoint.",
+            "all=0.02 means every kind, for one call in fifty. The reference of the embedded endpoint lists the kinds.",
         ),
     ] = "",
-    seed: Annotated[int, typer.Option(help="Seed of --faults.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random faults.")] = 0,
     http2: Annotated[
-        bool, typer.Option("--http2", help="Serve HTTP/2 too, as async clients in Java need it (extra local).")
+        bool, typer.Option("--http2", help="Serve HTTP/2 in addition, which async clients in Java need (extra local).")
     ] = False,
     tls: Annotated[
         bool,
-        typer.Option(
-            "--tls", help="Serve HTTPS, with a certificate that it makes and prints the file of (extra local)."
-        ),
+        typer.Option("--tls", help="Serve HTTPS with a new certificate, whose file is printed (extra local)."),
     ] = False,
     limits: Annotated[
-        Limits, typer.Option(help="The rate limits of each shard: none, or those that the service documents.")
+        Limits, typer.Option(help="Rate limits of each shard: none, or those that the service documents.")
     ] = Limits.NONE,
     data: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Keep streams, records, consumers and tags in this folder: they survive a restart.",
+            help="Keep streams, records, consumers and tags in this folder, so that they survive a restart.",
         ),
     ] = None,
     schedule: Annotated[
@@ -59,7 +60,7 @@ def local(
         typer.Option(
             metavar="FILE",
             help="Put numbered records, and play faults and reshards at their times, from a TOML file or a ready schedule: "
-            "everything, outage, reshards. `recordpublisher judge` says what your consumer made of it.",
+            "everything, outage, reshards. `recordpublisher judge` shows how your consumer did.",
         ),
     ] = None,
     allow_remote: Annotated[
@@ -69,7 +70,7 @@ def local(
         ),
     ] = False,
 ) -> None:
-    """Serve an embedded Kinesis endpoint until stopped: from memory, or with --data from a folder.
+    """Serve an embedded Kinesis endpoint from memory, or with --data from a folder, until the command is stopped.
 
     Example: recordpublisher local --port 0 --stream orders:4
     """
@@ -97,12 +98,12 @@ async def _serve(host: str, port: int, streams: dict[str, int], options: dict[st
 
     async with LocalKinesis(host, port, streams, **options) as endpoint:
         if endpoint.certificate_file is not None:
-            print_note(f"clients trust its certificate with AWS_CA_BUNDLE={endpoint.certificate_file}")
+            print_note(f"clients trust the certificate of the endpoint with AWS_CA_BUNDLE={endpoint.certificate_file}")
         print_note(f"the embedded Kinesis endpoint listens at {endpoint.url}")
         try:
             if plan is not None:
                 await Player(endpoint, plan, print_note).play()
-                print_note("the schedule is over; the endpoint serves on")
+                print_note("the schedule is over; the endpoint continues to serve")
             await asyncio.Event().wait()
         finally:
             counts = endpoint.faults.counts
@@ -124,3 +125,39 @@ def shards_by_stream(given: list[str]) -> dict[str, int]:
             )
         streams[name] = int(count)
     return streams
+
+
+# `recordpublisher judge`: what a client has read of a schedule.
+
+
+def judge(
+    file: Annotated[str, typer.Argument(help="File with the lines of the client; - is stdin.")] = "-",
+    schedule: Annotated[str, typer.Option(help="The schedule that was played: a name or a file.")] = "everything",
+) -> None:
+    """Judge the records that a consumer has read of `recordpublisher local --schedule`: lost, repeated, out of order, slowest.
+
+    The consumer, in any language, writes each record's data as a line. A word may precede the data. The time at which the consumer saw
+    the record may follow it, in epoch seconds; without it, the time is when the line is read here. The exit code is 3 if records were
+    lost or out of order.
+
+    Example: recordpublisher judge records.txt --schedule outage
+    """
+    from recordpublisher.local.schedules.schedule import load_schedule, score, seen_in
+
+    played, records, others = load_schedule(schedule), [], 0
+    with fileinput.input(file, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            seen = seen_in(line, time.time())
+            if seen is not None:
+                records.append(seen)
+            else:
+                others += 1
+                if others == 1:
+                    print_note(f"not a record of the schedule: {line.strip()[:80]}")
+    found = score(played.record_count, records, played.keys)
+    if others > 1:
+        print_note(f"{others} lines are not records of the schedule")
+    counts = f"{found.lost} lost, {found.repeated} repeated, {found.out_of_order} out of order"
+    echo(f"{found.records} records: {counts}; the slowest came after {found.slowest:.1f} s")
+    if found.lost or found.out_of_order:
+        raise typer.Exit(ALARM)

@@ -15,7 +15,8 @@ from ..output import Printable, echo, joined, json_text, styled
 
 def properties(
     word: Annotated[
-        str | None, typer.Argument(metavar="WORD", help="Only properties with this in their key, group or meaning.")
+        str | None,
+        typer.Argument(metavar="WORD", help="List only properties with this word in their key, group or meaning."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each property.")] = False,
 ) -> None:

@@ -8,7 +8,7 @@ from recordpublisher.publishers.shards import Shard
 from .findings import NotCheckedError
 
 MAX_EVEN_SHARES = 4
-"""More than so many times its even share of the hash keys are too many for a shard."""
+"""A shard with more than this many times its even share of the hash keys has too many."""
 MAX_PERCENT = 90
 """The same for a stream of few shards."""
 

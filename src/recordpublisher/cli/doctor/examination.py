@@ -14,7 +14,7 @@ from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
-from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.job import (
     DEAD_LETTER,
@@ -22,10 +22,8 @@ from recordpublisher.publishers.properties.groups.job import (
     DESERIALIZER,
     GLUE_ENDPOINT,
     ON_BAD_RECORD,
-    SHARD_ASSIGNER,
     SINK,
     STATE_ENDPOINT,
-    TRACKER,
     WATERMARK_STRATEGY,
 )
 from recordpublisher.publishers.properties.groups.reading import ENDPOINT, RECORD_PUBLISHER
@@ -47,7 +45,7 @@ from .machine import (
     service_of,
     version_findings,
 )
-from .own_source import OwnSource, has_own_source, own_source_of
+from .own_source import OwnSource, has_own_source, own_source_of, wrapper_of
 from .streams import StreamChecks, Use
 
 OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
@@ -116,7 +114,7 @@ class Examination:
         If the services cannot be reached, the streams are not checked.
         """
         own, findings = await self._own_source()
-        findings = [*await version_findings(), *findings]
+        findings = [*await version_findings(), *findings, *await self._of_wrapper()]
         try:
             endpoints = self._endpoints(own)
         except ConfigurationError as error:  # an ARN that is not of a stream of Kinesis
@@ -147,6 +145,17 @@ class Examination:
         if own is not None:
             self._opened.push_async_callback(own.close)
         return own, []
+
+    async def _of_wrapper(self) -> list[Finding]:
+        """Return the findings of a publisher about what it reads in addition to the streams."""
+        try:
+            wrapper = wrapper_of(self._registry, self._properties)
+        except Exception as error:  # the constructor of a plugin may raise anything
+            return [problem("publisher", error)]
+        if wrapper is None:
+            return []
+        self._opened.push_async_callback(wrapper.close)
+        return [finding for stream in self._uses for finding in await wrapper.findings(stream)]
 
     def _endpoints(self, own: OwnSource | None) -> dict[str, FindEndpoint]:
         endpoints = kinesis_endpoints(self._properties, [*self._sources, *self._targets])
@@ -249,14 +258,12 @@ def _publisher(registry: Registry, properties: Properties) -> type[RecordSource]
 def _plugins(registry: Registry, properties: Properties) -> str:
     named: tuple[tuple[NameTable[Any], Property[Any]], ...] = (
         (registry.publishers, RECORD_PUBLISHER),
-        (registry.trackers, TRACKER),
         (registry.watermark_strategies, WATERMARK_STRATEGY),
-        (registry.shard_assigners, SHARD_ASSIGNER),
     )
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)
     check_reading(registry, properties)
-    # A job that does not use a clashing name runs, with a warning. Whoever examines an installation wants to know.
+    # A job that does not use a clashing name runs, with a warning. An examination must report the clash all the same.
     if clashes := [clash for table in registry.tables().values() for clash in table.clashes()]:
         raise PluginError("; ".join(clashes))
     return ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])

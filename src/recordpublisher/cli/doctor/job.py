@@ -4,40 +4,34 @@ These are a state store, the sinks, that no other process runs the job, and that
 """
 
 import asyncio
-from collections.abc import Collection
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
 from msgspec.inspect import type_info
 
 from recordpublisher.consumer.typed_values import fields_of, name_of
-from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_assignment, refuse_other_job
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
-from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
+from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
+from recordpublisher.fetcher.committing_sink import stores_positions
+from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.group_store import HOST, GroupStore, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
-from recordpublisher.fetcher.sink import Sink, SinkContext, State
+from recordpublisher.fetcher.sink import Sink, SinkContext
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
+from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
 from recordpublisher.plugins.lag.probe import LagProbe
-from recordpublisher.plugins.lag.stored_positions import (
-    PositionsReader,
-    SinkPositions,
-    StoreOrGroupPositions,
-    without_positions,
-)
 from recordpublisher.plugins.runtime.batch_decoration import chosen_deserializer, made_type
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
-from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.job import (
     CHECKPOINT_INTERVAL,
     DEAD_LETTER_SINK,
     JOB_NAME,
-    SHARD_ASSIGNMENT,
+    JOB_WORKERS,
     SINK,
     STATE_URI,
     TIMESTAMP_FIELD,
@@ -57,20 +51,20 @@ class JobChecks:
     def __init__(self, registry: Registry, properties: Properties, made: AsyncExitStack) -> None:
         self._registry = registry
         self._properties = properties.merged({MAX_OUTAGE.key: 0})
-        self._is_elastic = properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
+        self._is_group = properties.value(JOB_WORKERS) == "GROUP"
         self._made = made
         self._has_store = False
 
     async def store_findings(self) -> list[Finding]:
         """Check whether the state store can be read, and list its write actions, which cannot be checked."""
-        found = await examine("store", self._elastic_store if self._is_elastic else self._store)
+        found = await examine("store", self._group_store if self._is_group else self._store)
         self._has_store = found.verdict is Verdict.OK
         words = f"{NEEDS_A_CHANGE}: look at the IAM policy"
         return [found, *(Finding(f"store: {each}", Verdict.NOT_CHECKED, words) for each in self._store_changes())]
 
     def _store_changes(self) -> list[str]:
-        """Return the actions with which the store changes something. They are not checked, because stores have no DryRun."""
-        changes = ("writes", "deletes") if self._is_elastic else ("writes",)
+        """Return the IAM actions by which the store writes. They are not checked, because the APIs of stores have no DryRun."""
+        changes = ("writes", "deletes") if self._is_group else ("writes",)
         with suppress(RecordPublisherError):  # a store that cannot be made is a finding of its own
             store = self._registry.stores.get(back_end_of(self._properties.value(STATE_URI) or ""), STATE_URI.key)
             return [action for action, does in store.actions.items() if does in changes]
@@ -119,26 +113,33 @@ class JobChecks:
         if store is None:
             return await self._store_in_sink()
         self._made.push_async_callback(store.close)
-        if await GroupStore(store).read_table() is not None:
-            refuse_assignment(store.place, "ELASTIC", "STATIC")
-        snapshots = await SnapshotStore(store, self._properties.value(JOB_NAME)).own_entries()
         if place := missing_folder(self._properties.value(STATE_URI) or ""):
             return f"{place} will be created"
-        count = sum(each.snapshot is not None for each in snapshots.values())
-        return f"reachable, {counted(count, 'stored snapshot')}"
+        sink = None
+        with suppress(Exception):  # a sink that cannot be made or read is a finding of its own
+            sink = self._keeping_sink()
+        return f"reachable, {await self._stored(JobStateReader(store, sink))}"
 
     async def _store_in_sink(self) -> str:
         """Return how many positions the sink stores with its rows. Raises: NotCheckedError if it stores none, or cannot be read."""
-        stored = None
         try:
-            if (sink := self._keeping_sink()) is not None:
-                stored = await SinkPositions(sink).load()
+            sink = self._keeping_sink()
+            stored = None if sink is None else await self._stored(JobStateReader(None, sink))
         except Exception as error:  # whatever a plugin raises
+            if isinstance(error, StateError) and not isinstance(error, StoreUnavailableError):
+                raise
             raise NotCheckedError(f"{STATE_URI.key} is not set, and the sink cannot be asked") from error
         if stored is None:
             raise NotCheckedError(f"{STATE_URI.key} is not set")
-        count = counted(len(stored), "stored snapshot")
-        return f"not needed: {self._properties.value(SINK)} keeps the positions with its rows, {count}"
+        return f"not needed: {self._properties.value(SINK)} keeps the positions with its rows, {stored}"
+
+    async def _stored(self, reader: JobStateReader) -> str:
+        """Return of how many shards positions are stored. Raises: StateError if they are of another job, or cannot be read."""
+        table = None if reader.documents is None else await reader.documents.read_table()
+        if table is not None and table.document.job is not None:
+            refuse_other_job(reader.place, table.document.job.name, self._properties.value(JOB_NAME))
+        count = sum(len(each["shards"]) for each in await reader.load())
+        return f"positions of {counted(count, 'shard')}"
 
     def _keeping_sink(self) -> Sink | None:
         """Make and return the sink if it stores the positions with its rows; else return None."""
@@ -146,14 +147,13 @@ class JobChecks:
         keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
         return self._made_sink() if keeps else None
 
-    async def _elastic_store(self) -> str:
-        return await check_assignment(self._group())
+    async def _group_store(self) -> str:
+        return await check_members(self._group())
 
     def _group(self) -> ElasticGroup:
         """Return the group that the job would join.
 
-        Raises: ConfigurationError if a property cannot be combined with ELASTIC assignment; NotCheckedError if the assignment is another
-        one.
+        Raises: ConfigurationError if a property cannot be combined with a group; NotCheckedError if the job runs alone.
         """
         sink = dead_letters = None
         with suppress(Exception):  # a sink that cannot be made is a finding of its own
@@ -165,9 +165,9 @@ class JobChecks:
         store = build_store(self._registry, self._properties)
         if store is not None:
             self._made.push_async_callback(store.close)
-        group = elastic_group_of(self._properties, sink, dead_letters, store, (), 1)
+        group = elastic_group_of(self._properties, sink, dead_letters, store, ())
         if group is None:
-            raise NotCheckedError(f"{SHARD_ASSIGNMENT.key} is not ELASTIC")
+            raise NotCheckedError(f"{JOB_WORKERS.key} is not GROUP")
         return group
 
     def _make_sink(self, made: list[Sink]) -> str:
@@ -186,17 +186,11 @@ class JobChecks:
         return f"{name}, configured"
 
     async def _running(self) -> str:
-        if self._is_elastic:
+        if self._is_group:
             if not self._has_store:
                 raise NotCheckedError("the group cannot be read")
             return await check_group(self._group())
-        await self._check_entries()
-        return await check_generation(self._positions(), self._properties)
-
-    async def _check_entries(self) -> None:
-        """Check that positions stored with the sink's rows are those of this job. Raises: StateError if they have another job's name."""
-        if (sink := self._keeping_sink()) is not None and (entries := entries_of(sink)) is not None:
-            await SnapshotStore(entries, self._properties.value(JOB_NAME)).own_entries()
+        return await check_alone(self._positions(), self._properties)
 
     async def _lag(self, stream: str, client: KinesisClient) -> str:
         positions = self._positions()
@@ -211,16 +205,15 @@ class JobChecks:
             )
         return "no unread records are about to be lost"
 
-    def _positions(self) -> PositionsReader:
+    def _positions(self) -> JobStateReader:
         """Return the reader of the job's positions. Raises: NotCheckedError if the job stores none, or they cannot be read."""
         sink = self._keeping_sink()
         store = build_store(self._registry, self._properties) if self._has_store else None
         if store is not None:
             self._made.push_async_callback(store.close)
-            return StoreOrGroupPositions(store, sink)
-        if sink is not None:
-            return SinkPositions(sink)
-        raise NotCheckedError("the job stores no positions, or they cannot be read")
+        if store is None and sink is None:
+            raise NotCheckedError("the job stores no positions, or they cannot be read")
+        return JobStateReader(store, sink)
 
     def _made_sink(self) -> Sink:
         sink = build_sink(self._registry, self._properties)
@@ -234,36 +227,54 @@ SPARE_SECONDS = 1.0
 """A checkpoint takes time too."""
 
 
-async def check_generation(positions: PositionsReader, properties: Properties) -> str:
-    """Return whether another process runs a job with STATIC assignment, and which generation a start would take.
+async def check_alone(positions: JobStateReader, properties: Properties) -> str:
+    """Return in words whether another process runs this job, which runs alone. A start would replace that process.
 
-    A start takes the next generation, which fences off the processes of the generation before (S6).
-
-    Raises: RecordPublisherError if subtasks store checkpoints now; it names them. NotCheckedError if none was stored, but the
-    checkpoint interval is negative (no checkpoints) or longer than doctor watches.
+    Raises: RecordPublisherError if a worker stores checkpoints now, or sends heartbeats; it names the worker. NotCheckedError if none was
+    stored, but the checkpoint interval is negative (no checkpoints) or longer than doctor watches.
     """
     before = await positions.load()
-    if not before:
+    if not before or positions.documents is None:
         return "no: no positions are stored"
     interval_ms = checkpoint_interval_ms(properties)
     seconds = min(MAX_SECONDS, interval_ms / 1000 + SPARE_SECONDS) if interval_ms > 0 else 0.0
+    first = await _open_records(positions.documents)
     await asyncio.sleep(seconds)
-    after = await positions.load()
-    generation = max(int(each["generation"]) for each in after or before)
-    if live := [each for each in after if each not in before]:
+    last, after = await _open_records(positions.documents), await positions.load()
+    if not last:
+        return "no: the worker that ran it was stopped"
+    live = [each["worker"] for each in after if each not in before and each["worker"] in last]
+    live += [worker for worker, record in last.items() if worker in first and first[worker].beat != record.beat]
+    if live:
+        record = last[live[0]]
         raise RecordPublisherError(
-            f"{_subtasks(live)} of generation {generation} stores checkpoints: a start here would fence it off, and it would fail. Stop it "
-            f"first, or give this job {ANOTHER_PLACE}"
+            f"worker {live[0]} (process {record.pid} on {record.host}) stores checkpoints: a start here would replace it, and it would "
+            f"fail. Stop it first, or give this job {ANOTHER_PLACE}"
         )
+    worker, record = next(iter(last.items()))
     if interval_ms < 0 or interval_ms / 1000 > MAX_SECONDS:
         raise NotCheckedError(
-            f"generation {generation} has stored nothing for {seconds:g} s, and {CHECKPOINT_INTERVAL.key} is {interval_ms}"
+            f"worker {worker} has stored nothing for {seconds:g} s, and {CHECKPOINT_INTERVAL.key} is {interval_ms}"
         )
-    return f"no: generation {generation} has stored nothing for {seconds:g} s; a start takes {generation + 1}"
+    if record.host == HOST and is_process(record.pid):
+        raise RecordPublisherError(
+            f"worker {worker} (process {record.pid} on this machine) runs it: a start here would replace it, and it would fail. "
+            f"Stop it first, or give this job {ANOTHER_PLACE}"
+        )
+    return (
+        f"not that it shows: worker {worker} (process {record.pid} on {record.host}) has stored nothing for {seconds:g} s, and was not "
+        "stopped: it was killed, or it has nothing to read. A start here replaces it"
+    )
+
+
+async def _open_records(documents: GroupStore) -> dict[str, WorkerRecord]:
+    """Return the records of the workers that are not sealed."""
+    records = await documents.read_records()
+    return {worker: each.document for worker, each in records.items() if not each.document.is_sealed}
 
 
 async def check_group(group: ElasticGroup) -> str:
-    """Return which workers of a group with ELASTIC assignment send heartbeats. A process that starts here joins them."""
+    """Return which workers of a group send heartbeats. A process that starts here joins them."""
     before = await group.documents.read_records()
     if not before:
         return "no: the group has no workers"
@@ -282,20 +293,13 @@ async def check_group(group: ElasticGroup) -> str:
     return f"yes: worker {named}; a start here joins, and takes its share"
 
 
-async def check_assignment(group: ElasticGroup) -> str:
-    """Return the size of the group that a process with ELASTIC assignment would join.
-
-    Raises: StateError if subtasks with STATIC assignment keep positions there, or if the group is another job's.
-    """
+async def check_members(group: ElasticGroup) -> str:
+    """Return the size of the group that a process would join. Raises: StateError if the group is another job's."""
     table = await group.documents.read_table()
-    if table is not None:
-        stored = table.document.job
-        refuse_other_job(group.store.place, None if stored is None else stored.name, group.job_name)
-        return f"a group with {counted(len(table.document.leases), 'shard')} and {counted(len(table.document.owners), 'worker')}"
-    await group.documents.refuse_subtasks()
-    return "reachable, no group yet"
-
-
-def _subtasks(snapshots: Collection[State]) -> str:
-    numbers = sorted(int(each.get("subtask", 0)) for each in snapshots)
-    return f"subtask {', '.join(map(str, numbers))}"
+    if table is None:
+        return "reachable, no group yet"
+    stored = table.document.job
+    refuse_other_job(group.store.place, None if stored is None else stored.name, group.job_name)
+    if table.document.alone is not None:
+        return "a job that ran alone: a start here continues at its positions"
+    return f"a group with {counted(len(table.document.leases), 'shard')} and {counted(len(table.document.owners), 'worker')}"

@@ -1,4 +1,4 @@
-"""What this machine has: Python, Spark, and the way to the service."""
+"""Checks of this machine: Python, Spark, and the way to the service."""
 
 import asyncio
 import os
@@ -17,12 +17,9 @@ from urllib.parse import SplitResult, urlsplit
 from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
-from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
-from recordpublisher.publishers.kinesis.endpoint import DEFAULT_PORTS
-from recordpublisher.publishers.kinesis.error_translation import translate_errors
-from recordpublisher.publishers.kinesis.known_access import provider_name
-from recordpublisher.publishers.kinesis.proxies import proxy_for
-from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+from recordpublisher.publishers.kinesis.access import DEFAULT_PORTS, ca_bundle_path, provider_name, proxy_for
+from recordpublisher.publishers.kinesis.error_mapping import translate_errors
+from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
@@ -92,7 +89,7 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
 
 
 def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
-    """Return how to find the endpoints of the streams, by the service that a stream belongs to."""
+    """Return, for each service that a stream belongs to, a function that finds its endpoint."""
     regions = {service_of(properties, stream): _region_of(properties, stream) for stream in streams}
     return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
 

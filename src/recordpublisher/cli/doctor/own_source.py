@@ -51,10 +51,24 @@ def has_own_source(registry: Registry, properties: Properties) -> bool:
     The result is False if the publisher is not installed, which another finding reports.
     """
     try:
-        made = source_class(registry, properties)
+        made = source_class(registry, properties).wrapped(properties)
     except RecordPublisherError:
         return False
     return not issubclass(made, RecordPublisherFactory) or made.discover is not RecordPublisherFactory.discover
+
+
+def wrapper_of(registry: Registry, properties: Properties) -> OwnSource | None:
+    """Return the job's publisher if it wraps the one that reads the streams, as ARCHIVE does, else None.
+
+    Raises: any error of the plugin's factory.
+    """
+    try:
+        made = source_class(registry, properties)
+        if made.wrapped(properties) is made:
+            return None
+    except RecordPublisherError:
+        return None
+    return OwnSource(properties.as_given(RECORD_PUBLISHER), build_source(registry, properties, made))
 
 
 def own_source_of(registry: Registry, properties: Properties) -> OwnSource | None:

@@ -1,4 +1,4 @@
-"""What the service lets us do with a stream. Nothing is changed: calls that read are made, others are asked for by DryRun."""
+"""Checks what the service allows for a stream. Nothing is changed: calls that read are made, others are checked by DryRun."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from recordpublisher.publishers.base import check_clock
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, RecordPublisherError
-from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import arn_of, stream_name
@@ -20,8 +20,11 @@ MAX_CONSUMERS = 20
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a job does with a stream: reads it by polling, or by fan-out as `consumer`, which it registers unless it has its ARN; calls that
-    write, for copies of records of at most `copied_bytes`, if that is known."""
+    """The calls that a job makes for a stream.
+
+    It reads by polling, or by fan-out as `consumer`, which it registers unless it has its ARN. It writes copies of records of at most
+    `copied_bytes`, if that size is known.
+    """
 
     reads: bool = True
     consumer: str | None = None

@@ -34,9 +34,8 @@ def dashboard(
 
 
 async def _serve(properties: Properties, port: int) -> None:
-    from recordpublisher.plugins.dashboard.history import History
-    from recordpublisher.plugins.dashboard.server import DashboardServer
-    from recordpublisher.plugins.dashboard.stored_snapshots import JoinedSnapshots, StoredSnapshots
+    from recordpublisher.plugins.dashboard.server import DashboardServer, History
+    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
     from recordpublisher.plugins.runtime.stream_names import streams_of
 
     from .job_probes import positions_of, probes_opened

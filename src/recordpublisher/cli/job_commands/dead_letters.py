@@ -24,7 +24,7 @@ from ..options import Job, JobProperties, PropertyOptions, is_python_job, search
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
-    from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+    from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
     from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
     from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 
@@ -36,7 +36,7 @@ dead_letters = subcommands(
 
 MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
 """Limits of the reasons that are shown below a list: their number, and the characters of each."""
-OfQueue = Annotated[bool, typer.Option("--queue", help="Those of the job's queue, in place of a sink.")]
+OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of the job's queue instead of a sink.")]
 
 
 class Target(StrEnum):
@@ -202,9 +202,9 @@ async def drop(
         list[str] | None, typer.Argument(metavar="SEQUENCE", help="Sequence numbers, as `list` shows them.")
     ] = None,
     all_letters: Annotated[
-        bool, typer.Option("--all", help="Every letter that can be read, in place of numbers.")
+        bool, typer.Option("--all", help="Drop every letter that can be read, instead of chosen ones.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove them, with --all.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that --all removes them.")] = False,
     queue: OfQueue = False,
 ) -> None:
     """Remove letters for good.
@@ -213,9 +213,11 @@ async def drop(
     """
 
     if bool(numbers) is all_letters:
-        raise ConfigurationError("--all", " ".join(numbers or ()) or None, "sequence numbers, or --all")
+        if all_letters:
+            raise ConfigurationError.conflict("--all", "SEQUENCE")
+        raise ConfigurationError("SEQUENCE", None, "sequence numbers, or --all")
     if all_letters and not yes:
-        raise ConfigurationError("--yes", None, "--yes", reason="it removes every dead letter of the job")
+        raise ConfigurationError.needs("--all", "--yes", reason="it removes every dead letter of the job")
 
     from recordpublisher.plugins.dead_letters.replay import DropTarget
 
@@ -237,16 +239,14 @@ async def _replay(
     Raises: StateError after the replay if no dead letter has one of the given numbers; ConfigurationError if dead letters with new payloads
     are to go back to a queue.
     """
-    from recordpublisher.plugins.dead_letters.replay import replayed
+    from recordpublisher.plugins.dead_letters.replay import replay_letters
 
     if restores and mended is not None:
-        reason = "a queue takes its letters back as they are"
-        raise ConfigurationError(
-            "--payloads", f"{counted(len(mended), 'payload')}", "with --to job or --to stream", reason=reason
-        )
+        reason = "a queue takes its letters back without a change"
+        raise ConfigurationError.needs("--payloads", "--to job or --to stream", reason=reason)
     done, kept, missing = 0, 0, dict.fromkeys(only or (number for _, number in mended or ()))
     async with _letters(properties, queue, restores=restores) as letters, target:
-        async for ended, failed in replayed(letters, target, only, mended):
+        async for ended, failed in replay_letters(letters, target, only, mended):
             done, kept = done + len(ended), kept + len(failed)
             for letter, reason in failed:
                 echo(f"{letter.number} of {letter.shard.key}: {reason}")
@@ -297,11 +297,11 @@ def _missing(number: str, others: str = "") -> StateError:
 async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[StoredLetters]:
     letters: StoredLetters
     if queue:
-        from recordpublisher.plugins.dead_letters.queue import QueueLetters
+        from recordpublisher.plugins.dead_letters.kinesis_letters import QueueLetters
 
         letters = QueueLetters(properties, restores=restores)
     else:
-        from recordpublisher.plugins.dead_letters.of_job import stored_letters_of
+        from recordpublisher.plugins.dead_letters.replay import stored_letters_of
 
         letters = stored_letters_of(properties)
     try:

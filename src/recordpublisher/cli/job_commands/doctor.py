@@ -58,7 +58,9 @@ def doctor(
         streams = [*(streams or ()), job]
         job = None
     if (job is None) != bool(streams):
-        raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
+        if job is not None:
+            raise ConfigurationError.conflict("--stream", job)
+        raise ConfigurationError("JOB", None, "the properties of a job, or --stream")
     search_current_folder()  # as `run` does, for the functions that the properties name
     properties = options.read(job)
     if job is not None and is_spark_job(properties):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recordpublisher.plugins.groups.group_status import GroupStatus, ShardStatus
 
 group = subcommands(
-    "Show the workers and shards of a group (`run --elastic`); take a worker out of it.\n\n"
+    "Show the workers and shards of a group (`run --group`); take a worker out of it.\n\n"
     "Example: recordpublisher group show job.properties -p flink.state.uri=group"
 )
 
@@ -118,7 +118,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
         documents = GroupStore(store)
         if await documents.read_table() is None:
             place = store.place
-            raise StateError(f"{place} has no group of workers: was the job started with `run --elastic`?")
+            raise StateError(f"{place} has no group of workers: was the job started with `run --group`?")
         yield documents
     finally:
         await store.close()
@@ -147,7 +147,7 @@ def _text(status: GroupStatus, now_ms: int) -> str:
 
 
 def _load(shard: ShardStatus) -> str:
-    """Return the bytes per second as the owner states them, in steps of a quarter; lower ones are not told apart."""
+    """Return the bytes per second as the owner states them, in steps of a quarter. Lower loads look the same."""
     if shard.worker is None:
         return "-"
     return "at most 1,000" if shard.load is None else f"{shard.load:,}"

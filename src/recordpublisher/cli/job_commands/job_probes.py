@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.plugins.host.source_kind import reads_a_queue, why_kinesis_cannot_be_asked
-from recordpublisher.plugins.lag.stored_positions import (
-    PositionsReader,
-    SinkPositions,
-    StoreOrGroupPositions,
-)
+from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import SINK, STATE_URI
 from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def probes_opened(
-    properties: Properties, streams: Sequence[str], positions: PositionsReader | None
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None
 ) -> AsyncIterator[list[LagProbe]]:
     """Open a probe for each stream while the block runs. `positions` is closed at the end.
 
@@ -49,10 +45,8 @@ def check_streams_of_kinesis(properties: Properties) -> None:
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
 
 
-def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | None:
+def positions_of(properties: Properties, use_sink: bool) -> JobStateReader | None:
     """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.
-
-    If the job is run by a group whose sink stores the positions, the reader takes the worker of each shard from the state store.
 
     Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
     """
@@ -65,10 +59,10 @@ def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | No
     if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
         keeping = build_sink(registry, properties)
         store = None if _is_missing_folder(properties) else build_store(registry, properties)
-        return SinkPositions(keeping) if store is None else StoreOrGroupPositions(store, keeping)
+        return JobStateReader(store, keeping)
     check_folder(properties)
     store = build_store(registry, properties)
-    return None if store is None else StoreOrGroupPositions(store)
+    return None if store is None else JobStateReader(store)
 
 
 def check_folder(properties: Properties) -> None:

@@ -8,10 +8,10 @@ import typer
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.plugins.host.source_kind import reads_a_queue
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
-from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
+from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, STATE_URI
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, CHECKPOINT_INTERVAL, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
@@ -24,8 +24,7 @@ MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
 """A checkpoint that is younger says nothing about whether a process runs."""
 WATCH_SECONDS = 5.0
-HEAD = ("SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST IN", "")
-GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
+HEAD = ("SHARD", "WORKER", "LAG", "UNREAD", "IDLE", "LOST IN", "")
 TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")
 
 
@@ -85,13 +84,16 @@ def lag(
     seconds = interval or WATCH_SECONDS
     is_watching = watch_shards or interval is not None
     if (is_watching or live is not None) and (check or as_json):
-        raise ConfigurationError("--check" if check else "--json", True, "without --watch and --live")
+        given = {"--watch": watch_shards, "--interval": interval is not None, "--live": live is not None}
+        raise ConfigurationError.conflict(
+            "--check" if check else "--json", *(name for name, is_set in given.items() if is_set)
+        )
     streams, properties = read_job_or_stream(job_or_stream, file, options)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
     tells = file is not None or is_job(job_or_stream)
     if live is not None:
-        from recordpublisher.plugins.dashboard.http_snapshots import HttpSnapshots
+        from recordpublisher.plugins.dashboard.snapshots import HttpSnapshots
 
         of_job = HttpSnapshots(live, streams)
         if is_watching:
@@ -117,6 +119,16 @@ def lag(
 
 
 def _grace_seconds(given: float | None, properties: Properties) -> float:
+    """Return how long --check waits for a position to move.
+
+    Raises: ConfigurationError if the alarms are off, or if the job stores no positions while it runs.
+    """
+    if properties.value(ALARM_INTERVAL) < 0:
+        reason = f"--check exits with {ALARM} once records wait that long"
+        raise ConfigurationError(ALARM_INTERVAL.key, -1, "a duration such as 5m", reason=reason)
+    if checkpoint_interval_ms(properties) < 0:
+        reason = "the job stores its positions only when it stops, so --check could not tell whether it reads"
+        raise ConfigurationError(CHECKPOINT_INTERVAL.key, -1, "a duration such as 10s", reason=reason)
     return max(MIN_GRACE_SECONDS, 3 * checkpoint_interval_ms(properties) / 1000) if given is None else given
 
 
@@ -127,7 +139,7 @@ def _exits_later(properties: Properties) -> str:
     )
 
 
-def _positions(properties: Properties, use_sink: bool, is_job: bool) -> PositionsReader | None:
+def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobStateReader | None:
     check_streams_of_kinesis(properties)
     positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
     if positions is None and is_job:
@@ -140,7 +152,7 @@ def _positions(properties: Properties, use_sink: bool, is_job: bool) -> Position
 
 
 async def _read(
-    properties: Properties, streams: Sequence[str], positions: PositionsReader | None, grace_seconds: float | None
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None, grace_seconds: float | None
 ) -> list[ShardSnapshot]:
     """Read the shards once, with alarms if a grace period (seconds) is given.
 
@@ -148,8 +160,8 @@ async def _read(
     no stored positions.
     """
     if grace_seconds is not None and positions is None:
-        valid = "together with --state, or with the properties of a job that stores its positions"
-        raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
+        reason = "give --state, or the properties of a job that stores its positions"
+        raise ConfigurationError.needs("--check", "stored positions", reason=reason)
     shards: list[ShardSnapshot] = []
     async with probes_opened(properties, streams, positions) as probes:
         for probe in probes:
@@ -158,13 +170,10 @@ async def _read(
 
 
 async def _watch_stored_job(
-    properties: Properties, streams: Sequence[str], positions: PositionsReader | None, interval_seconds: float
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None, interval_seconds: float
 ) -> None:
     """Show the job again and again until cancelled. Raises: KinesisError or StateError if the first reading fails."""
-    from recordpublisher.plugins.dashboard.stored_snapshots import (  # brings the AWS SDK
-        JoinedSnapshots,
-        StoredSnapshots,
-    )
+    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
 
     clock = SystemClock()
     async with probes_opened(properties, streams, positions) as probes:
@@ -178,8 +187,7 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
     names = [shard.shard if is_one_stream else f"{shard.stream}/{shard.shard}" for shard in shards]
     if not has_positions:
         return table(TIP_HEAD, [(name, *_tip_cells(shard)) for name, shard in zip(names, shards, strict=True)])
-    head = GROUP_HEAD if any(shard.worker is not None for shard in shards) else HEAD
-    return table(head, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
+    return table(HEAD, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
 
 
 def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
@@ -195,7 +203,7 @@ def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
 
 
 def _lag_cells(shard: ShardSnapshot) -> tuple[str, ...]:
-    reader = shard.worker or ("-" if shard.subtask is None else str(shard.subtask))
+    reader = shard.worker or "-"
     idle = duration(shard.idle_ms) if shard.is_idle and shard.idle_ms is not None else yes_no(shard.is_idle)
     alarm = styled("ALARM", "red") if shard.alarm else ""
     return (reader, duration(shard.lag_ms), yes_no(shard.unread), idle, duration(shard.loss_ms), alarm)

@@ -1,4 +1,4 @@
-"""`recordpublisher leftovers`: files that nobody will publish, listed and removed; commits that cannot be published, taken back."""
+"""`recordpublisher leftovers`: lists and removes files that no process will publish, and takes back commits that cannot be published."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def import_positions(
     ],
     apply: Apply = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also beside a living worker, and over positions that the job has.")
+        bool, typer.Option("--force", help="Write even while a worker is running, and over positions that the job has.")
     ] = False,
     watch: WatchSeconds = 20.0,
 ) -> None:
@@ -108,7 +108,7 @@ async def export_positions(
     ],
     apply: Apply = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also beside a living worker or job, and over rows that are ahead.")
+        bool, typer.Option("--force", help="Write even while a worker or job is running, and over rows that are ahead.")
     ] = False,
     watch: WatchSeconds = 20.0,
 ) -> None:

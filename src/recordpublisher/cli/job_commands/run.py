@@ -19,7 +19,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import for_log, was_logged
 
@@ -36,8 +36,8 @@ from .reload import run_reloading
 from .run_bounds import MaxRecords, RunBounds, StopAtTip, Until
 
 log = logging.getLogger("recordpublisher.run")
-MAX_PARALLELISM = 32_768
-"""Flink's."""
+MAX_WORKERS = 1_000
+"""More processes are a mistake in typing: a machine has no room for them."""
 _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 
@@ -47,21 +47,12 @@ def run(
     job: Job,
     options: PropertyOptions,
     parallelism: Annotated[
-        int, typer.Option(min=1, max=MAX_PARALLELISM, help="Subtasks; more than one run as processes.")
+        int, typer.Option(min=1, max=MAX_WORKERS, help="Processes that share the shards, as with --group.")
     ] = 1,
-    elastic: Annotated[
+    group: Annotated[
         bool,
-        typer.Option(
-            "--elastic", help="Share the shards with every process that runs this job; sets flink.shard.assignment."
-        ),
+        typer.Option("--group", help="Share the shards with every process that runs this job; sets flink.job.workers."),
     ] = False,
-    subtask: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Run only this subtask of --parallelism, counted from 0; the others run elsewhere and share a tracker over TCP.",
-        ),
-    ] = None,
     dashboard: Annotated[
         bool,
         typer.Option(
@@ -90,6 +81,7 @@ def run(
         int | None,
         typer.Option(hidden=True, help="Take properties and the end from a supervisor; report to this descriptor."),
     ] = None,
+    number: Annotated[int, typer.Option(hidden=True, help="Number of this worker of a supervisor.")] = 0,
     metrics_folder: Annotated[
         Path | None, typer.Option(hidden=True, help="Where the supervisor reads its metrics.")
     ] = None,
@@ -97,12 +89,13 @@ def run(
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
     Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
-    yields one. Options and -p are above its own settings and arguments: flink.state.uri stands in place of a state_store.
+    yields one. Options and -p are above its own settings and arguments: flink.state.uri replaces a state_store.
 
     Calls are retried for 15 minutes while the service, a state store or a database is away (flink.job.max.outage).
     A host that DNS does not know ends the start after seconds.
 
-    SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
+    SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once.
+    With --parallelism, a process that fails ends the job.
 
     Example: recordpublisher run job.properties
 
@@ -112,24 +105,24 @@ def run(
         raise typer.Exit(run_reloading([word for word in sys.argv[1:] if word != "--reload"]))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
 
-    if subtask is not None or parallelism == 1:
-        context.find_root().with_resource(log_fields(subtask=subtask or 0))  # of every line of this process
+    if parallelism == 1:
+        context.find_root().with_resource(log_fields(subtask=number))  # of every line of this process
     search_current_folder()
     console = configure_logging(context.obj["verbose"])
     try:
-        if supervised is not None and subtask is not None:
-            _run_as_subtask(subtask, parallelism, supervised, metrics_folder)
+        if supervised is not None:
+            _run_as_worker(number, supervised, metrics_folder)
         else:
             is_program = is_python_job(job)
             bounds = RunBounds(stop_at_tip, until, max_records, parallelism)
             properties = options.read(None if is_program else Path(job))
             if is_program:
-                _refuse_subtasks(job, parallelism, subtask)
+                _refuse_processes(job, parallelism)
 
             def changed(given: Properties) -> Properties:
                 if default_state is not None and not given.is_set(STATE_URI):
                     given = given.merged({STATE_URI.key: default_state})
-                return bounds.applied(_with_assignment(given, elastic, parallelism))
+                return bounds.applied(given.merged({JOB_WORKERS.key: "GROUP"}) if group else given)
 
             log_options = given_log_options(context)
             exporters = _exporters(properties, dashboard_port or 0) if dashboard or dashboard_port is not None else []
@@ -137,9 +130,7 @@ def run(
                 asyncio.run(_run_program(job, properties, changed, bounds.bounds, console, exporters))
             else:
                 given = changed(properties)
-                asyncio.run(
-                    _run(given, Path(job), parallelism, subtask, bounds.bounds, log_options, console, exporters)
-                )
+                asyncio.run(_run(given, Path(job), parallelism, bounds.bounds, log_options, console, exporters))
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
@@ -148,11 +139,11 @@ def run(
         raise RecordPublisherError(one_line(error)) from error
 
 
-def _refuse_subtasks(job: str, parallelism: int, subtask: int | None) -> None:
-    """Check that a job which is a program has one process only. Raises: ConfigurationError if --parallelism or --subtask is given."""
-    if parallelism > 1 or subtask is not None:
-        reason = f"{job} is a program; --elastic shares its shards between processes"
-        raise ConfigurationError("--parallelism" if parallelism > 1 else "--subtask", parallelism, "1", reason=reason)
+def _refuse_processes(job: str, parallelism: int) -> None:
+    """Check that a job which is a program has one process only. Raises: ConfigurationError if --parallelism is given."""
+    if parallelism > 1:
+        reason = "a program runs in one process; start several with --group, which share its shards"
+        raise ConfigurationError.conflict("--parallelism", job, value=parallelism, reason=reason)
 
 
 async def _run_program(
@@ -176,32 +167,19 @@ def log_traceback(error: Exception) -> None:
         log.error("the job failed", exc_info=for_log(error))
 
 
-def _with_assignment(properties: Properties, elastic: bool, parallelism: int) -> Properties:
-    """Return the properties, with ELASTIC assignment if `elastic` is set.
-
-    Raises: ConfigurationError if ELASTIC assignment is combined with several subtasks.
-    """
-    if elastic:
-        properties = properties.merged({SHARD_ASSIGNMENT.key: "ELASTIC"})
-    if parallelism > 1 and properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
-        reason = "with ELASTIC assignment, start one process after the other: they share the shards"
-        raise ConfigurationError("--parallelism", parallelism, "1", reason=reason)
-    return properties
-
-
-def _run_as_subtask(subtask: int, parallelism: int, descriptor: int, metrics_folder: Path | None) -> None:
-    from recordpublisher.plugins.runtime.jobs.subtask import run_subtask
+def _run_as_worker(number: int, descriptor: int, metrics_folder: Path | None) -> None:
+    from recordpublisher.plugins.runtime.jobs.process import run_process
     from recordpublisher.plugins.runtime.jobs.supervisor import read_from_supervisor, reporter_to_supervisor
 
     properties, supervisor = read_from_supervisor()
     report = reporter_to_supervisor(descriptor)
-    asyncio.run(run_subtask(properties, subtask, parallelism, report, supervisor, metrics_folder))
+    asyncio.run(run_process(properties, report, supervisor, metrics_folder, number))
 
 
 def _exporters(properties: Properties, port: int) -> list[MetricsExporter]:
     """Return the exporter that serves the dashboard on this port, in addition to the exporters that the properties name."""
     from recordpublisher.fetcher.settings import IdleIntervals
-    from recordpublisher.plugins.dashboard.live_snapshots import LiveDashboard
+    from recordpublisher.plugins.dashboard.snapshots import LiveDashboard
 
     return [LiveDashboard(port, IdleIntervals.of(properties).shown_ms, properties.value(JOB_NAME))]
 
@@ -210,22 +188,19 @@ async def _run(
     properties: Properties,
     job: Path,
     parallelism: int,
-    subtask: int | None,
     bounds: Bounds,
     options: list[str],
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.runtime.jobs.subtask import run_subtask
+    from recordpublisher.plugins.runtime.jobs.process import run_process
     from recordpublisher.plugins.runtime.stream_names import streams_of
 
     streams_of(properties)
     meter = JobProgressMeter(time.monotonic())
-    with progress_shown(meter, console), arguments_as_options("subtask", port="--dashboard-port"):
-        if parallelism == 1 or subtask is not None:
-            await run_subtask(
-                properties, subtask or 0, parallelism, meter.update, more_exporters=exporters, bounds=bounds
-            )
+    with progress_shown(meter, console), arguments_as_options(port="--dashboard-port"):
+        if parallelism == 1:
+            await run_process(properties, meter.update, more_exporters=exporters, bounds=bounds)
         else:
             await _supervise(properties, job, parallelism, options, meter, exporters)
 
@@ -238,17 +213,15 @@ async def _supervise(
     meter: JobProgressMeter,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.metrics.subtask_processes import exported_from_processes
-    from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, with_local_tracker
+    from recordpublisher.plugins.metrics.worker_processes import exported_from_processes
+    from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, as_group
 
-    command = [sys.executable, "-m", "recordpublisher", "run", str(job), "--parallelism", str(parallelism)]
-    async with (
-        exported_from_processes(properties, parallelism, exporters) as metrics_folder,
-        with_local_tracker(properties) as job_properties,
-    ):
-        if metrics_folder is not None:
-            options = [*options, "--metrics-folder", str(metrics_folder)]
-        await Supervisor([*command, *options], job_properties, parallelism, meter.update).run()
+    command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
+    with as_group(properties) as of_workers:
+        async with exported_from_processes(properties, parallelism, exporters) as metrics_folder:
+            if metrics_folder is not None:
+                options = [*options, "--metrics-folder", str(metrics_folder)]
+            await Supervisor([*command, *options], of_workers, parallelism, meter.update).run()
 
 
 def configure_logging(verbose: bool) -> Any:

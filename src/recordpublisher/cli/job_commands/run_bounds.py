@@ -8,7 +8,8 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.host.source_kind import reads_a_queue
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
-from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 _ENDS = "then store everything and exit 0"
@@ -33,7 +34,7 @@ MaxRecords = Annotated[
 
 
 class RunBounds:
-    """What ends a run by itself: made from the options, and checked against the properties of the job."""
+    """The bounds that end a run by themselves: made from the options, and checked against the properties of the job."""
 
     def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
         """Read the options. Raises: ConfigurationError if the time cannot be read, or if a bound is given for several processes."""
@@ -43,24 +44,31 @@ class RunBounds:
             max_records=max_records, until_event_time=end, stop_at_tip=stop_at_tip or until is not None
         )
         if parallelism > 1:
-            self._refuse("with --parallelism 1", "subtasks do not know how far the others have read")
+            reason = "the processes share the shards, and none knows how far the others have read"
+            self._refuse(f"--parallelism {parallelism}", reason)
 
     def applied(self, properties: Properties) -> Properties:
         """Return the properties for a run with these bounds.
 
         A job that ends at the tip and has no start begins at the oldest record.
 
-        Raises: ConfigurationError if a bound is given for ELASTIC assignment, or an end time for a queue.
+        Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
         """
-        if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+        if properties.value(JOB_WORKERS) == "GROUP":
             reason = "the workers of a group share the shards, and none knows how far the others have read"
-            self._refuse(f"with {SHARD_ASSIGNMENT.key}=STATIC", reason)
+            self._refuse(f"{JOB_WORKERS.key}=GROUP", reason)
         if self.bounds.until_event_time is not None and reads_a_queue(properties):
-            self._refuse("--stop-at-tip or --max-records", "a queue keeps no order in time", only="--until")
+            reason = "a queue keeps no order in time; use --stop-at-tip or --max-records"
+            raise ConfigurationError.conflict(
+                "--until", f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}", reason=reason
+            )
         return from_the_oldest(properties) if self.bounds.stop_at_tip else properties
 
-    def _refuse(self, valid: str, reason: str, only: str | None = None) -> None:
-        """Refuse the first bound that was given, or `only` that option. Raises: ConfigurationError if such a bound was given."""
+    def _refuse(self, other: str, reason: str) -> None:
+        """Refuse the first bound that was given, because it cannot be combined with `other`.
+
+        Raises: ConfigurationError if a bound was given.
+        """
         for option, value in self._given.items():
-            if value is not None and only in (None, option):
-                raise ConfigurationError(option, value, valid, reason=reason)
+            if value is not None:
+                raise ConfigurationError.conflict(option, other, reason=reason)

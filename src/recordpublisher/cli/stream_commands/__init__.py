@@ -1,1 +1,1 @@
-"""Commands that look at a stream, change it, write to it and read it."""
+"""Commands for streams: `streams.py` lists, describes and changes them, `put.py` writes to them, `tail.py` reads them."""

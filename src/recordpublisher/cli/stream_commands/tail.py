@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.source_kind import lists_its_streams, reads_a_queue, shards_instead_of_queue
-from recordpublisher.plugins.runtime.job_identity import as_look
+from recordpublisher.plugins.runtime.looks import as_look
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import A_START, age_ms, named_start, refuse_future, time_ms
+from recordpublisher.publishers.initial_position import (
+    A_START,
+    age_ms,
+    from_the_oldest,
+    named_start,
+    passed_initial_position,
+    refuse_future,
+    time_ms,
+)
 from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 from recordpublisher.publishers.properties.times import is_sequence_number
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import print_note, run_to_end, run_until_signal
 from ..options import StreamNames, StreamProperties, with_properties
-from ..printed_records import RecordReading, is_chosen, pattern
-from ..record_files import RecordFile, RecordFormat, record_file
+from ..printed_records import RecordFile, RecordFormat, RecordReading, is_chosen, pattern, record_file
+from ..shard_tree import known_shard
 
 RATE_SECONDS = 10.0
 _TIMES_FROM = 1_000_000_000
@@ -36,7 +50,7 @@ _FROM = (
     "TRIM_HORIZON (or earliest), LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a "
     "sequence number."
 )
-_UNTIL = "Stop at records from this time on (by default their arrival) or at the tip; so without --follow."
+_UNTIL = "Stop at records from this time on (by default their arrival time), or at the tip. Implies --no-follow."
 
 
 @with_properties
@@ -48,10 +62,12 @@ def tail(
     until: Annotated[str | None, typer.Option(metavar="TIME", help=_UNTIL)] = None,
     shards: Annotated[
         list[str] | None,
-        typer.Option("--shard", metavar="ID", help="Only this shard of the one stream; may be repeated."),
+        typer.Option("--shard", metavar="ID", help="Read only this shard of the one stream. May be repeated."),
     ] = None,
-    key: Annotated[str | None, typer.Option(metavar="REGEX", help="Only records with such a partition key.")] = None,
-    grep: Annotated[str | None, typer.Option(metavar="REGEX", help="Only records with such a payload.")] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Print only records whose partition key matches.")
+    ] = None,
+    grep: Annotated[str | None, typer.Option(metavar="REGEX", help="Print only records whose payload matches.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Stop after this many records.")] = None,
     follow: Annotated[
         bool,
@@ -61,16 +77,19 @@ def tail(
     ] = True,
     kind: Annotated[
         RecordFormat,
-        typer.Option("--format", help="JSON lines, the columns of a frame (extra arrow), or the schema of objects."),
+        typer.Option(
+            "--format", help="Print JSON lines, the columns of a frame (extra arrow), or the schema of JSON objects."
+        ),
     ] = RecordFormat.JSON,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to standard output.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
     ] = None,
 ) -> None:
-    """Print the records of streams as JSON lines, or write them to a file. A terminal shows on stderr how many a second.
+    """Print the records of streams as JSON lines, or write them to a file. On a terminal, stderr shows how many records a second.
 
-    It never acts as the job whose properties it is given: it stores no positions, joins no group and registers no consumer (it polls).
-    Starts where --from, --since or flink.stream.initpos says; without them at the end with --follow, else at the oldest record.
+    The command never acts as the job whose properties it gets: it stores no positions, joins no group and registers no consumer, but polls.
+    It starts where --from, --since or flink.stream.initpos says. Without them: at the end with --follow, else at the oldest record.
 
     Example: recordpublisher tail orders --since 10m --grep '"status":"failed"' -n 10
 
@@ -83,24 +102,26 @@ def tail(
     is_short = bool(shards) and lists_its_streams(properties)
     sequence_number = given_sequence_number(start, is_short=is_short)
     if shards and len(streams) > 1:
-        raise ConfigurationError("--shard", shards[0], "with one stream")
+        raise ConfigurationError.needs("--shard", "exactly one stream", reason=f"{len(streams)} were given")
     if sequence_number is not None and len(shards or ()) != 1:
-        raise ConfigurationError("--from", start, "with one --shard", reason="a sequence number is of one shard")
+        reason = "a sequence number is a position in one shard"
+        raise ConfigurationError.needs("--from", "exactly one --shard", value=start, reason=reason)
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_short=is_short)
-    properties = as_look(properties).merged(begin)
+    properties = as_look(properties).merged(begin)  # A look stores no positions, and joins no group.
     if reads_a_queue(properties):
-        valid, reason = shards_instead_of_queue(properties), "what is shown would be taken from the queue"
+        valid, reason = shards_instead_of_queue(properties), "the shown records would be taken from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
     patterns = pattern("--key", key), pattern("--grep", grep)
     reading = RecordReading(properties)
-    with record_file(kind, output) as written:
+    with record_file(kind, output, properties.value(PARTITIONS)) as written:
         printer = _Printer(reading, lambda record: is_chosen(record, *patterns), limit, written)
         if shards:
             printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
         else:
             printing = _print_streams(streams, reading, bounds, printer)
+        # Without an end, Ctrl-C is the usual way to stop, and not an error.
         has_end = bounds.stop_at_tip or limit is not None
         (run_to_end if has_end else run_until_signal)(_with_rate(printing, printer))
 
@@ -110,18 +131,17 @@ async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer) -> 
         await printing
 
 
-async def _print_streams(streams: list[str], read: RecordReading, bounds: Bounds, printer: _Printer) -> None:
-    # imported here, since it imports the AWS SDK, which other commands do without
-    from recordpublisher.plugins.runtime.streaming import stream
+async def _print_streams(streams: list[str], reading: RecordReading, bounds: Bounds, printer: _Printer) -> None:
+    from recordpublisher.plugins.runtime.streaming import stream  # Imported here because it is slow.
 
-    reading = stream(
+    records = stream(
         streams,
-        read.properties,
-        timestamp_assigner=read.event_time,
+        reading.properties,
+        timestamp_assigner=reading.event_time,
         stop_at_tip=bounds.stop_at_tip,
         until_event_time=bounds.until_event_time,
     )
-    async with aclosing(reading) as batches:
+    async with aclosing(records) as batches:
         async for batch in batches:
             if not await printer.print(batch):
                 break
@@ -129,19 +149,58 @@ async def _print_streams(streams: list[str], read: RecordReading, bounds: Bounds
 
 async def _print_shards(
     stream: str,
-    shards: list[str],
+    shard_ids: list[str],
     sequence_number: str | None,
-    read: RecordReading,
+    reading: RecordReading,
     bounds: Bounds,
     printer: _Printer,
 ) -> None:
-    from ..chosen_shards import read_chosen_shards  # brings the AWS SDK
+    """Print records of chosen shards, without their parents and children, until a bound is met or the shards end.
 
-    await read_chosen_shards(stream, shards, sequence_number, read.properties, bounds, printer.print, read.event_time)
+    - `sequence_number`: where to start; None for where `flink.stream.initpos` says.
+
+    Raises: ConfigurationError if a shard is unknown; the errors of `rp.stream`.
+    """
+    from recordpublisher.plugins.runtime.bounded_reader import BoundedReader  # Imported here because it is slow.
+
+    properties = reading.properties
+    properties.check()
+    start = passed_initial_position(
+        from_the_oldest(properties) if bounds.stop_at_tip else properties, SystemClock().now_ms()
+    )
+    if sequence_number is not None:
+        start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
+    reader = BoundedReader(properties, timestamp_assigner=reading.event_time)
+    try:
+        listed = await reader.list_shards(stream)
+        starts = await Starts(start).pinned(lambda: reader.server_time_ms(stream))
+        chosen = [known_shard(each, listed, "--shard", "a shard of the stream") for each in shard_ids]
+        states = {shard: starts.of(shard) for shard in chosen}
+        # A run with a limit for each shard ends with these shards. Without a limit it would wait for their children.
+        bounds = replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))
+        with contextlib.suppress(_EnoughError):
+            await reader.read(states, _PrintingSink(printer), bounds)
+    finally:
+        await reader.close()
+
+
+class _PrintingSink(Sink):
+    """Prints batches. Raises `_EnoughError` to end the reading when no more records are wanted."""
+
+    def __init__(self, printer: _Printer) -> None:
+        self._printer = printer
+
+    async def write(self, batch: RecordBatch) -> None:
+        if not await self._printer.print(batch):
+            raise _EnoughError
+
+
+class _EnoughError(Exception):
+    """Raised by the sink when no more batches are wanted."""
 
 
 class _Printer:
-    """Prints records. Owns how many are still wanted, and `rate`."""
+    """Prints the chosen records. Owns the number of records that are still wanted, and `rate`, which reports their rate."""
 
     def __init__(
         self, reading: RecordReading, is_printed: Callable[[Record], bool], limit: int | None, file: RecordFile
@@ -163,7 +222,7 @@ class _Printer:
     def _print(self, batch: RecordBatch) -> int:
         """Print the chosen records, up to the wanted number, and return their number. One record is decompressed at a time."""
         count = 0
-        for record in islice(filter(self._is_printed, map(self._reading.decompressed, batch)), self._left):
+        for record in islice(filter(self._is_printed, map(self._reading.decompress, batch)), self._left):
             self._file.write(record)
             count += 1
         self._file.flush()
@@ -213,7 +272,7 @@ class PrintedRate:
 def given_sequence_number(start: str | None, *, is_short: bool = False) -> str | None:
     """Return the value of `--from` if it is a sequence number, else None.
 
-    - `is_short`: whether a number that is too small for the time of a record is one too, as it may be in a plugin's shards.
+    - `is_short`: whether a number that is too small for the time of a record counts as a sequence number, as it may in a plugin's shards.
     """
     is_given = start is not None and (
         is_sequence_number(start) or (is_short and start.isdecimal() and int(start) < _TIMES_FROM)
@@ -222,13 +281,13 @@ def given_sequence_number(start: str | None, *, is_short: bool = False) -> str |
 
 
 def start_properties(start: str | None, since: str | None, now_ms: int, *, is_short: bool = False) -> dict[str, str]:
-    """Return the properties for `--from` or `--since`; none if neither is given, or if `--from` is a sequence number.
+    """Return the properties for `--from` or `--since`. Return none if neither is given, or if `--from` is a sequence number.
 
     Raises: ConfigurationError if both are given, if one is malformed, or if the time is in the future.
     """
     if since is not None:
         if start is not None:
-            raise ConfigurationError("--since", since, "without --from", reason="both say where to start")
+            raise ConfigurationError.conflict("--since", "--from", reason="both say where to start")
         age_ms("--since", since)
         return {INITIAL_POSITION.key: since}
     if start is None or given_sequence_number(start, is_short=is_short) is not None:

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from ..sink import State
-from .commit_counts import CommitCounts
+from .commits import CommitCounts
 
 
 class AloneJob(Protocol):

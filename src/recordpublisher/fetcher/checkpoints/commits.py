@@ -8,11 +8,45 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
 from ..committing_sink import CommitNumber, CommittingSink, Staged
 from ..conditional_store import ConditionalStore, ConflictError
-from .commit_counts import CommitCounts
+
+
+class CommitCounts(msgspec.Struct):
+    """Numbers on the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after another.
+
+    - `files`, `size`: number of files of the last commit that had records, and their bytes.
+    - `age_ms`: time since that commit was stored.
+    - `records`: number of records written to the sink before its last commit staged them.
+    - `undecided`: the entry and its place, while the write of the entry has no answer; otherwise None.
+    """
+
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    files: int = 0
+    size: int = 0
+    records: int = 0
+    undecided: str | None = None
+    _stored: float | None = None
+
+    @property
+    def age_ms(self) -> int | None:
+        """Time since the last commit with records was stored (ms); None if no commit of this process had records."""
+        return None if self._stored is None else round((self.clock.monotonic() - self._stored) * 1000)
+
+    def begun(self, entry: str) -> None:
+        """Remember that an entry is being written."""
+        self.undecided = entry
+
+    def decided(self, staged: Sequence[Staged], records: int) -> None:
+        """Remember that the entry which names `staged` is stored. `records` had been written when it was staged."""
+        self.undecided, self.records = None, records
+        if staged:
+            self.files, self.size = sum(each.files for each in staged), sum(each.size for each in staged)
+            self._stored = self.clock.monotonic()
+
 
 log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3

@@ -1,12 +1,13 @@
 """Defines the format of snapshots (versioned, readable JSON), and merges several snapshots into one (S5)."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, STATE_URI
 
 from ..shards.shard_state import ShardState, StoredState
 from ..sink import State
@@ -37,12 +38,9 @@ def snapshot_to_json(
     shards: Mapping[str, ShardState],
     pinned_ms: int | None,
     generation: int,
-    subtask: int,
-    parallelism: int,
-    states_for_others: Sequence[State] = (),
     taken_ms: int | None = None,
 ) -> dict[str, Any]:
-    """Return a snapshot of one subtask, with the states that it keeps for other subtasks (see `states_for_other_subtasks`).
+    """Return a snapshot.
 
     `taken_ms` is the time of the snapshot, by the clock of this machine. It is for people only; no decision depends on it.
 
@@ -50,17 +48,12 @@ def snapshot_to_json(
     """
     if generation < 1 and not shards:
         raise StateError("the fetcher is not open and has no shards; use it inside 'async with fetcher:'")
-    kept: dict[str, Any] = {"statesForOthers": list(states_for_others)} if states_for_others else {}
-    if taken_ms is not None:
-        kept["takenMs"] = taken_ms
     return {
         "version": VERSION,
         "generation": generation,
-        "subtask": subtask,
-        "parallelism": parallelism,
         "pinnedStartMs": pinned_ms,
         "shards": {key: state.to_json() for key, state in shards.items()},
-        **kept,
+        **({} if taken_ms is None else {"takenMs": taken_ms}),
     }
 
 
@@ -79,58 +72,32 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
             pinned.append(snapshot.pinned_start_ms)
         if snapshot.taken_ms is not None:
             taken.append(snapshot.taken_ms)
-        for part in (snapshot, *snapshot.states_for_others):
-            for key, stored in part.shards.items():
-                found = (part.generation, stored.state)
-                other = best.get(key)
-                if other is None or _is_ahead(found, other, order_of):
-                    best[key] = found
+        for key, stored in snapshot.shards.items():
+            found = (snapshot.generation, stored.state)
+            other = best.get(key)
+            if other is None or _is_ahead(found, other, order_of):
+                best[key] = found
     shards = {key: state for key, (_, state) in best.items()}
     return RestoredState(shards, min(pinned, default=None), newest, max(taken, default=None))
-
-
-def states_for_other_subtasks(snapshots: Iterable[State], subtask: int, keys: Container[str]) -> list[State]:
-    """Return the states that `subtask` stored for shards in `keys`, if no other subtask has stored a newer one.
-
-    After a change of the parallelism, the first checkpoint of a subtask replaces its last one. The new owner of a shard may not have
-    started yet and would find no state. So its state is kept in the new snapshot, with the generation of the old one.
-    """
-    snapshots = list(snapshots)
-    newest: dict[str, int] = {}
-    for part in (part for snapshot in snapshots for part in (snapshot, *snapshot.get("statesForOthers", ()))):
-        for key in part["shards"]:
-            newest[key] = max(newest.get(key, 0), int(part["generation"]))
-    mine = [snapshot for snapshot in snapshots if snapshot.get("subtask") == subtask]
-    kept: list[State] = []
-    for part in (part for snapshot in mine for part in (snapshot, *snapshot.get("statesForOthers", ()))):
-        generation = int(part["generation"])
-        shards = {k: state for k, state in part["shards"].items() if k in keys and newest[k] == generation}
-        if shards:
-            kept.append({"generation": generation, "shards": shards})
-    return kept
 
 
 def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
     """Return the state of `above` for the shards that it has, and the state of `below` for all others.
 
-    A sink stores the state of one subtask. After a restart the subtask may own shards of others.
+    A program may restore a snapshot of other shards than those that are stored.
     """
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
     taken = max((each.taken_ms for each in (below, above) if each.taken_ms is not None), default=None)
     return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation), taken)
 
 
-class _StoredPart(msgspec.Struct, rename="camel"):
-    generation: Count
-    shards: dict[ShardKey, StoredState]
-
-
-class StoredSnapshot(_StoredPart, rename="camel"):
+class StoredSnapshot(msgspec.Struct, rename="camel"):
     """A snapshot as it is stored."""
 
+    generation: Count
+    shards: dict[ShardKey, StoredState]
     pinned_start_ms: Millis | None = None
     taken_ms: Millis | None = None
-    states_for_others: list[_StoredPart] = []
 
 
 class _Version(msgspec.Struct):
@@ -138,8 +105,8 @@ class _Version(msgspec.Struct):
 
 
 def checked_snapshot(snapshot: State) -> StoredSnapshot:
-    """Check a snapshot that a store or a sink has returned. Raises: StateError, with the subtask, if it cannot be read."""
-    place = f"the stored state of subtask {snapshot.get('subtask', '?')}"
+    """Check a snapshot that a store or a sink has returned. Raises: StateError if it cannot be read."""
+    place = "the stored state"
     version = check_document(snapshot, _Version, f"{place} is not a snapshot of recordpublisher: it").version
     if version != VERSION:
         advice = "upgrade recordpublisher" if version > VERSION else "start the job without it"
@@ -166,3 +133,31 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
         raise StateError(f"a position cannot be read: {state.position.sequence!r}") from error
     part = state.position.sub_sequence if state.position.is_inside_aggregate else float("inf")
     return (state.ended, True, order, part)
+
+
+# Names the documents of a job in a conditional store, and refuses the positions of another job (E10).
+
+ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
+"""The setting to change, in words, for a job that must not share the positions of another one."""
+_TAKE_ALONG = (
+    "To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
+    "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
+)
+LEASE_TABLE = "group/leases"
+"""The name of a group's lease table."""
+PARTS = "group/positions/"
+"""The prefix of the names of a group's positions. If a sink stores the entries, they are stored without a lease table."""
+
+
+def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
+    """Check that stored positions do not belong to a job with another `flink.job.name`.
+
+    If either job has no name, the positions may belong to this job.
+
+    Raises: StateError if both names are given and differ.
+    """
+    if stored and given and stored != given:
+        raise StateError(
+            f"{place} has the positions of job '{stored}', and this is job '{given}', which would continue from these. Give it a place of "
+            f"its own ({ANOTHER_PLACE}), or set {JOB_NAME.key}={stored} to continue as that job. {_TAKE_ALONG}"
+        )

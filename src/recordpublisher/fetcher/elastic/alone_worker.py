@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
+import random
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FencedError,
+    RecordPublisherError,
+    StateError,
+    StoreUnavailableError,
+)
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
-from ..checkpoints.assignment_kinds import ANOTHER_PLACE, PARTS, refuse_other_job
-from ..checkpoints.commit_counts import CommitCounts
-from ..checkpoints.commits import tell_of_others
-from ..checkpoints.snapshot import checked_snapshot, snapshot_to_json
+from ..checkpoints.commits import CommitCounts, tell_of_others
+from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
 from ..committing_sink import CommittingSink, entries_of
 from ..conditional_store import ConflictError, Stored, pause
 from ..leases.alone_takeover import seal_worker, sealed_alone
-from ..leases.documents.group_job import GroupJob
-from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
-from ..leases.documents.lease_table import AloneOwner, LeaseTable
-from ..leases.documents.position_part import PositionKey, Positions, StoredPosition
+from ..leases.documents.group_store import (
+    HOST,
+    MAX_ATTEMPTS,
+    GroupStore,
+    PositionKey,
+    Positions,
+    StoredPosition,
+    WorkerRecord,
+)
+from ..leases.documents.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.documents.stored_states import states_of
-from ..leases.documents.worker_record import HOST, WorkerRecord
-from ..leases.position_store import PartPositionStore, PositionStore
+from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
 from ..shards.shard_state import ShardState
 from ..sink import Sink, State
-from .group_place import ElasticGroup
-from .rival_starts import RivalStarts
+from .group_place import ElasticGroup, refuse_entries
 
 if TYPE_CHECKING:
     from .committed_positions import OneSinkLife
@@ -41,6 +52,8 @@ CONFIRMED_SECONDS = 20.0
 
 That happens if checkpoints are rare, or if one of them waits long for the sink.
 """
+CLOSE_SECONDS = 5.0
+"""Longest time for the last write of a worker that stops (seconds)."""
 LEFT_MS = 86_400_000
 """What an alone start has left that never took the shards is deleted after this time (ms)."""
 
@@ -177,15 +190,14 @@ class AloneWorker:
         """
         entries = entries_of(self._sink)
         if found is None:
-            await self._documents.refuse_subtasks()
             if entries is not None and entries is not self._group.store:
-                await GroupStore(entries).refuse_subtasks()
-                await self._refuse_entries(GroupStore(entries))
+                await refuse_entries(GroupStore(entries), self.place)
             if isinstance(self._sink, CommittingSink):
                 await tell_of_others(self._sink, self.place)
             return None
         if found.document.job is not None:
             refuse_other_job(self.place, found.document.job.name, self._job.name)
+        await self._check_target(found.document)
         records = await self._documents.read_records(consistent=True)
         if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
             from ..leases.group_observer import LiveWorkerError, seal_all_silent  # few starts find workers of a group
@@ -201,16 +213,17 @@ class AloneWorker:
         stored = None if alone is None else records.get(alone.worker)
         return None if stored is None else stored.document
 
-    async def _refuse_entries(self, entries: GroupStore) -> None:
-        """Refuse positions next to the sink's rows whose lease table is in another place."""
-        for name in await entries.names(PARTS):
-            worker = name.removeprefix(PARTS).rpartition("/")[0]
-            part = await entries.read_part(worker, 0)
-            if part is not None and part.document.positions:
-                raise StateError(
-                    f"{entries.place} has positions of worker {worker}, whose lease table is not in {self.place}: start with the "
-                    f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
-                )
+    async def _check_target(self, table: LeaseTable) -> None:
+        """Check that the positions belong to the rows of this sink. Nothing is sealed yet, so a running job is not replaced."""
+        if not isinstance(self._sink, CommittingSink):
+            return
+        target, entries = self._sink.target(), entries_of(self._sink)
+        for owner in sorted(table.owners if table.alone is None else {table.alone.worker}):
+            part = await read_alone_part(self._documents, None if entries is None else GroupStore(entries), owner)
+            if part is not None and part.target not in ("", target):
+                reason = f"the positions in {self.place} belong to rows in {part.target}: another one would begin in the middle"
+                again = f"to begin again another {JOB_NAME.key} (its positions are its own), or delete these rows and positions"
+                raise ConfigurationError("sink", target, f"{part.target}; {again}", reason=reason)
 
     async def _sealed_states(self, table: LeaseTable) -> Mapping[str, ShardState] | None:
         """Seal every owner, and return the states of the shards. None if the table was replaced in the meantime.
@@ -251,7 +264,7 @@ class AloneWorker:
                 await self._clean(table)
             except RecordPublisherError as error:
                 log.warning("what former workers have left in %s is deleted by the next start: %s", self.place, error)
-        snapshot = snapshot_to_json(self._states, self._pinned_ms, table.version, 0, 1, taken_ms=self._taken_ms)
+        snapshot = snapshot_to_json(self._states, self._pinned_ms, table.version, taken_ms=self._taken_ms)
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
@@ -284,12 +297,12 @@ class AloneWorker:
             job=self._group.job_name or "job",
             clock=self._clock,
             duration=float("inf"),
+            is_alone=True,
         )
 
     async def _store(self, state: State, *, is_checkpoint: bool) -> None:
         snapshot = checked_snapshot(state)
-        parts = (*snapshot.states_for_others, snapshot)
-        states = {key: stored.state for part in parts for key, stored in part.shards.items()}
+        states = {key: stored.state for key, stored in snapshot.shards.items()}
         self._positions.set_times(snapshot.pinned_start_ms, snapshot.taken_ms)
         with self._naming_successor():
             is_written = await self._positions.commit(self._keyed(states), is_checkpoint=is_checkpoint)
@@ -300,7 +313,7 @@ class AloneWorker:
         try:
             await self._confirm()
         except StoreUnavailableError:
-            if self._positions.entries is None:  # Otherwise commits go on while only the store of the table is away.
+            if self._positions.entries is None:  # Otherwise commits continue while only the store of the table is away.
                 raise
 
     def _keyed(self, states: Mapping[str, ShardState]) -> Positions:
@@ -311,9 +324,9 @@ class AloneWorker:
         record = WorkerRecord(
             self.name,
             self._beat,
-            is_sealed,
             parts=self._positions.parts,
             table_version=self._owner.epoch,
+            is_sealed=is_sealed,
             is_alone=True,
             host=HOST,
             pid=os.getpid(),
@@ -333,3 +346,83 @@ class AloneWorker:
 
 
 _SUCCESSOR = "a later start, or a reset of the positions in {place}, has taken its place, and what it had not stored is read again"
+
+
+# Slows down starts that replace each other again and again, because two supervisors run the same job alone.
+
+WINDOW_SECONDS = 60.0
+"""A second replacement within this time, by the clocks of the processes, has to wait for up to this time (seconds)."""
+LOOK_SECONDS = 5.0
+"""Seconds between two reads of the running worker's record while a start waits."""
+
+
+class RivalStarts:
+    """Owns how long a start leaves the shards to the worker that runs the job alone, before it replaces that worker.
+
+    A start that replaces a worker which may be running states the time in its record (`replaced_ms`). If the worker that it finds has
+    done the same within the last minute, two starts probably replace each other. Then it waits for up to a minute, or until that worker
+    has ended.
+    """
+
+    def __init__(self, documents: GroupStore, clock: Clock, chance: random.Random) -> None:
+        self._documents = documents
+        self._clock = clock
+        self._chance = chance
+        self._until: float | None = None
+        self.replaced_ms: int | None = None
+
+    async def wait(self, found: WorkerRecord | None) -> bool:
+        """Return whether this start has waited, so that it has to read the lease table again.
+
+        - `found`: the record of the worker that runs alone, or None if there is none.
+
+        Raises: StoreUnavailableError if the store does not answer; StateError if the record cannot be read.
+        """
+        self.replaced_ms = None
+        if found is None or not _may_be_running(found):
+            return False
+        now, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        self.replaced_ms = now_ms
+        if found.replaced_ms is None or abs(now_ms - found.replaced_ms) >= WINDOW_SECONDS * 1000:
+            return False
+        if self._until is None:
+            seconds = WINDOW_SECONDS * (0.5 + 0.5 * self._chance.random())
+            self._until = now + seconds
+            log.error(
+                "worker %s on %s (process %d) has replaced another worker %.0f s ago, and this start would replace it: two supervisors "
+                "seem to run this job alone. Stop one of them, or start both with --group. This start waits for up to %.0f s",
+                found.worker,
+                found.host or "an unknown host",
+                found.pid,
+                abs(now_ms - found.replaced_ms) / 1000,
+                seconds,
+            )
+        if now >= self._until:
+            return False
+        await self._wait_until_it_ends(found.worker, self._until)
+        return True
+
+    async def _wait_until_it_ends(self, worker: str, until: float) -> None:
+        while (left := until - self._clock.monotonic()) > 0:
+            await asyncio.sleep(min(LOOK_SECONDS, left))
+            record = await self._documents.read_record(worker)
+            if record is None or not _may_be_running(record.document):
+                return
+
+
+def _may_be_running(record: WorkerRecord) -> bool:
+    """Return whether a worker may be running: it was not sealed, and this host does not know that its process has ended."""
+    return not record.is_sealed and (record.host != HOST or is_process(record.pid))
+
+
+def is_process(number: int) -> bool:
+    """Return whether this machine has a process with this number; True if that is not known."""
+    if os.name != "posix":  # os.kill would end the process there
+        return True
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -6,13 +6,18 @@ from contextlib import asynccontextmanager
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
-from ..checkpoints.commit_counts import CommitCounts
-from ..checkpoints.commits import Commits
+from ..checkpoints.commits import CommitCounts, Commits
 from ..committing_sink import CommittingSink, Staged
 from ..conditional_store import ConditionalStore
-from ..leases.documents.group_store import GroupStore, part_name
-from ..leases.documents.position_part import PositionPart, Positions, is_stored, positions_to_json
-from ..leases.documents.worker_record import WorkerRecord
+from ..leases.documents.group_store import (
+    GroupStore,
+    PositionPart,
+    Positions,
+    WorkerRecord,
+    is_stored,
+    part_name,
+    positions_to_json,
+)
 from ..leases.position_store import PositionStore, read_positions, seal_part
 from ..pipeline.emitter import Emitter
 
@@ -87,6 +92,7 @@ class CommittedPositions(PositionStore):
         job: str,
         clock: Clock,
         duration: float,
+        is_alone: bool = False,
     ) -> None:
         entries = lives.sink.entries()
         self._lives = lives
@@ -96,6 +102,7 @@ class CommittedPositions(PositionStore):
         self._worker = worker
         self._clock = clock
         self._duration = duration
+        self._is_alone = is_alone
         self._place = (entries or store).place
         self._commits = Commits(
             self._sink, entries or store, part_name(worker, 0), f"{job}/{worker}", counts=lives.counts
@@ -121,8 +128,6 @@ class CommittedPositions(PositionStore):
             await self._lives.begin(self._worker)
             await self.settle()
             await self.commit({})
-            if self._entries is not None:
-                await self._entries.refuse_subtasks()  # a subtask that starts from now on sees the part (E10)
             self._has_joined = True
 
     async def settle(self) -> None:
@@ -161,6 +166,7 @@ class CommittedPositions(PositionStore):
                 target=self._sink.target(),
                 pinned_ms=self.pinned_ms,
                 taken_ms=self.taken_ms,
+                is_alone=self._is_alone,
             )
             return part.to_bytes()
 

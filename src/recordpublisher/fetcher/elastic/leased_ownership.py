@@ -1,39 +1,146 @@
-"""Adds and removes the shards of a fetcher as its process acquires and loses leases (ELASTIC)."""
+"""Adds and removes the shards of a fetcher as its process acquires and loses leases (GROUP)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from recordpublisher.publishers.errors import (
     ConfigurationError,
+    FencedError,
     RecordPublisherError,
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.properties.groups.job import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
-from ..checkpoints.commits import tell_of_others
-from ..checkpoints.initial_states import data_loss_error
+from ..active_minimum import ShardsStatus
+from ..checkpointer import Checkpointer, Snapshotter
+from ..checkpoints.commits import CommitCounts, tell_of_others
 from ..checkpoints.snapshot import RestoredState
+from ..checkpoints.starts import data_loss_error
 from ..committing_sink import CommittingSink, entries_of
 from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
-from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
+from ..leases.documents.lease_table import GroupJob
 from ..leases.shard_listing import ShardListing
 from ..ownership.shard_ownership import ShardOwnership, StartTask
-from ..pipeline.sink_errors import naming_sink
-from ..shards.missing_shards import MissingShards
-from ..shards.shard_table import ShardTable
+from ..pipeline.dead_letters import naming_sink
+from ..pipeline.lease_gate import CurrentWorker
+from ..pipeline.suspension import SuspensionDetector
+from ..shards.shard_table import MissingShards, ShardTable
 from ..sink import SinkContext
 from ..startup import OpenedJob
-from .group_entry import begin_job
-from .group_place import ElasticGroup
+from ..watermark_functions import raised
+from ..watermarks import WatermarkTracker
+from .group_place import ElasticGroup, refuse_entries
 from .leased_shards import LeasedShards
-from .worker_lives import WorkerLives
+from .worker_lives import WorkerLives, begin_job
+
+
+class GroupTracker(WatermarkTracker):
+    """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
+
+    The lease table makes sure that parents are read before their children (E7), so the fetcher treats shards of other workers as finished.
+    """
+
+    def __init__(self, current: CurrentWorker) -> None:
+        self._current = current
+        self._highest: int | None = None
+
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
+        """Return the global watermark of the group."""
+        return self.current()
+
+    def current(self) -> int | None:
+        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
+        self._highest = raised(self._highest, self._current.group_watermark)
+        return self._highest
+
+    def on_advance(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each read of the group that changes the global watermark."""
+        self._current.on_advance.append(callback)
+
+    def max_shard_watermark(self) -> int | None:
+        """Return the highest watermark that a worker has reported with its last heartbeat."""
+        return self._current.group_maximum
+
+    @property
+    def worker(self) -> str | None:
+        """Name of the worker that is running, or ran last."""
+        return self._current.name
+
+    def after_suspension(self) -> None:
+        """Withdraw the permission to write until the next heartbeat, because other workers may have replaced this one."""
+        self._current.on_suspension()
+
+    @property
+    def has_others(self) -> bool:
+        """Whether shards of other processes count too: they do, because other workers have them."""
+        return True
+
+
+# Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a subtask.
+
+
+class LeaseCheckpointer(Checkpointer):
+    """Lets the worker of this process store how far each shard was emitted."""
+
+    def __init__(
+        self,
+        lives: WorkerLives,
+        snapshotter: Snapshotter,
+        suspension: SuspensionDetector,
+        commit_counts: CommitCounts | None,
+    ) -> None:
+        self._lives = lives
+        self._snapshotter = snapshotter
+        self._suspension = suspension
+        self.times = lives.times
+        self.commit_counts = commit_counts
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink, then commit."""
+        await self._lives.checkpoint(may_be_partial=False)
+        return self._snapshotter.snapshot()
+
+    async def take_first(self) -> None:
+        """Do nothing, because the lease table of the group has the start."""
+
+    async def take_periodic(self) -> None:
+        """Take a checkpoint. If it fails, the next one tries again.
+
+        The worker continues to read, but writes nothing without a confirmed heartbeat (E9).
+        """
+        await self._take(may_be_partial=True)
+
+    async def _take(self, *, may_be_partial: bool) -> None:
+        try:
+            await self._lives.checkpoint(may_be_partial=may_be_partial)
+        except StoreUnavailableError as error:
+            log.warning("a checkpoint was not stored: %s", error)
+        except FencedError as error:
+            log.warning("a checkpoint was not stored, the worker starts again under another name: %s", error)
+
+    async def take_last(self, *, is_stopped: bool) -> None:
+        """Take the last checkpoint and leave the group.
+
+        Suspensions of the process are detected until then, because the sink may still write from its queue.
+        """
+        self._suspension.reset()
+        watching = asyncio.create_task(self._suspension.run())
+        try:
+            if not is_stopped:
+                await self._take(may_be_partial=False)
+            await self._lives.leave()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_PAUSE_SECONDS = 1.0
@@ -74,7 +181,7 @@ class LeasedOwnership(ShardOwnership):
             opened = await job.sink.open(context)
         if opened is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
-            raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
+            raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)
         await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
         starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
@@ -130,10 +237,20 @@ class LeasedOwnership(ShardOwnership):
         await self.leased.on_streams()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the process is not ready: nothing is written while the group's store does not confirm heartbeats."""
-        if self.lives.may_write:
+        """Return why the process is not ready.
+
+        Nothing is written while the group's store does not confirm heartbeats. And nothing is read until the leases of workers end that
+        were killed. A process without shards is ready while other workers read: it takes their shards if they fail.
+        """
+        if not self.lives.may_write:
+            return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
+        if not (silent := self.lives.waits_for):
             return []
-        return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
+        seconds = self._group.settings.duration
+        return [
+            f"no shard is read: the leases are those of worker {', '.join(silent)}, of which no new heartbeat was seen yet; without one "
+            f"they end after {seconds:g} s"
+        ]
 
     async def before_stop(self) -> None:
         """Announce the stop, and continue to read until the other workers know of it.
@@ -163,12 +280,12 @@ class LeasedOwnership(ShardOwnership):
             await entries.close()
 
     async def _begin_job(self) -> None:
-        store, entries = self._group.store, entries_of(self._job.sink)
-        await GroupStore(store).refuse_subtasks()  # the first call may take long: it connects
-        if entries is not None:
-            await GroupStore(entries).refuse_subtasks()
-        if isinstance(self._job.sink, CommittingSink) and await GroupStore(store).read_table() is None:
-            await tell_of_others(self._job.sink, store.place)
+        store = self._group.store
+        if await GroupStore(store).read_table() is None:
+            if (entries := entries_of(self._job.sink)) is not None and entries is not store:
+                await refuse_entries(GroupStore(entries), store.place)
+            if isinstance(self._job.sink, CommittingSink):
+                await tell_of_others(self._job.sink, store.place)
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:

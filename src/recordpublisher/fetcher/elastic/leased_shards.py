@@ -9,18 +9,16 @@ from typing import NamedTuple
 from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..checkpointer import Snapshotter
-from ..checkpoints.commit_counts import CommitCounts
+from ..checkpoints.commits import CommitCounts
 from ..committing_sink import CommittingSink
 from ..dependencies import FetcherDependencies
-from ..leases.documents.position_part import StoredPosition
-from ..leases.planning.group_watermark import ShardWatermark
-from ..leases.planning.shard_loads import LoadRate
-from ..leases.shard_readers import ReadPositions
-from ..pipeline.dead_letter_handler import DeadLetterHandler
+from ..leases.documents.group_store import StoredPosition
+from ..leases.planning import LoadRate, ShardWatermark
+from ..leases.position_store import ReadPositions
+from ..pipeline.dead_letters import DeadLetterHandler, naming_sink
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_errors import naming_sink
 from ..shard_lifecycle import ShardLifecycle
-from ..shards.lineage import parent_keys
+from ..shards.discovery import parent_keys
 from ..shards.shard_entry import ShardStage
 from ..shards.shard_state import ShardState, latest
 from ..shards.shard_table import ShardTable
@@ -103,7 +101,9 @@ class LeasedShards:
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
         """Handle a complete listing: begin to read the shards that wait for it."""
-        self._known = {shard.key: shard for shard in listed}
+        before, self._known = self._known, {shard.key: shard for shard in listed}
+        for key in self._known.keys() - before.keys():
+            self._shards.on_listed(self._known[key], is_in_listing=True)
         for key in self.unknown:
             self._add(key)
         self._shards.start_readers()

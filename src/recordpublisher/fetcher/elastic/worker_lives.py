@@ -2,16 +2,22 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
-from ..checkpoints.checkpoint_age import CheckpointAge
-from ..leases.documents.group_job import GroupJob
-from ..leases.documents.group_store import GroupStore
+from ..checkpoints.checkpoint_scheduler import CheckpointAge
+from ..checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
+from ..conditional_store import ConditionalStore, ConflictError, pause
+from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
+from ..leases.documents.lease_table import GroupJob
+from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.heartbeat import LateJoinError
-from ..leases.lease_counts import LeaseCounts
+from ..leases.lease_settings import HANDOVER_SECONDS, LeaseSettings
+from ..leases.owned_leases import LeaseCounts
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..ownership.shard_ownership import StartTask
@@ -21,6 +27,45 @@ from .group_place import ElasticGroup
 from .leased_shards import LeasedShards
 
 log = logging.getLogger("recordpublisher.group")
+
+
+async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
+    """Make `job` the job of the group, if the group has another one and no process is in it. Do nothing if there is no group.
+
+    Silent workers are waited for, for the lease duration.
+
+    Raises: StateError if a worker is running, which it names, or if the group has a job with another name; StoreUnavailableError if the
+    store cannot be reached now.
+    """
+    for attempt in range(MAX_ATTEMPTS):
+        found = await GroupStore(store).read_table()
+        if found is not None and found.document.job is not None:
+            refuse_other_job(store.place, found.document.job.name, job.name)
+        difference = None if found is None else job.contradiction(found.document.job)
+        if found is None or difference is None:
+            return
+        try:
+            await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
+        except LiveWorkerError as error:
+            raise StateError(
+                f"the group of this job has other settings: {difference}. Worker {error.worker} of the group in {store.place} sends "
+                f"heartbeats: stop all its processes first. Another job needs {ANOTHER_PLACE}"
+            ) from error
+        writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
+        try:
+            await GroupStore(store).write_table(
+                replace(found.document, version=version, writer=writer, job=job), found.version
+            )
+        except ConflictError:  # another process has joined in the meantime
+            await pause(attempt)
+        else:
+            log.info(
+                "the group in %s, which ran another job before, has no worker; this worker begins it again: %s",
+                store.place,
+                difference,
+            )
+            return
+    raise StateError(f"the group in {store.place} is begun again and again by processes with other settings")
 
 
 class WorkerLives:
@@ -59,6 +104,11 @@ class WorkerLives:
         return permission is not None and permission.is_given
 
     @property
+    def waits_for(self) -> list[str]:
+        """The workers whose leases must end before this process or another one reads anything; empty if that is not so."""
+        return [] if self._current.worker is None else self._current.worker.waits_for
+
+    @property
     def has_others(self) -> bool:
         """Whether the group has other processes that stay."""
         return self._current.worker is not None and self._current.worker.has_others
@@ -85,9 +135,16 @@ class WorkerLives:
             raise
 
     async def announce(self) -> None:
-        """Announce that this process will leave, and wait until the others must have noticed. Return at once if there are none (E5)."""
-        if self._current.worker is not None and self._task is not None and await self._current.worker.announce():
-            await asyncio.wait([self._task], timeout=self._group.settings.announce_seconds)
+        """Announce that this process will leave, and wait until the others must have noticed (E5).
+
+        Return at once if there are no others that stay, and as soon as the last of them leaves too.
+        """
+        worker = self._current.worker
+        if worker is None or self._task is None or not await worker.announce():
+            return
+        until = self._clock.monotonic() + self._group.settings.announce_seconds
+        while worker.has_others and not self._task.done() and (left := until - self._clock.monotonic()) > 0:
+            await asyncio.wait([self._task], timeout=min(left, HANDOVER_SECONDS))
 
     async def leave(self) -> None:
         """Store all positions and release all shards, so that other workers need not wait for the leases to expire.

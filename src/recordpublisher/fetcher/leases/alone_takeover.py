@@ -8,11 +8,9 @@ from recordpublisher.publishers.errors import StoreUnavailableError
 
 from ..conditional_store import ConflictError
 from ..shards.shard_state import ShardState
-from .documents.group_store import MAX_ATTEMPTS, GroupStore
+from .documents.group_store import MAX_ATTEMPTS, GroupStore, PositionPart, WorkerRecord
 from .documents.lease_table import AloneOwner, LeaseTable
-from .documents.position_part import PositionPart
 from .documents.stored_states import alone_states
-from .documents.worker_record import WorkerRecord
 from .position_store import PositionStore, read_alone_part
 
 

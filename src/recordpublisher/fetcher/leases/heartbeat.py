@@ -3,16 +3,117 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
-from .documents.group_store import GroupStore
-from .documents.worker_record import WorkerRecord
-from .write_permission import WritePermission
+from .documents.group_store import GroupStore, WorkerRecord
+
+
+@dataclass(slots=True)
+class _Heartbeat:
+    beat: int
+    counted_until: float
+    stood: float = 0.0
+    has_moved: bool = False
+
+    def count_until(self, now: float, *, is_gap: bool) -> None:
+        """Count the time in which the heartbeat has not changed. After a gap, the time before it does not count."""
+        if not is_gap and now > self.counted_until:
+            self.stood += now - self.counted_until
+        if is_gap or now > self.counted_until:
+            self.counted_until = now
+
+
+class SilenceObserver:
+    """Owns how long each heartbeat was observed unchanged. It uses neither a wall clock nor the clock of another machine.
+
+    Only time between two answered reads counts, and only if they are at most `max_gap` seconds apart. During a longer gap this process was
+    suspended or the store did not answer. A gap counts as no time, and resets nothing.
+    """
+
+    def __init__(self, max_gap: float) -> None:
+        self._max_gap = max_gap
+        self._answered: float | None = None
+        self._heartbeats: dict[str, _Heartbeat] = {}
+
+    def observe(self, beats: Mapping[str, int], sent: float, answered: float) -> None:
+        """Register the heartbeat numbers of every worker, as one read returned them, and when that read was sent and answered."""
+        is_gap = self._answered is None or sent - self._answered > self._max_gap
+        self._answered = answered
+        known = self._heartbeats
+        self._heartbeats = {
+            worker: known[worker]
+            if worker in known and known[worker].beat == beat
+            else _Heartbeat(beat, answered, has_moved=worker in known)
+            for worker, beat in beats.items()
+        }
+        for heartbeat in self._heartbeats.values():
+            heartbeat.count_until(answered if is_gap else sent, is_gap=is_gap)
+
+    @property
+    def never_moved(self) -> set[str]:
+        """The workers whose heartbeat has been the same since it was first read."""
+        return {worker for worker, heartbeat in self._heartbeats.items() if not heartbeat.has_moved}
+
+    def silent_for(self, leases: Mapping[str, float]) -> set[str]:
+        """Return the workers whose heartbeat has not changed for at least their lease (seconds)."""
+        return {worker for worker, heartbeat in self._heartbeats.items() if heartbeat.stood >= leases[worker]}
+
+
+# Decides whether this worker may write to the sink now: only while other workers cannot have replaced it (E4).
+
+
+class SendTime(NamedTuple):
+    """When a heartbeat was sent, and the number of suspensions before that."""
+
+    suspensions: int
+    seconds: float
+
+
+class WritePermission:
+    """Owns when the last confirmed heartbeat was sent.
+
+    Other workers seal a worker if its heartbeat does not change for the lease duration. The answer to a heartbeat may arrive long after it
+    took effect. So the time counts from its sending, on a clock that runs while the machine sleeps. After a suspension that was noticed
+    only a new heartbeat counts, because a paused virtual machine has no such clock.
+
+    Pauses of a virtual machine below 2 s (`SuspensionDetector`) are not noticed. They are harmless if together they are shorter than the
+    third of the lease duration between the end of the permission and the seal: 6.7 s by default.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._suspensions = 0
+        self._confirmed: SendTime | None = None
+
+    def send_time(self) -> SendTime:
+        """Return the send time of a heartbeat that is sent now."""
+        return SendTime(self._suspensions, self._clock.boottime())
+
+    def confirm(self, sent: SendTime) -> None:
+        """Remember that a heartbeat was written, which extends the permission."""
+        if self._confirmed is None or sent > self._confirmed:
+            self._confirmed = sent
+
+    def on_suspension(self) -> None:
+        """Withdraw the permission until the next heartbeat, because this process was suspended."""
+        self._suspensions += 1
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the process may write to the sink."""
+        confirmed = self._confirmed
+        if confirmed is None or confirmed.suspensions != self._suspensions:
+            return False
+        return self._clock.boottime() - confirmed.seconds < self._seconds
+
 
 log = logging.getLogger("recordpublisher.group")
 
@@ -97,5 +198,5 @@ async def join_group(
         with contextlib.suppress(FencedError, StoreUnavailableError):
             await heartbeat.seal()
         raise LateJoinError(
-            f"its first heartbeat was confirmed after {seconds:.0f} s, and its record may have been deleted meanwhile"
+            f"its first heartbeat was confirmed after {seconds:.0f} s, and its record may have been deleted in the meantime"
         )

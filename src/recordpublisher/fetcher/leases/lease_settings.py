@@ -12,12 +12,14 @@ from recordpublisher.publishers.properties.config_fields import of_property, val
 from recordpublisher.publishers.properties.groups.job import LEASE_DURATION, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .documents.position_part import SHARDS_PER_PART
+from .documents.group_store import SHARDS_PER_PART
 
 HANDOVER_SECONDS = 0.2
 """Seconds between two reads of the group while shards move (E5)."""
 ANNOUNCE_SECONDS = 5.0
 """How long a leaving worker continues to read at most, so that the other workers notice its announcement (seconds, E5)."""
+LEAVING_SECONDS = 0.5
+"""Seconds between two reads of the group by a worker that has announced that it will leave."""
 HELD_SECONDS = 1.0
 """Seconds between two reads of the group while a shard of the worker waits for the group's watermark.
 

@@ -1,15 +1,66 @@
 """Keeps what one life of a worker does with each of its shards, and which positions it must store for them."""
 
+import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from recordpublisher.publishers.errors import ImpossibleStateError
+import msgspec
+
+from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
 from recordpublisher.publishers.log_fields import counted
 
+from ..checkpoints.checkpoint_scheduler import CheckpointAge
+from .documents.group_store import PositionKey, Positions, StoredPosition
 from .documents.lease_table import LeaseTable, ShardEnd
-from .documents.position_part import PositionKey, Positions, StoredPosition
-from .shard_readers import ReadPositions
+from .position_store import PositionStore, ReadPositions, ShardReaders
+
+
+class LeaseCounts(msgspec.Struct):
+    """Counts over all workers that the process has been, one after another. All numbers are 0 for a job that runs alone.
+
+    - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
+    - `sealed`: workers of other processes that this one found silent and sealed.
+    - `replaced`: how often other workers have sealed this one. What it had not stored was refused, and is read again.
+    - `in_flight`: records being written, and running calls of user code, when this process learned that it was sealed.
+    - `withheld`: the shards that each other worker should have released and had not, at the last read of the group; see `GroupView`.
+    - `unowned`: number of shards that could be read and that no worker read at the last read of the group, or whose worker had sent no
+      heartbeat for half of its lease.
+    - `unowned_seconds`: the longest time for which this process has seen such a shard.
+    """
+
+    taken: int = 0
+    given: int = 0
+    sealed: int = 0
+    replaced: int = 0
+    in_flight: int = 0
+    withheld: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
+    unowned: int = 0
+    unowned_seconds: float = 0.0
+
+    def count_sealed(self, workers: int) -> None:
+        """Count other workers that were sealed."""
+        self.sealed += workers
+
+    def count_replaced(self, in_flight: int) -> None:
+        """Count that other workers have sealed this one, with `in_flight` records being written and calls of user code running."""
+        self.replaced += 1
+        self.in_flight += in_flight
+
+    def count_moved(self, taken: int, given: int) -> None:
+        """Count shards that were acquired and released."""
+        self.taken += taken
+        self.given += given
+
+    def observe_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
+        """Store the shards that other workers should have released, according to this read of the group."""
+        self.withheld = withheld
+
+    def observe_unowned(self, seconds: Iterable[float]) -> None:
+        """Store how long each unowned shard has been seen."""
+        found = list(seconds)
+        self.unowned, self.unowned_seconds = len(found), max(found, default=0.0)
+
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
@@ -26,7 +77,7 @@ class CheckpointScope:
 
 @dataclass(frozen=True, slots=True)
 class LeaseChanges:
-    """What a new version of the lease table means for this worker.
+    """The changes that a new version of the lease table means for this worker.
 
     - `begun`: shards that the worker begins to read, with their positions.
     - `lost`: shards that the worker no longer holds.
@@ -50,7 +101,7 @@ class OwnedLeases:
     """Owns the epoch of each lease of this worker, which shards it has stopped reading, and what it has prepared.
 
     A shard may be released and prepared at the same time, if the worker takes back what it released. So positions are kept by shard and
-    epoch, next to each other and never in place of each other (E5).
+    epoch, next to each other and never instead of each other (E5).
     """
 
     def __init__(self, worker: str) -> None:
@@ -147,11 +198,11 @@ class OwnedLeases:
         ]
 
     def on_commit(self, positions: Positions) -> None:
-        """Note that these positions are being stored."""
+        """Remember that these positions are being stored."""
         self._latest = positions
 
     def on_published(self, positions: Positions) -> None:
-        """Note that these positions of a checkpoint are stored, and that all rows before them are visible.
+        """Remember that these positions of a checkpoint are stored, and that all rows before them are visible.
 
         A shard is released, or its end written, only after that. So if a commit is taken back, its rows belong to shards of its own worker
         only.
@@ -165,7 +216,7 @@ class OwnedLeases:
         return {shard: self._epochs[shard] for shard in shards if shard in self._epochs}
 
     def stop(self, leases: Mapping[str, int]) -> None:
-        """Note that the shards are no longer read under these leases. The next checkpoint has their last positions.
+        """Remember that the shards are no longer read under these leases. The next checkpoint has their last positions.
 
         Leases that were lost while the readers stopped are left out.
         """
@@ -188,7 +239,7 @@ class OwnedLeases:
         return {key.shard: key.epoch for key, sent_at in self._sent_at.items() if sent_at == version}
 
     def on_take(self, taken: Mapping[str, int], version: int) -> None:
-        """Note that the take of these shards is sent, and replaces this version of the table."""
+        """Remember that the take of these shards is sent, and replaces this version of the table."""
         for shard, epoch in taken.items():
             self._sent_at[PositionKey(shard, epoch)] = version
 
@@ -219,3 +270,64 @@ class OwnedLeases:
     def _has_ended(self, shard: str) -> bool:
         stored = self._published.get(PositionKey(shard, self._epochs[shard]))
         return stored is not None and stored.state.ended
+
+
+# Stores the positions of a worker's shards: one checkpoint at a time, and the positions prepared for a take.
+
+
+class PositionCommits:
+    """Owns the order of commits. A prepared take does not wait for a sink that is being flushed."""
+
+    def __init__(
+        self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
+    ) -> None:
+        self._owned = owned
+        self._readers = readers
+        self._positions = positions
+        self._times = times
+        self._checkpoint = asyncio.Lock()
+        self._commit = asyncio.Lock()
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Store no further positions. A commit that was sent before may still take effect, because it contains its rows."""
+        self._has_ended = True
+
+    async def take_checkpoint(self, *, may_be_partial: bool) -> None:
+        """Flush the sink, then store how far each shard was emitted (S6), or finished by the sink.
+
+        Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
+        stored.
+        """
+        async with self._checkpoint:
+            with self._times.measured():
+                scope = self._owned.checkpoint_scope()
+                async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
+                    if current.is_before_commit:
+                        scope = (
+                            self._owned.checkpoint_scope()
+                        )  # no write runs here, so this is the scope of what will be staged
+                    async with self._commit:
+                        await self._positions.settle()
+                    await self._positions.stage()
+                    async with self._commit:
+                        await self._positions.settle()
+                        positions = self._owned.positions(scope, current)
+                        await self._store(positions, is_checkpoint=True)
+                await self._positions.publish()
+                self._owned.on_published(positions)
+
+    async def store_prepared(self) -> None:
+        """Store the prepared positions in addition to those already stored (E5).
+
+        Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
+        """
+        async with self._commit:
+            await self._positions.settle()
+            await self._store(self._owned.positions_with_prepared())
+
+    async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
+        if self._has_ended:
+            raise FencedError("this worker has ended, and what it had not stored is read again")
+        self._owned.on_commit(positions)
+        await self._positions.commit(positions, is_checkpoint=is_checkpoint)

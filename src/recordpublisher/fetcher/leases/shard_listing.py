@@ -7,9 +7,9 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
 
-from ..shards.lineage import Children, finished_ancestors, parent_keys
-from ..shards.missing_shards import MissingShards
+from ..shards.discovery import Children, finished_ancestors, parent_keys
 from ..shards.shard_state import latest
+from ..shards.shard_table import MissingShards
 from .documents.lease_table import Lease, LeaseTable, ShardEnd
 
 
@@ -118,7 +118,7 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """Note that a later shard without a preceding lease existed at this listing.
+        """Remember that a later shard without a preceding lease existed at this listing.
 
         Its parents were read, and nothing else shows when it began (S5).
         """

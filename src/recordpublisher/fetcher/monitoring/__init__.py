@@ -1,1 +1,1 @@
-"""What operators see: metrics, alarms, and the status line in the log. Start at `shard_view.py` or `alarm_monitor.py`."""
+"""The view of operators: metrics, alarms, and the status line in the log. Start at `shard_view.py` or `alarm_monitor.py`."""

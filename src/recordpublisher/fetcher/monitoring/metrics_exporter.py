@@ -1,35 +1,45 @@
 """The port through which metrics leave the process; a plugin implements it."""
 
+import logging
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import msgspec
 
-from recordpublisher.publishers.user_code import AsyncPort
+from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_log
 
 from ..metric_types import SinkMetric
+from ..sink import Sink
 
 
 class SubtaskMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`.
+    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`, or of a producer, which has only those of its sink.
 
     - `values`: the metrics of the subtask by name.
     - `shards`: the metrics of each shard by `stream/shard-id`.
     - `sink`: the metrics of the sink.
+    - `producer`: the name of the producer: its stream, with a number if the process has several of one stream. Empty for a subtask.
     """
 
     subtask: int
     values: dict[str, Any]
     shards: dict[str, dict[str, Any]]
     sink: list[SinkMetric] = []
+    producer: str = ""
 
 
 class SubtaskHealth(msgspec.Struct, frozen=True):
-    """Whether a subtask's event loop responds, and why the subtask is not ready. It is ready if there is no reason."""
+    """Whether the event loop of a subtask or producer responds, and why it is not ready. It is ready if there is no reason."""
 
     subtask: int
     responds: bool
     not_ready: list[str]
+    producer: str = ""
+
+    @property
+    def name(self) -> str:
+        """The subtask or producer, for messages."""
+        return f"producer {self.producer}" if self.producer else f"subtask {self.subtask}"
 
     @property
     def is_ready(self) -> bool:
@@ -60,3 +70,27 @@ class MetricsExporter(AsyncPort, ABC):
     @abstractmethod
     async def close(self) -> None:
         """Stop, and send what has not been sent. Called once, even after a failed `open`."""
+
+
+# Reads the metrics that a sink exports. A sink that fails to give them does not end its job.
+
+log = logging.getLogger("recordpublisher.metrics")
+
+
+class SinkMetrics:
+    """Calls `exported_metrics` of a sink. Owns whether it has warned of a sink that raises there."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._has_warned = False
+
+    def read(self) -> list[SinkMetric]:
+        """Return the metrics of the sink, or [] if the sink raises; the first such error is logged as a warning."""
+        try:
+            return list(self._sink.exported_metrics())
+        except Exception as error:
+            if not self._has_warned:
+                self._has_warned = True
+                line = "the sink %s exports no metrics, because its exported_metrics failed: %s"
+                log.warning(line, type(self._sink).__name__, describe_error(error), exc_info=for_log(error))
+            return []

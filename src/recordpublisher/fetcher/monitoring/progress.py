@@ -31,7 +31,7 @@ class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
     left: int = 0
 
 
-def progress_of(subtask: int, view: SubtaskView, unfinished: Unfinished | None, now_ms: int) -> SubtaskProgress:
+def progress_of(view: SubtaskView, unfinished: Unfinished | None, now_ms: int) -> SubtaskProgress:
     """Return a report, from one pass over the shards."""
     open_shards = idle = held = 0
     most_ms, longest_ms, failure = -1, -1, None
@@ -47,7 +47,7 @@ def progress_of(subtask: int, view: SubtaskView, unfinished: Unfinished | None, 
         if age_ms is not None and age_ms > longest_ms:
             longest_ms, failure = age_ms, entry.metrics.last_failure
     return SubtaskProgress(
-        subtask,
+        0,
         view.emitter.records,
         open_shards,
         idle,

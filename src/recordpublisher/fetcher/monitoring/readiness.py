@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from math import inf
 
 from ..alarms import Alarm, AlarmKind
-from ..checkpoints.checkpoint_age import CheckpointAge
-from ..pipeline.termination import RunCompletion
+from ..checkpoints.checkpoint_scheduler import CheckpointAge
+from ..pipeline.emitter import RunCompletion
 from ..shards.shard_entry import ShardEntry, ShardStage
 
 READ_LIMIT_MS = 60_000

@@ -10,9 +10,6 @@ from ..shards.retention_check import CACHE_SECONDS
 
 log = logging.getLogger("recordpublisher.fetcher")
 
-SPREAD_SECONDS = 0.1
-"""Pause between the requests of two subtasks, because an account may make 20 DescribeStreamSummary calls per second (seconds)."""
-
 
 class RetentionPeriods:
     """Owns the retention period of each stream. It is None while it is not known.
@@ -20,12 +17,9 @@ class RetentionPeriods:
     `retention_ms` requests the period of a stream; it is None if the source does not report periods.
     """
 
-    def __init__(
-        self, retention_ms: Callable[[str], Awaitable[int | None]] | None, streams: Collection[str], subtask: int = 0
-    ) -> None:
+    def __init__(self, retention_ms: Callable[[str], Awaitable[int | None]] | None, streams: Collection[str]) -> None:
         self._retention_ms = retention_ms
         self._streams = streams
-        self._subtask = subtask
         self._known: dict[str, int | None] = {}
 
     def of(self, stream: str) -> int | None:
@@ -36,7 +30,6 @@ class RetentionPeriods:
         """Request the period of every stream now, and again every five minutes, because it can be changed."""
         if self._retention_ms is None:
             return
-        await asyncio.sleep(self._subtask * SPREAD_SECONDS)
         while True:
             for stream in self._streams:
                 await self._request(stream)

@@ -7,7 +7,7 @@ import msgspec
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..metric_types import COUNTER, FLAG, GAUGE, TEXT, Metric, MetricType, metric, metrics_of
-from ..pipeline.read_block import ReadBlock
+from ..pipeline.reading import ReadBlock
 from ..shards.retention_check import time_to_loss_ms
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..sink import UnfinishedShard
@@ -158,7 +158,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """ELASTIC: records below the global watermark when written, because the shard's worker was sealed before storing its position."""
+        """GROUP: records below the global watermark when written, because the shard's worker was sealed before storing its position."""
         return self.entry.emission.late_after_takeover
 
     @metric(FLAG)

@@ -1,16 +1,13 @@
-"""Logs the status of a subtask once a minute, and warns when alignment stalls, naming what it waits for (A1, W10, W12)."""
+"""Logs the status of a fetcher once a minute, and warns when alignment stalls, naming what it waits for (A1, W12)."""
 
 import logging
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.job import MAX_LAG, STARTUP_TIMEOUT, TRACKER
+from recordpublisher.publishers.properties.groups.job import MAX_LAG
 
-from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_table import ShardTable
-from ..watermarks.alignment import Alignment
-from ..watermarks.local_watermark import LocalWatermark
+from ..watermarks import Alignment, LocalWatermark
 from .shard_view import unread_ms
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -26,22 +23,16 @@ class StatusLogger:
 
     def __init__(
         self,
-        subtask: int,
         table: ShardTable,
         alignment: Alignment,
         local: LocalWatermark,
-        tracker: WatermarkTracker,
         clock: Clock,
     ) -> None:
-        self._subtask = subtask
         self._table = table
         self._alignment = alignment
         self._local = local
-        self._tracker = tracker
         self._clock = clock
         self._global_watermark: int | None = None
-        self._timed_out: tuple[int, ...] = ()
-        self._was_without_tracker = False
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
         self._others: tuple[str | None, int] = (None, 0)
@@ -49,10 +40,7 @@ class StatusLogger:
         """When shards that cannot be read were last logged; None if every shard is read."""
 
     def check(self) -> None:
-        """Log what is due. Raises: ConfigurationError if expected subtasks have not joined by the start-up timeout (W6)."""
-        self._fail_on_missing_subtasks()
-        self._log_timed_out_subtasks()
-        self._log_tracker_reachability()
+        """Log what is due."""
         now = self._clock.monotonic()
         self._log_unread(now)
         held = sum(entry.status.is_held for entry in self._table)
@@ -83,14 +71,13 @@ class StatusLogger:
         longest_ms, entry = max(failing, key=lambda each: each[0], default=(0, None))
         if entry is None:
             if self._unread_logged_at is not None:
-                log.warning("subtask %d reads all of its shards again", self._subtask)
+                log.warning("all shards are read again")
             self._unread_logged_at = None
         elif longest_ms >= UNREAD_MS and now - (self._unread_logged_at or float("-inf")) >= MINUTE:
             self._unread_logged_at = now
             log.warning(
-                "%s of subtask %d cannot be read, %s not for %.0f s, and will be tried again: %s",
+                "%s cannot be read, %s not for %.0f s, and will be tried again: %s",
                 counted(len(failing), "shard"),
-                self._subtask,
                 entry.key,
                 longest_ms / 1000,
                 entry.metrics.last_failure,
@@ -103,39 +90,11 @@ class StatusLogger:
         if others != self._others or not held:
             self._others, self._slow_since = others, now
 
-    def _fail_on_missing_subtasks(self) -> None:
-        """Fail if subtasks can never join, because they run in other processes than the tracker.
-
-        Raises: ConfigurationError if they have not joined by the start-up timeout.
-        """
-        missing = self._tracker.missing_subtasks()
-        if missing and self._alignment.is_startup_timeout_over:
-            reason = f"subtasks {missing} have not joined within {STARTUP_TIMEOUT.key}"
-            raise ConfigurationError(TRACKER.key, "IN_PROCESS", "a tracker that all subtasks reach", reason=reason)
-
-    def _log_timed_out_subtasks(self) -> None:
-        """Log subtasks for which the global watermark no longer waits. Their records may be late when they return (W6)."""
-        before, self._timed_out = self._timed_out, self._tracker.timed_out_subtasks()
-        if set(self._timed_out) - set(before):
-            named = ", ".join(map(str, self._timed_out))
-            log.warning("subtasks %s timed out: the global watermark no longer waits for them", named)
-
-    def _log_tracker_reachability(self) -> None:
-        """Log when the subtask starts and stops using its own watermark because it has no tracker (W10)."""
-        if self._alignment.is_without_tracker != self._was_without_tracker:
-            self._was_without_tracker = not self._was_without_tracker
-            if self._was_without_tracker:
-                line = "subtask %d is not aligned: %s, the subtask uses its own watermark"
-                log.warning(line, self._subtask, last_response(self._tracker))
-            else:
-                log.warning("subtask %d is aligned again: it waits for the tracker", self._subtask)
-
     def _log_status(self, held: int) -> None:
         entries = [entry for entry in self._table if entry.is_open]
         idle = sum(not entry.is_active for entry in entries)
         log.info(
-            "subtask %d: local watermark %s, global watermark %s, %d open shards, %d idle, %d held back",
-            self._subtask,
+            "local watermark %s, global watermark %s, %d open shards, %d idle, %d held back",
             self._local.value,
             self._alignment.global_watermark,
             len(entries),
@@ -145,20 +104,18 @@ class StatusLogger:
 
     def _warn_stalled(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is stalled: the global watermark has been %s for %.0f s, %d shards of subtask %d are held back, waiting for %s",
+            "alignment is stalled: the global watermark has been %s for %.0f s, %d shards are held back, waiting for %s",
             self._global_watermark,
             seconds,
             held,
-            self._subtask,
             self._blocked_by(),
         )
 
     def _warn_slow(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is slow: the global watermark is %s, subtask %d has written no record of %d held shards for %.0f s, they are up to "
+            "alignment is slow: the global watermark is %s, no record of %d held shards was written for %.0f s, they are up to "
             "%s ms ahead, waiting for %s; set %s to exclude lagging shards",
             self._global_watermark,
-            self._subtask,
             held,
             seconds,
             self._alignment.lag_ms,
@@ -167,22 +124,9 @@ class StatusLogger:
         )
 
     def _blocked_by(self) -> str:
-        return blocked_by(self._tracker, self._alignment.blocking_shard, self._subtask)
+        return blocked_by(self._alignment)
 
 
-def last_response(tracker: WatermarkTracker) -> str:
-    """Return, in words, when a tracker that does not respond was last reached."""
-    age_ms = tracker.response_age_ms
-    return (
-        "the tracker was never reached" if age_ms is None else f"the tracker last responded {age_ms / 1000:.0f} s ago"
-    )
-
-
-def blocked_by(tracker: WatermarkTracker, blocking_shard: str | None, subtask: int) -> str:
-    """Return what the global watermark waits for: subtasks that have not joined, else another subtask, else this subtask's lowest shard."""
-    lowest, missing = tracker.lowest_subtask(), tracker.missing_subtasks()
-    if missing:
-        return f"subtasks that have not joined: {missing}"
-    if lowest is not None and lowest != subtask:
-        return f"subtask {lowest}"
-    return f"shard {blocking_shard}"
+def blocked_by(alignment: Alignment) -> str:
+    """Return what the global watermark waits for: the lowest shard of this process."""
+    return f"shard {alignment.blocking_shard}"

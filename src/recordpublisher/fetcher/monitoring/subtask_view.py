@@ -6,18 +6,17 @@ import msgspec
 
 from recordpublisher.publishers.clock import Clock
 
-from ..checkpoints.checkpoint_age import CheckpointAge
-from ..checkpoints.commit_counts import CommitCounts
-from ..coordination.watermark_tracker import WatermarkTracker
-from ..leases.lease_counts import LeaseCounts
+from ..checkpoints.checkpoint_scheduler import CheckpointAge
+from ..checkpoints.commits import CommitCounts
+from ..leases.owned_leases import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
 from ..pipeline.emitter import Emitter
-from ..pipeline.read_intake import ReadIntake
+from ..pipeline.reading import ReadIntake
 from ..pipeline.suspension import SuspensionDetector
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
 from ..sink import Unfinished
-from ..watermarks.alignment import Alignment
+from ..watermarks import Alignment, WatermarkTracker
 from .alarm_monitor import AlarmMonitor
 from .retention_periods import RetentionPeriods
 from .shard_view import SHARD_METRICS, ShardView, lag_ms
@@ -25,7 +24,7 @@ from .workers_wanted import WorkersWanted
 
 
 class SubtaskView(msgspec.Struct, frozen=True):
-    """The parts of a fetcher that these metrics are read from. Without a group (STATIC), the lease metrics are 0 or not known."""
+    """The parts of a fetcher that these metrics are read from. Without a group (ALONE), the lease metrics are 0 or not known."""
 
     table: ShardTable
     tracker: WatermarkTracker
@@ -86,20 +85,10 @@ class SubtaskView(msgspec.Struct, frozen=True):
         """The shard with this subtask's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
         return self.alignment.blocking_shard
 
-    @metric(GAUGE, "subtask")
-    def blocking_subtask(self) -> int | None:
-        """The subtask for which the other subtasks wait, if the tracker knows it."""
-        return self.tracker.lowest_subtask()
-
     @metric(TEXT)
     def worker(self) -> str | None:
-        """The name of this process in its group (`flink.shard.assignment=ELASTIC`); null without a group."""
+        """The name of this process in its group (`flink.job.workers=GROUP`); null without a group."""
         return self.tracker.worker
-
-    @metric(GAUGE, "ms")
-    def tracker_response_age_ms(self) -> int | None:
-        """Time since the tracker's last response; 0 inside one process."""
-        return self.tracker.response_age_ms
 
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
@@ -201,7 +190,7 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """ELASTIC: records below the global watermark because what a sealed worker had not stored is read again."""
+        """GROUP: records below the global watermark because what a sealed worker had not stored is read again."""
         return self.table.total("late_after_takeover")
 
     @metric(GAUGE, "alarms")
@@ -211,27 +200,27 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "shards")
     def leases_taken(self) -> int:
-        """ELASTIC: shards that this process acquired."""
+        """GROUP: shards that this process acquired."""
         return self.leases.taken
 
     @metric(COUNTER, "shards")
     def leases_given(self) -> int:
-        """ELASTIC: shards that this process released to others before they ended."""
+        """GROUP: shards that this process released to others before they ended."""
         return self.leases.given
 
     @metric(COUNTER, "workers")
     def workers_sealed(self) -> int:
-        """ELASTIC: workers that this process found silent for the lease duration, and sealed."""
+        """GROUP: workers that this process found silent for the lease duration, and sealed."""
         return self.leases.sealed
 
     @metric(COUNTER, "times")
     def worker_replaced(self) -> int:
-        """ELASTIC: how often other processes have replaced the worker of this process."""
+        """GROUP: how often other processes have replaced the worker of this process."""
         return self.leases.replaced
 
     @metric(COUNTER, "records")
     def in_flight_when_replaced(self) -> int:
-        """ELASTIC: records being written, and running calls of handlers, when this process's worker was replaced.
+        """GROUP: records being written, and running calls of handlers, when this process's worker was replaced.
 
         Other processes may write these records too.
         """
@@ -239,22 +228,25 @@ class SubtaskView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def withheld_shards(self) -> int:
-        """ELASTIC: shards that another worker should have released although it sends heartbeats; one process counts them."""
+        """GROUP: shards that another worker should have released although it sends heartbeats; one process counts them."""
         return sum(map(len, self.leases.withheld.values()))
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """ELASTIC: shards that could be read and that no process read, when this process last read the group's documents."""
+        """GROUP: shards that could be read and that no process read, when this process last read the group's documents.
+
+        A shard whose worker has sent no heartbeat for half of its lease counts too.
+        """
         return self.leases.unowned
 
     @metric(GAUGE, "ms")
     def unowned_ms(self) -> int:
-        """ELASTIC: the longest time for which one of the unowned shards has had no reader."""
+        """GROUP: the longest time for which one of the unowned shards has had no reader."""
         return round(self.leases.unowned_seconds * 1000)
 
     @metric(GAUGE, "workers")
     def workers_wanted(self) -> float | None:
-        """ELASTIC: this process's part of the number of workers that the group should have; the sum over all processes is that number."""
+        """GROUP: this process's part of the number of workers that the group should have; the sum over all processes is that number."""
         return None if self.tracker.worker is None else round(self.wanted.part, 2)
 
 

@@ -11,6 +11,8 @@ WINDOW_SECONDS, MIN_SECONDS = 60.0, 10.0
 """Seconds over which the reading speed is measured, and the least time that a measurement takes."""
 FULL = 0.8
 """The planned share of a worker's capacity; the rest is for peaks."""
+CATCH_UP_SECONDS = 600.0
+"""The time in which a group that is behind should reach the tip."""
 SLOWEST = 0.1
 """Lowest assumed speed, in seconds of the stream per second.
 
@@ -55,8 +57,7 @@ class _Sample(msgspec.Struct, frozen=True):
 class WorkersWanted:
     """Owns what was observed since the process has had its current shards, and the highest rate at which it wrote while it was behind."""
 
-    def __init__(self, catch_up_seconds: float, clock: Clock) -> None:
-        self._catch_up = catch_up_seconds
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._samples: deque[_Sample] = deque()
         self._shards: Set[str] = frozenset()
@@ -79,6 +80,6 @@ class WorkersWanted:
         seconds, speed, rate = now - first.at, None, 0.0
         if seconds >= MIN_SECONDS:
             speed, rate = 1 + (first.lag - latest.lag) / seconds, (records - first.records) / seconds
-            if min(first.lag, latest.lag) > self._catch_up / 10:
+            if min(first.lag, latest.lag) > CATCH_UP_SECONDS / 10:
                 self._capacity = max(rate, self._capacity or 0.0)
-        self.part = workers_wanted(len(lags_ms), latest.lag, speed, rate, self._capacity, self._catch_up)
+        self.part = workers_wanted(len(lags_ms), latest.lag, speed, rate, self._capacity, CATCH_UP_SECONDS)

@@ -1,22 +1,18 @@
-"""Owns the shards of one subtask of a fixed number (STATIC), and begins and stops whole streams as their list changes (S10)."""
+"""Owns the shards of a process that reads every shard (ALONE), and begins and stops whole streams as their list changes (S10)."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
-from ..checkpoints.initial_states import initial_states, unlisted_states
-from ..checkpoints.restored_listing import list_restored
 from ..checkpoints.snapshot import RestoredState
+from ..checkpoints.starts import initial_states, list_restored, unlisted_states
 from ..dependencies import FetcherDependencies
 from ..shard_lifecycle import ShardLifecycle
-from ..shards.assignment import monitored_shards
-from ..shards.missing_shards import MissingShards
-from ..shards.owned_shards import OwnedShards
-from ..shards.shard_table import ShardTable
+from ..shards.shard_table import MissingShards, OwnedShards, ShardTable
 from ..sink import SinkContext
 from ..startup import OpenedJob, check_for_data_loss, open_job
 from .shard_ownership import ShardOwnership
@@ -51,11 +47,10 @@ class FixedOwnership(ShardOwnership):
         """Why each stream could not be begun. Each reason is logged once."""
 
     async def open(self, context: SinkContext) -> OpenedJob:
-        """Open the sink, restore, and list the shards; then join the other subtasks."""
+        """Open the sink, restore, and list the shards."""
         opened = await open_job(self._job, context, self._missing)
         self._owned.add_initial(opened.listed, opened.states, opened.unlisted_states)
         self._starts = opened.starts
-        await self._job.tracker.open(self._job.subtask, self._job.parallelism)
         self._job.tracker.start_at(opened.lowest_watermark)
         return opened
 
@@ -65,13 +60,8 @@ class FixedOwnership(ShardOwnership):
         self._shards.complete_without_streams()
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Add the children that this subtask owns."""
+        """Add the children that this process reads."""
         self._owned.add_new(children)
-
-    def monitored(self, listed: Iterable[Shard]) -> Mapping[str, tuple[Shard, int]]:
-        """Return the shards of the subtask that this one monitors."""
-        job, own = self._job, {entry.key for entry in self._table}
-        return monitored_shards(listed, own, job.assigner, job.subtask, job.parallelism)
 
     async def on_look(self) -> None:
         """Stop the streams that were removed from the list, and begin the added ones. A failure is tried again after the next look.

@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ClassVar
 
 from recordpublisher.publishers.shards import Shard
@@ -46,10 +46,6 @@ class ShardOwnership(ABC):
     @abstractmethod
     def add_children(self, children: Iterable[Shard]) -> None:
         """Called when the end of a shard named its children, which are known at once, without waiting for a listing (S3)."""
-
-    def monitored(self, listed: Iterable[Shard]) -> Mapping[str, tuple[Shard, int]]:
-        """Return the listed shards that this subtask monitors for others, by key, each with its owner (A2)."""
-        return {}
 
     def reasons_not_ready(self) -> list[str]:
         """Return why nothing is written although shards are read, in plain words."""

@@ -12,11 +12,11 @@ from recordpublisher.publishers.shards import Shard
 
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_state import ShardState
-from .shard_observation import ShardObservation
+from .retention_gaps import ShardObservation
 
 
 class EndReason(Enum):
-    """Why a run ended."""
+    """The reason why a run ended."""
 
     STOPPED = "stop() was called"
     MAX_TIME = "max_time was reached"
@@ -89,7 +89,7 @@ class ShardOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BoundedResult:
-    """Why a run ended, and the outcome of each shard, by `Shard.key`."""
+    """The reason why a run ended, and the outcome of each shard, by `Shard.key`."""
 
     reason: EndReason
     shards: Mapping[str, ShardOutcome]

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
 
 from ..settings import FetcherSettings
-from ..shards.shard_entry import ShardEntry
+from ..shards.shard_entry import ShardEntry, ShardStage
 from ..sink import RecordsCall, Sink, Traced, always, untraced
-from ..watermarks.alignment import Alignment
-from ..watermarks.local_watermark import LocalWatermark
+from ..watermarks import Alignment, LocalWatermark
 from .bounds import Bounds, EndReason
-from .read_intake import ReadIntake
-from .sink_errors import naming_sink
+from .dead_letters import naming_sink
+from .reading import ReadIntake
 from .suspension import SuspensionDetector
-from .termination import TerminationCondition
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
@@ -132,7 +133,7 @@ class Emitter:
         self._wake.set()
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Count an emitted batch for the bounds of the run, and for the turns of shards, if shards take turns. `on_changed` follows."""
+        """Count an emitted batch towards the bounds of the run, and towards the turn of its shard. The caller calls `on_changed` next."""
         self._run.count_emitted(entry, batch)
         self._alignment.on_emitted(entry)
 
@@ -180,6 +181,8 @@ class Emitter:
         3. The shard was removed while the batch waited or was written: the batch only frees its memory (P6).
         """
         batch, freed = entry.take(count)
+        if batch.after_gap:
+            self._sink.shard_started(entry.shard, StartingPosition.trim_horizon(), follows_parents=False)
         if len(batch) or batch.poisoned:
             async with self._sink_lock:
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)
@@ -212,7 +215,7 @@ class Emitter:
             # checkpoint would store positions of records that the sink has lost with the error.
             if await self._may_write(entry, was_begun=True) or not entry.is_removed:
                 raise
-            lost = "the sink failed at %s of %s, which are read again, since the lease of this process is not confirmed any more: %s"
+            lost = "the sink failed at %s of %s, which are read again, because the lease of this process is no longer confirmed: %s"
             log.warning(lost, counted(len(batch), "record"), entry.key, error)
             is_written = False
         finally:
@@ -259,7 +262,7 @@ class Emitter:
         # Decided while holding the lock, because a shard may become active again during a flush. An earlier value would be too high
         # (W1).
         async with self._sink_lock:
-            value = self.local_watermark.advance(self._alignment.report_and_get())
+            value = self.local_watermark.advance(self._alignment.report())
             if value is not None:
                 with naming_sink(self._sink, "watermark"):
                     await self._sink.watermark(value)
@@ -278,3 +281,198 @@ def tell_user_error(error: Exception, batch: RecordBatch) -> None:
         where = f"the sink failed at a batch of {batch.shard.key} that begins at record {first}"
         add_note(error, where)
         log_user_error(log, error, where, batch.shard.key, first)
+
+
+# TerminationCondition decides whether a bounded run has reached its bounds (S8). RunCompletion: the end of a run,
+# with its reason.
+
+
+class TerminationCondition:
+    """Owns how much a run has emitted, and which of its shards have reached their bounds.
+
+    `has_leases` says that shards come with leases: there are none at first, and children follow their parent only later
+    (E7).
+    """
+
+    def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
+        self._bounds = bounds
+        self._has_leases = has_leases
+        self._started: set[str] = set()
+        self._done: set[str] = set()
+        self._per_shard: dict[str, int] = {}
+        self.until_event_time = bounds.until_event_time
+        self.max_time = bounds.max_time
+        self.records = 0
+        self.payload_bytes = 0
+        self.has_shard_bounds = bounds.stop_at_tip or bounds.until_event_time is not None or bool(bounds.shard_limits)
+
+    def max_emittable(self, entry: ShardEntry, count: int) -> int:
+        """Return how many of a shard's next `count` records may be emitted within the bounds."""
+        total = self._bounds.max_records
+        if total is not None:
+            count = min(count, total - self.records)
+        if self._bounds.max_bytes is not None:
+            count = min(count, self._fair_share(entry, self._bounds.max_bytes))
+        limit = self._bounds.shard_limits.get(entry.key)
+        return count if limit is None else min(count, limit - self._per_shard.get(entry.key, 0))
+
+    def may_emit(self, entry: ShardEntry) -> bool:
+        """Return whether the shard is below its own limit of records."""
+        limit = self._bounds.shard_limits.get(entry.key)
+        return limit is None or self._per_shard.get(entry.key, 0) < limit
+
+    def needs_more_reads(self, entry: ShardEntry) -> bool:
+        """Return whether the run may emit more of a shard than was read so far.
+
+        Reading stops at the first tip. A busy shard has new records by the time the last of a thousand shards reaches
+        its tip, so the shards would never all be at their tips together.
+        """
+        return self.may_emit(entry) and not self._has_reached_tip(entry) and not self.is_past_event_time(entry)
+
+    def count_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
+        """Count an emitted batch."""
+        self.records += len(batch)
+        self.payload_bytes += batch.raw_bytes
+        self._per_shard[entry.key] = self._per_shard.get(entry.key, 0) + len(batch)
+
+    def update(self, entry: ShardEntry) -> None:
+        """Check again whether a shard has reached its bounds."""
+        if entry.stage is ShardStage.WAITING:
+            return
+        self._started.add(entry.key)
+        if self._is_done(entry):
+            self._done.add(entry.key)
+        else:
+            self._done.discard(entry.key)
+
+    def remove(self, key: str) -> None:
+        """Forget a shard that was removed."""
+        self._started.discard(key)
+        self._done.discard(key)
+
+    def holds_watermark(self, entry: ShardEntry) -> bool:
+        """Return whether watermarks wait for the shard.
+
+        A bounded run does not wait for records that it will not read. W2 is for unbounded runs.
+        """
+        return not self.has_shard_bounds or entry.key not in self._done or self.is_past_event_time(entry)
+
+    def end_reason(self) -> EndReason | None:
+        """Return why the run is over, or None while it is not."""
+        bounds = self._bounds
+        if bounds.max_records is not None and self.records >= bounds.max_records:
+            return EndReason.MAX_RECORDS
+        if bounds.max_bytes is not None and self.payload_bytes >= bounds.max_bytes:
+            return EndReason.MAX_BYTES
+        if self.has_shard_bounds and self._started and len(self._done) == len(self._started):
+            return self._shard_reason()
+        return None
+
+    @property
+    def ends_without_open_shards(self) -> bool:
+        """Whether the run is over when this subtask has no open shard."""
+        return self.has_shard_bounds and not self._has_leases
+
+    def is_past_event_time(self, entry: ShardEntry) -> bool:
+        """Return whether a shard's next record is above the event-time bound."""
+        until, watermark = self._bounds.until_event_time, entry.next_watermark
+        return until is not None and watermark is not None and watermark > until
+
+    def _fair_share(self, entry: ShardEntry, max_bytes: int) -> int:
+        """Return how many records a shard may emit at once, so that every shard can emit before `max_bytes` is reached.
+
+        One read of a busy shard may be larger than the whole bound. Without this, that shard would be the only one in
+        every run.
+        """
+        head = entry.reading.queue[0]
+        return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
+
+    def _is_done(self, entry: ShardEntry) -> bool:
+        if entry.stage is ShardStage.ENDED:
+            return not (self._has_leases and entry.reading.children)
+        if not self.may_emit(entry) or self.is_past_event_time(entry):
+            return True
+        return self._has_reached_tip(entry) and not entry.reading.queue and not entry.emission.is_writing
+
+    def _has_reached_tip(self, entry: ShardEntry) -> bool:
+        """Return whether the run has seen the shard's tip.
+
+        A shard that was closed when listed has no tip, only an end, because its children wait for the end (S2).
+        """
+        return self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
+
+    def _shard_reason(self) -> EndReason:
+        if self._bounds.until_event_time is not None:
+            return EndReason.EVENT_TIME
+        return EndReason.TIP if self._bounds.stop_at_tip else EndReason.SHARD_LIMITS
+
+
+class RunCompletion:
+    """Owns how a run ends: with a reason or an error, whichever comes first. An error of a background task ends the run."""
+
+    def __init__(self) -> None:
+        self._reason: asyncio.Future[EndReason] | None = None
+        self._is_stopped = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run has started and not ended."""
+        return self._reason is not None and not self._reason.done()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last run has ended."""
+        return self._reason is not None and self._reason.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the run. None while it runs, and after any other end."""
+        if self._reason is None or not self._reason.done() or self._reason.cancelled():
+            return None
+        return self._reason.exception()
+
+    def start(self) -> None:
+        """Start a run. After `stop` it ends at once."""
+        self._reason = asyncio.get_running_loop().create_future()
+        if self._is_stopped:
+            self.complete(EndReason.STOPPED)
+
+    async def wait(self) -> EndReason:
+        """Wait for the end of the run. Raises: the error that ended it."""
+        assert self._reason is not None
+        return await self._reason
+
+    def complete(self, reason: EndReason) -> None:
+        """End the run."""
+        if self._reason is not None and not self._reason.done():
+            self._reason.set_result(reason)
+
+    def stop(self) -> None:
+        """End the run, and each later one as soon as it starts."""
+        self._is_stopped = True
+        self.complete(EndReason.STOPPED)
+
+    async def complete_after(self, seconds: float | None) -> None:
+        """End the run after `seconds`, or never if it is None."""
+        if seconds is not None:
+            await asyncio.sleep(seconds)
+            self.complete(EndReason.MAX_TIME)
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error."""
+        if self._reason is not None and not self._reason.done():
+            self._reason.set_exception(error)
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work` in a background task of the run."""
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        task.add_done_callback(self._on_task_done)
+        return task
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            # At the end of a run we cancel tasks ourselves; then this changes nothing. Before the end, a sink has let a
+            # cancellation of its own escape. Then the run must fail instead of waiting for ever.
+            self.fail(ImpossibleStateError(f"a background task of the run was cancelled: {task.get_coro()}"))
+        elif (error := task.exception()) is not None:
+            self.fail(error)

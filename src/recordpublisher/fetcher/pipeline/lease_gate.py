@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from recordpublisher.publishers.clock import Clock
 
+from ..leases.heartbeat import WritePermission
 from ..leases.worker import Worker
-from ..leases.write_permission import WritePermission
 from .suspension import SuspensionDetector
 
 
@@ -37,7 +37,7 @@ class CurrentWorker:
 
     @property
     def name(self) -> str | None:
-        """The worker's name."""
+        """Name of the worker of this process, or None if it has not joined."""
         return None if self._worker is None else self._worker.name
 
     @property

@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, overload
 
 from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
-
-from .stream_list import StreamList
 
 ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
 """Called with a stream and its complete listing."""
@@ -70,7 +68,7 @@ class ShardDiscovery:
         return found
 
     def on_deleted(self, stream: str) -> None:
-        """Note that a stream was deleted. It is read again when a stream of the same name exists again."""
+        """Remember that a stream was deleted. It is read again when a stream of the same name exists again."""
         self.deleted.add(stream)
         self.opened.discard(stream)
 
@@ -115,3 +113,122 @@ class ShardDiscovery:
         except RecordPublisherError as error:
             line = "listing the shards of %s failed, next attempt in %.0f s: %s"
             log.warning(line, stream, self._interval, error, extra=about(stream))
+
+
+# Finds parents, ancestors and children of shards.
+
+
+def parent_keys(shard: Shard) -> list[str]:
+    """Return `Shard.key` of each parent: one after a split, two after a merge."""
+    return [f"{shard.stream}/{parent}" for parent in shard.parents]
+
+
+def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
+    """Return whether a shard with these parents (`Shard.key`) may start (S2).
+
+    It may start when the last record of each parent was emitted (after a merge: of both). `finished_ancestors` says
+    what follows for the ancestors of a shard that has started. `is_ended` decides for one parent. An unknown parent
+    means different things, so each caller decides:
+
+    - A subtask (`ShardTable`): the parent may belong to another subtask, or not be listed yet. It has not ended before
+      a subtask says so.
+    - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
+    - A restored job (`initial_states.py`) and an offset of Spark (`source/reshards.py`): the parent was read before, or
+      is past retention.
+    """
+    return all(map(is_ended, parents))
+
+
+def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
+    """Return `Shard.key` of every ancestor of shards that have begun.
+
+    Each was read to its end, because `parents_ended` let them begin (S2).
+
+    The parents of a shard that is not `listed` are unknown. What a caller itself knows of an ancestor takes precedence
+    over this.
+    """
+    parents = (parent for shard in begun for parent in parent_keys(shard))
+    return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
+
+
+def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
+    """Return `start`, and everything that steps of `following` lead to.
+
+    Each key is visited once, and without recursion, because 2^n paths lead to a shard behind n splits and merges.
+    """
+    visited: set[str] = set()
+    to_visit = [*start]
+    while to_visit:
+        key = to_visit.pop()
+        if key not in visited:
+            visited.add(key)
+            to_visit += following(key)
+    return visited
+
+
+class Children:
+    """The children among known shards, by their parents, so that no caller searches all shards for them."""
+
+    def __init__(self, shards: Iterable[Shard] = ()) -> None:
+        self._by_parent: dict[str, dict[str, Shard]] = {}
+        for shard in shards:
+            self.add(shard)
+
+    def add(self, shard: Shard) -> None:
+        """Add a shard that is known from now on."""
+        for parent in parent_keys(shard):
+            self._by_parent.setdefault(parent, {})[shard.key] = shard
+
+    def remove(self, shard: Shard) -> None:
+        """Forget a shard."""
+        for parent in parent_keys(shard):
+            siblings = self._by_parent.get(parent, {})
+            siblings.pop(shard.key, None)
+            if not siblings:
+                self._by_parent.pop(parent, None)
+
+    def of(self, parent: str) -> list[Shard]:
+        """Return the known children of a parent (`Shard.key`)."""
+        return list(self._by_parent.get(parent, {}).values())
+
+
+# StreamList holds the streams that a job reads now. The list may be read again while the job runs (S10).
+
+Look = Callable[[], Awaitable[Iterable[str]]]
+"""Returns the names of the streams that should be read from now on. It keeps the last good list itself, and raises nothing."""
+
+
+class StreamList(Sequence[str]):
+    """Owns the names of the streams that are read now. Without `look` they stay the same."""
+
+    def __init__(self, names: Iterable[str], look: Look | None = None, interval_seconds: float = 60.0) -> None:
+        self._names = tuple(names)
+        self._look = look
+        self._interval = interval_seconds
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the streams stay the same."""
+        return self._look is None
+
+    async def run(self, on_look: Callable[[], Awaitable[None]]) -> None:
+        """Read the list again and again. `on_look` is called each time, so that failed steps are tried again."""
+        while self._look is not None:
+            await asyncio.sleep(self._interval)
+            self._names = tuple(await self._look())
+            await on_look()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, stream: object) -> bool:
+        return stream in self._names
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        return self._names[index]

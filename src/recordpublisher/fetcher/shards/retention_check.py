@@ -9,9 +9,8 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import about
-from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import OldestRecord, Shard
 
 from .shard_state import ShardState, latest
 

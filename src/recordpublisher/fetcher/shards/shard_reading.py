@@ -1,7 +1,10 @@
 """ShardReading: what reads have shown of one shard: its queue, tip, silence, end. ReadReservation, ReadProgress: its next read."""
 
 import asyncio
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -10,7 +13,6 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard
 
 from .idleness import IdlenessTimer
-from .shard_queue import ShardQueue
 from .shard_state import latest
 
 
@@ -60,7 +62,7 @@ class ShardReading:
         return self.is_finished or self.is_abandoned
 
     def start(self) -> None:
-        """Note that a reader starts: it has not seen anything in this run yet."""
+        """Remember that a reader starts: it has not seen anything in this run yet."""
         self.has_started = True
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
@@ -84,20 +86,20 @@ class ShardReading:
         self.is_idle = self.idleness.is_idle
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Note that the shard was read to its end."""
+        """Remember that the shard was read to its end."""
         self.has_reached_end = True
         self.children = tuple(children)
 
     def finish(self) -> None:
-        """Note that this run needs no more reads. Queued records stay."""
+        """Remember that this run does not read the shard again. Records that are queued are still emitted."""
         self.is_finished = True
 
     def abandon(self) -> None:
-        """Note that no run reads the shard here from now on."""
+        """Remember that no run reads the shard here from now on."""
         self.is_abandoned = True
 
     def reset(self) -> None:
-        """Note that the run is over: its bounds no longer count, and the time until the next read is not observed (W3)."""
+        """Remember that the run is over: its bounds no longer count, and the time until the next read is not observed (W3)."""
         self.is_finished = False
         self.idleness.on_interruption()
 
@@ -108,7 +110,7 @@ class ShardReading:
         return self.queue.clear()
 
     def on_suspension(self) -> bool:
-        """Note that the process was suspended. Return whether the shard was idle: it is not idle until it was read again (W3)."""
+        """Remember that the process was suspended. Return whether the shard was idle: it is not idle until it was read again (W3)."""
         self.idleness.on_suspension()
         was_idle, self.is_idle = self.is_idle, False
         return was_idle
@@ -166,6 +168,7 @@ class ReadProgress:
       count, because a shard that was closed long ago is also at its tip when its end is read.
     - `counted_ms`: when a gap was counted, until the next record is read.
     - `logged_ms`: when a gap was last logged.
+    - `has_gap`: whether the job has accepted a gap before the next batch.
     """
 
     def __init__(self) -> None:
@@ -176,14 +179,16 @@ class ReadProgress:
         self.counted_ms: int | None = None
         self.lost_seconds = 0.0
         self.logged_ms: int | None = None
+        self.has_gap = False
 
     def start(self, position: SequenceNumber | None, seen_ms: int | None, lost_seconds: float) -> None:
         """Begin at the position where a reader starts."""
         self.position, self.seen_ms, self.lost_seconds, self.logged_ms = position, seen_ms, lost_seconds, None
         self.open_ms, self._tip_ms, self.counted_ms = seen_ms, None, None
+        self.has_gap = False
 
     def on_request(self, lost_seconds: float) -> None:
-        """Note that the next read may start."""
+        """Remember that the next read may start."""
         self.lost_seconds = lost_seconds
 
     def on_read(self, batch: RecordBatch, read_ms: int) -> None:
@@ -199,9 +204,129 @@ class ReadProgress:
             self._tip_ms = read_ms
 
     def on_gap(self, now_ms: int) -> None:
-        """Note that a gap was counted, so that the time before now is not checked again."""
+        """Remember that a gap was counted, so that the time before now is not checked again."""
         self.counted_ms = now_ms
 
+    def on_accepted(self) -> None:
+        """Remember that the job has accepted a gap before the next batch."""
+        self.has_gap = True
+
+    def take_gap(self, batch: RecordBatch) -> RecordBatch:
+        """Return the batch, marked if it is the first one behind an accepted gap."""
+        if not self.has_gap or batch.is_empty_read:
+            return batch
+        self.has_gap = False
+        return replace(batch, after_gap=True)
+
     def on_logged(self, now_ms: int) -> None:
-        """Note that a gap was logged."""
+        """Remember that a gap was logged."""
         self.logged_ms = now_ms
+
+
+# ShardQueue holds the batches of one shard that were read and not emitted, in order.
+
+
+class ShardQueue:
+    """Owns the batches, their bytes as held in memory, and how many records of the first batch were taken already."""
+
+    def __init__(self) -> None:
+        self._batches: deque[RecordBatch] = deque()
+        self._offset = 0
+        self.bytes = 0
+        self.records = 0
+        self.dead_letters = 0
+        """Records that could not be deserialised and wait for the dead-letter sink."""
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return iter(self._batches)
+
+    def __getitem__(self, index: int) -> RecordBatch:
+        return self._batches[index]
+
+    @property
+    def next_watermark(self) -> int | None:
+        """The watermark of the next record; None if the queue is empty or begins with a batch without records."""
+        if not self._batches or not self._batches[0].watermarks:
+            return None
+        return self._batches[0].watermarks[self._offset]
+
+    @property
+    def unhandled(self) -> int:
+        """Number of records and dead letters.
+
+        Batches without any do not count: at most one is queued in a row, so they need no bound (P6).
+        """
+        return self.records + self.dead_letters
+
+    @property
+    def arrival_ms(self) -> tuple[int, int] | None:
+        """Arrivals of the next and of the last record, epoch ms; None without records."""
+        filled = [batch for batch in self._batches if len(batch)]
+        if not filled:
+            return None
+        offset = self._offset if filled[0] is self._batches[0] else 0
+        return filled[0].arrival_millis[offset], filled[-1].arrival_millis[-1]
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the next record arrived, epoch ms; None without records."""
+        offset = self._offset
+        for batch in self._batches:
+            if len(batch):
+                return to_millis(batch.records[offset].arrival)
+            offset = 0  # only the first batch has records that were taken
+        return None
+
+    def count_within(self, limit: float) -> int:
+        """Return how many of the first batch's next records have a watermark up to `limit`. Watermarks never fall within a batch."""
+        watermarks = self._batches[0].watermarks or ()
+        if watermarks[-1] <= limit:
+            return len(watermarks) - self._offset
+        return bisect_right(watermarks, limit, lo=self._offset) - self._offset
+
+    def push(self, batch: RecordBatch) -> int:
+        """Queue a batch at the end. Return the bytes that this freed.
+
+        Of several batches without records in a row only the last is kept, because they would pile up without a bound
+        while a sink stalls (P6). A batch with dead letters is kept.
+        """
+        freed = 0
+        if self._batches and not len(batch) and not len(self._batches[-1]) and not self._batches[-1].poisoned:
+            dropped = self._batches.pop()
+            freed = dropped.held_bytes
+            if dropped.after_gap:
+                batch = replace(batch, after_gap=True)
+            self.bytes -= freed
+        self._batches.append(batch)
+        self.bytes += batch.held_bytes
+        self.records += len(batch)
+        self.dead_letters += len(batch.poisoned)
+        return freed
+
+    def pop(self, count: int) -> tuple[RecordBatch, int]:
+        """Take the next `count` records of the first batch.
+
+        Return them and the bytes freed, which are 0 while the batch has more records.
+        """
+        head = self._batches[0]
+        stop = self._offset + count
+        part = head.slice(self._offset, stop)
+        self.records -= len(part)
+        self.dead_letters -= len(part.poisoned)
+        if stop < len(head):
+            self._offset = stop
+            return part, 0
+        self._batches.popleft()
+        self._offset = 0
+        self.bytes -= head.held_bytes
+        return part, head.held_bytes
+
+    def clear(self) -> int:
+        """Drop everything. Return the bytes freed."""
+        freed = self.bytes
+        self._batches.clear()
+        self._offset = self.bytes = self.records = self.dead_letters = 0
+        return freed

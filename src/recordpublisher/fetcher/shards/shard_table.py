@@ -1,15 +1,20 @@
 """ShardTable: the shards of a subtask, and the order that reshards impose on them (S2)."""
 
+import asyncio
+import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import inherited_watermark
-from .lineage import Children, parent_keys, parents_ended
+from .discovery import Children, ShardDiscovery, parent_keys, parents_ended
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
 from .shard_state import ShardState
 
@@ -27,7 +32,7 @@ class ShardTable:
 
     def __init__(
         self,
-        is_finished_elsewhere: Callable[[str], bool] = lambda key: False,
+        has_others: bool = False,
         is_expired: Callable[[str], bool] = lambda key: True,
         is_endless: Callable[[str], bool] = lambda stream: False,
         idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
@@ -44,7 +49,8 @@ class ShardTable:
         """Shards that were read to their end and no longer have an entry. They are never added again."""
         self._removed: Counter[str] = Counter()
         """The totals of shards that were removed."""
-        self._is_finished_elsewhere = is_finished_elsewhere
+        self._has_others = has_others
+        """Whether parents without an entry are read by others, and have ended: their child has a lease (E7)."""
         self._is_expired = is_expired
         self._is_endless = is_endless
         self._idle_intervals = idle_intervals
@@ -125,15 +131,11 @@ class ShardTable:
         """
         return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
-    def inherited_watermark(self, shard: Shard, watermark_elsewhere: Callable[[str], int | None]) -> int | None:
-        """Return the watermark at which a child starts: the lowest of its parents (W5).
-
-        `watermark_elsewhere` returns the last watermark of a parent that another subtask read.
-        """
-        parents = parent_keys(shard)
-        own = [self._entries[key].state.watermark for key in parents if key in self._entries]
-        others = [watermark_elsewhere(key) for key in parents if key not in self._entries and key in self._listed]
-        return inherited_watermark(own + others)
+    def inherited_watermark(self, shard: Shard) -> int | None:
+        """Return the watermark at which a child starts: the lowest of its parents here (W5)."""
+        return inherited_watermark(
+            self._entries[key].state.watermark for key in parent_keys(shard) if key in self._entries
+        )
 
     def mark_finished(self, keys: Iterable[str]) -> None:
         """Remember shards that were read to their end before, by the restored state, and have no entry here."""
@@ -146,6 +148,10 @@ class ShardTable:
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
+        before = self._last_listing.get(stream, ())
+        for shard in listed:
+            if shard.key not in before and shard.key in self._listed:
+                self._listener.on_listed(shard, is_in_listing=True)
         missing = self._last_listing.get(stream, set()) - now
         # A listing may be older than the one before it. A shard that is younger than every listed one is not gone: if
         # it were removed, the next listing would find it again, and it would be read from its start.
@@ -161,11 +167,15 @@ class ShardTable:
     def removable(self) -> list[str]:
         """Return the unlisted shards that may be removed now (S5).
 
+        A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have started:
+        they prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
+
         An own shard may be removed once it has ended and expired and its children in this subtask have started. A shard
         of another subtask may be removed at once, because it does not decide whether its children may start.
         """
         awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
-        return [key for key in self._unlisted if self._may_be_removed(key, awaited)]
+        archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
+        return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
 
     @property
     def is_exhausted(self) -> bool:
@@ -211,6 +221,7 @@ class ShardTable:
         if shard.key not in self._listed:
             self._listed[shard.key] = shard
             self._children.add(shard)
+            self._listener.on_listed(shard, is_in_listing=False)
 
     def _remove_entry(self, key: str) -> None:
         entry = self._entries.pop(key)
@@ -222,11 +233,171 @@ class ShardTable:
         own = self._entries.get(key)
         return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))
 
+    def _is_succeeded(self, entry: ShardEntry) -> bool:
+        """Return whether a shard has ended and each of its children is read here. Others may not know yet that it has ended."""
+        children = [self._entries.get(child.key) for child in self.children_of(entry.key)]
+        are_read = [child is not None and child.stage is not ShardStage.WAITING for child in children]
+        return entry.stage is ShardStage.ENDED and bool(are_read) and all(are_read)
+
     def _is_finished(self, key: str, child: Shard) -> bool:
         own = self._entries.get(key)
         if own is not None:
             return own.stage is ShardStage.ENDED
-        if key in self._finished_before or self._is_finished_elsewhere(key):
+        if key in self._finished_before or self._has_others:
             return True
         was_listed = child.key in self._last_listing.get(child.stream, ())
         return was_listed and key not in self._listed and self._is_expired(key)
+
+
+# MissingShards finds out whether a shard that a listing lacks has expired, or is only missing in that listing (S2,
+# S5).
+
+ShardExists = Callable[[Shard], Awaitable[bool | None]]
+"""Returns whether the source still has a shard, by asking for the shard and not for a listing; None if the source does not tell."""
+
+LISTINGS_UNTIL_EXPIRED = 3
+"""If the source does not tell, a shard has expired when it was missing in this many listings in a row."""
+PARALLEL_CALLS = 8
+
+log = logging.getLogger("recordpublisher.discovery")
+
+
+class MissingShards:
+    """Owns what is known about the shards that the last listing of their stream lacked.
+
+    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it
+    shows. Such a shard does not count as expired until the service cannot find it. Otherwise its children would be read
+    too early, and the shard itself twice.
+    """
+
+    def __init__(self, exists: ShardExists | None = None) -> None:
+        self._exists = exists
+        self._missed: dict[str, int] = {}
+        """How many listings in a row lacked each shard."""
+        self._expired: set[str] = set()
+
+    def is_expired(self, key: str) -> bool:
+        """Return whether a shard that is not listed is past retention."""
+        return key in self._expired
+
+    async def check(self, missing: Collection[str], streams: Iterable[str]) -> None:
+        """Check the shards `missing` (`Shard.key`) that new listings of `streams` lack.
+
+        Shards already found to be expired are not checked again.
+        """
+        checked = {f"{stream}/" for stream in streams}
+        self._expired = {key for key in self._expired if key in missing or _prefix(key) not in checked}
+        self._missed = {
+            key: count for key, count in self._missed.items() if key in missing or _prefix(key) not in checked
+        }
+        slots = asyncio.Semaphore(PARALLEL_CALLS)
+        await asyncio.gather(*(self._check(key, slots) for key in sorted(missing) if key not in self._expired))
+
+    async def _check(self, key: str, slots: asyncio.Semaphore) -> None:
+        exists = None
+        if self._exists is not None:
+            async with slots:
+                stream, _, shard_id = key.rpartition("/")
+                exists = await self._exists(Shard(stream, shard_id))
+        self._missed[key] = 0 if exists else self._missed.get(key, 0) + 1
+        if exists is False or self._missed[key] >= LISTINGS_UNTIL_EXPIRED:
+            del self._missed[key]
+            self._expired.add(key)
+            log.info("shard %s is no longer listed: it is past retention", key, extra=about(key))
+
+
+def _prefix(key: str) -> str:
+    return key[: key.rfind("/") + 1]
+
+
+# OwnedShards adds the new shards that this process reads, and removes those that are gone (S3, S5).
+
+
+class OwnedShards:
+    """Owns what is known of shards that this subtask does not read now.
+
+    These are shards that a listing lacks, and shards of streams that left the list of streams.
+    """
+
+    def __init__(
+        self,
+        table: ShardTable,
+        discovery: ShardDiscovery,
+        missing: MissingShards,
+        is_ours: Callable[[Shard], bool],
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._discovery = discovery
+        self._missing = missing
+        self._unlisted_states: dict[str, ShardState] = {}
+        """The restored states of shards that the first listing lacked."""
+        self._kept_states: dict[str, ShardState] = {}
+        """The states of own shards whose stream is no longer read (S10)."""
+        self._is_ours = is_ours
+        self._clock = clock
+
+    @property
+    def kept_states(self) -> dict[str, ShardState]:
+        """The states of shards that are not read now, which all snapshots contain: they may be read later (S5, S10)."""
+        unlisted = self._unlisted_states.items()
+        return {**{key: state for key, state in unlisted if not self._missing.is_expired(key)}, **self._kept_states}
+
+    def add_initial(
+        self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
+    ) -> None:
+        """Add the shards of a first listing, each with its state. `unlisted` are restored states of shards that the listing lacks.
+
+        If such a shard's stream is not read, its state is used when the stream comes into the list.
+        """
+        self._unlisted_states |= unlisted
+        opened = self._discovery.opened
+        self._table.mark_finished(key for key, state in unlisted.items() if state.ended and stream_of(key) in opened)
+        shards = self._table.add_listed(listed)
+        self._table.mark_finished(shard.key for shard in shards if states[shard.key].ended and not self._is_ours(shard))
+        for stream in {shard.stream for shard in shards}:
+            self._table.update_listing(stream, [shard for shard in shards if shard.stream == stream])
+        for shard in shards:
+            self._add_if_ours(shard, states[shard.key])
+
+    def add_new(self, shards: Iterable[Shard]) -> None:
+        """Add shards that were found later. They are read from TRIM_HORIZON (S3), unless they have restored state."""
+        fresh = ShardState(StartingPosition.trim_horizon())
+        for shard in self._table.add_listed(shards):
+            self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))
+
+    def known_states(self, stream: str) -> dict[str, ShardState]:
+        """Return the known states of a stream that is not read, by `Shard.key`."""
+        known = {**self._unlisted_states, **self._kept_states}
+        return {key: state for key, state in known.items() if stream_of(key) == stream}
+
+    def add_stream(
+        self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
+    ) -> None:
+        """Add the shards of a stream that was not read, as `add_initial` does."""
+        gone = {shard.key for shard in listed} | {key for key in unlisted if self._missing.is_expired(key)}
+        self._kept_states = {key: state for key, state in self._kept_states.items() if key not in gone}
+        self.add_initial(listed, states, unlisted)
+
+    def remove_stream(self, stream: str) -> None:
+        """Remove every shard of a stream that is no longer read. Keep the states of own shards, unless the stream was deleted."""
+        states = self._table.remove_stream(stream)
+        if stream not in self._discovery.deleted:
+            self._kept_states |= states
+            return
+        self._discovery.deleted.discard(stream)
+        self._table.forget_finished(stream)
+        for key in self.known_states(stream):
+            self._unlisted_states.pop(key, None)
+            self._kept_states.pop(key, None)
+
+    async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
+        """Apply a complete listing of a stream: add new shards, remove expired ones (S5)."""
+        self.add_new(listed)
+        await self._missing.check(self._table.update_listing(stream, listed), (stream,))
+        for key in self._table.removable():
+            self._table.remove(key)
+
+    def _add_if_ours(self, shard: Shard, state: ShardState) -> None:
+        if shard.key not in self._table and self._is_ours(shard):
+            self._table.add(shard, state, owned_since_ms=self._clock.now_ms())

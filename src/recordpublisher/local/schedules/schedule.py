@@ -29,7 +29,7 @@ _LINE = re.compile(r"(?:\S+ )?(?P<number>\d{1,9}) (?P<put>\d{1,12}\.\d{3})(?: (?
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happens at a time: faults by rules for some seconds, a reshard, or an action of the client."""
+    """The events of a moment: faults by rules for some seconds, a reshard, or an action of the client."""
 
     at: Seconds
     faults: str | None = None

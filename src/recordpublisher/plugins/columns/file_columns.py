@@ -1,24 +1,44 @@
-"""The Arrow columns that a sink writes into files and tables: the fields of a type, or the payload, with the metadata."""
+"""The Arrow columns that a sink writes into files and tables: the fields of a declared or an inferred type, then the metadata."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from msgspec import inspect
 
-from recordpublisher.consumer.typed_values import fields_of, plain_value
+from recordpublisher.consumer.typed_values import Json, fields_of, plain_value
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
 
-from .column_buffers import text_column
-from .frame_columns import frame_columns
+from ..deserializers.schemas import (
+    Shape,
+    columns_text,
+    grow_shape,
+    merge_shapes,
+    paths_without_column,
+    row_type,
+    shape_of,
+    with_kinds,
+    with_valid_names,
+)
+from .record_columns import RECORD_SCHEMA, arrow_columns, text_column
+from .record_fields import DATA
+from .typed_columns import frame_columns
 
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
 _VALUE = pa.field("value", pa.string())
+_METADATA = pa.schema([field for field in RECORD_SCHEMA if field.name != DATA])
+_NAMES = {
+    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT", pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.string(): "STRING", pa.large_string(): "STRING",
+    pa.string_view(): "STRING", pa.binary(): "BINARY", pa.large_binary(): "BINARY", pa.binary_view(): "BINARY",
+    pa.date32(): "DATE", pa.time64("us"): "TIME",
+}  # fmt: skip
 
 
 class FileColumns:
@@ -46,7 +66,7 @@ class FileColumns:
     def rows(self, batches: Sequence[RecordBatch], rejected: Rejected) -> list[pa.RecordBatch]:
         """Return the records as few Arrow batches, and add each record that does not fit the columns to `rejected`.
 
-        A batch that does not fit is halved until each bad record is alone.
+        A batch that does not fit is halved until each bad record is alone, so a good batch costs one conversion.
         """
         try:
             return [self._together(batches)]
@@ -62,7 +82,7 @@ class FileColumns:
             return [rows for half in halves for rows in self.rows([half], rejected)]
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
-        """Return several batches as one. Raises: DeserializationError if a record does not fit the columns; it names the record."""
+        """Return several batches as one. Raises: DeserializationError, which names the record, if one does not fit."""
         rejected: Rejected = []
         rows = self.rows(batches, rejected)
         for record, reason in rejected:
@@ -76,12 +96,159 @@ class FileColumns:
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
         rows = self._columns.batch(*batches)
-        if self._has_text:
+        if self._has_text:  # A value without fields has no columns of its own, so it is stored as JSON.
             texts = pa.concat_arrays([_texts(batch) for batch in batches])
             rows = pa.RecordBatch.from_arrays([*rows.columns, texts], schema=self.schema)
         if self._check_rows is not None:
             self._check_rows(rows)
         return rows
+
+
+class InferredColumns(FileColumns):
+    """The columns of a shape (`deserializers/schemas.py`), then the metadata. An instance does not change: `grown_by` makes a new one."""
+
+    def __init__(
+        self,
+        there: pa.Schema,
+        reserved: Collection[str] = (),
+        check_rows: Callable[[pa.RecordBatch], None] | None = None,
+        *,
+        kinds: Mapping[str, Sequence[str]] | None = None,
+        has_metadata: bool = True,
+        shape: dict[str, Shape] | None = None,
+    ) -> None:
+        """Derive the columns from a table, or take them from `shape`.
+
+        - `there`: the columns of the table.
+        - `reserved`: names that no field may have, such as the names of partitions.
+        - `check_rows`: raises ValueError for rows that the sink refuses.
+        - `kinds`: the types of fields that must be columns, by path (see `with_kinds`), such as those by which files are partitioned.
+        - `has_metadata`: whether the metadata always are columns next to the fields. If not, a field may have the name of one.
+        - `shape`: the columns, if they are known already.
+        """
+        self._given, self._kinds, self._has_metadata = check_rows, kinds or {}, has_metadata
+        self._reserved = {*reserved, *(_METADATA.names if has_metadata else ())}
+        shapes = {field.name: shape_of_type(field.type) for field in there if field.name not in self._reserved}
+        # JSON values cannot be written into a column of such a type, so a field of its name is rejected.
+        self._reserved |= {name for name, each in shapes.items() if each is None}
+        self.shape = {name: each for name, each in shapes.items() if each is not None} if shape is None else shape
+        self._decode: Any = None
+        if self.shape:
+            of = row_type(self.shape)
+            super().__init__(of, check_rows)
+            self._decode = Json(of)
+        else:
+            self._check_rows, self.metadata, self.schema = check_rows, _METADATA, _METADATA
+
+    @property
+    def kept(self) -> pa.Schema:
+        """The columns from which those of the next start follow: without the metadata if a field may have the name of one."""
+        if self._has_metadata:
+            return self.schema
+        return pa.schema([field for field in self.schema if field.name in self.shape])
+
+    def unknown(self, batches: Sequence[RecordBatch]) -> dict[str, Shape] | None:
+        """Return the shape of the records if they have fields that could be columns and are not yet; else None."""
+        seen = _seen(batches)
+        return seen if batches and self._grow_shape(seen) != self.shape else None
+
+    def grown_by(self, seen: Mapping[str, Shape] | None, there: pa.Schema) -> InferredColumns:
+        """Return the columns of a table with the columns `there`, and the columns of `seen` that this table lacks.
+
+        With None for `seen` they are the columns of the table, even if it lacks a field that must be a column.
+        """
+        start = self._made(there)
+        return start if seen is None else start._made(there, start._grow_shape(seen))
+
+    def complete(self) -> InferredColumns:
+        """Return these columns with those that must be there, which have their usual types until values show others."""
+        return self._made(self.kept, self._grow_shape({}))
+
+    def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:
+        kinds, has_metadata = self._kinds, self._has_metadata
+        return InferredColumns(there, self._reserved, self._given, kinds=kinds, has_metadata=has_metadata, shape=shape)
+
+    def _grow_shape(self, seen: Mapping[str, Shape]) -> dict[str, Shape]:
+        named = with_valid_names(with_kinds(seen, self._kinds), self.shape, self._reserved)
+        shape: dict[str, Shape] = grow_shape(self.shape, named)
+        return shape
+
+    def fitting(self, batches: Sequence[RecordBatch], rejected: Rejected) -> Iterator[RecordBatch]:
+        """Yield the records that fit the columns, in their order, and add the others to `rejected`."""
+        for batch in batches:
+            misfits: Rejected = []
+            self.rows([batch], misfits)
+            if not misfits:
+                yield batch
+                continue
+            rejected += misfits
+            # Aggregated records share a sequence number, so the sub-sequence number is needed as well.
+            bad = {(record.sequence_numbers[0], record.sub_sequence_numbers[0]) for record, _ in misfits}
+            begin = 0
+            for index, number in enumerate(zip(batch.sequence_numbers, batch.sub_sequence_numbers, strict=True)):
+                if number in bad:
+                    yield batch.slice(begin, index)
+                    begin = index + 1
+            yield batch.slice(begin, len(batch))
+
+    def text(self) -> str:
+        """Return the columns as text that `flink.deserializer.schema` accepts."""
+        return columns_text(self.shape)
+
+    def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
+        """Return the records of several batches as one Arrow batch.
+
+        Raises: ValueError if a record does not fit, or has a field without a column. The caller finds out which record it is.
+        """
+        for path in paths_without_column(_seen(batches), self.shape):
+            raise ValueError(self._why_no_column(path))
+        if self._decode is None:
+            rows = arrow_columns(*batches, schema=self.metadata)
+            if self._check_rows is not None:
+                self._check_rows(rows)
+            return rows
+        try:
+            typed = [batch.with_columns(values=list(self._decode.values(batch) or ())) for batch in batches]
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise ValueError(str(error)) from None  # The cause would be shown instead of this error, but it says less.
+        return super()._together(typed)
+
+    def _why_no_column(self, path: str) -> str:
+        reason = f"the field {path!r} cannot be a column"
+        if path in self._reserved:
+            return f"{reason}, because another column has that name; name the columns in flink.deserializer.schema"
+        return f"{reason}: its name is not valid, or differs from another name in case only; name the columns in flink.deserializer.schema"
+
+
+def no_columns() -> InferredColumns:
+    """Return the columns of values without metadata, before any record was seen."""
+    return InferredColumns(pa.schema([]), has_metadata=False)
+
+
+def shape_of_type(kind: pa.DataType) -> Shape:
+    """Return the shape of a table's column; None if a column of this type cannot be written from JSON."""
+    types = pa.types
+    if types.is_struct(kind):
+        shapes = {kind.field(index).name: shape_of_type(kind.field(index).type) for index in range(kind.num_fields)}
+        return None if None in shapes.values() else shapes
+    if types.is_list(kind) or types.is_large_list(kind):
+        return None if (item := shape_of_type(kind.value_type)) is None else [item]
+    if types.is_map(kind):
+        pair = shape_of_type(kind.key_type), shape_of_type(kind.item_type)
+        return None if None in pair else pair
+    if types.is_decimal128(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if types.is_timestamp(kind):
+        return "TIMESTAMP" if kind.tz else None
+    return _NAMES.get(kind)
+
+
+def _seen(batches: Sequence[RecordBatch]) -> Shape:
+    seen: Shape = {}
+    for batch in batches:
+        for value in batch.decoded or ():
+            seen = merge_shapes(seen, shape_of(value))
+    return seen
 
 
 def _check_names(fields: Iterable[pa.Field]) -> None:

@@ -29,48 +29,6 @@ An umlaut is not escaped, because Spark would read each of its escaped bytes as 
 """
 
 
-class PartitionPart(NamedTuple):
-    """One folder of the pattern: its name, the column of its values, and the format of a time.
-
-    `form` is None if the value of a field is used as it is. `column` may be the path of a field inside objects, such as
-    `address.country`.
-    """
-
-    name: str
-    column: str
-    form: str | None
-
-    @property
-    def is_derived(self) -> bool:
-        """Whether no column of the rows has these values: they are the text of a time, or a field inside an object."""
-        return self.form is not None or "." in self.column
-
-    @property
-    def unit(self) -> str | None:
-        """The smallest unit of time in the format: hour, day, month or year; None for a field."""
-        return next((unit for code, unit in _UNITS.items() if code in self.form), None) if self.form else None
-
-
-class Partition(NamedTuple):
-    """Rows of one partition, with the value of each part by its name. A value is None if the rows have none."""
-
-    values: Mapping[str, Any]
-    rows: pa.RecordBatch
-
-    @property
-    def folder(self) -> str:
-        """The path of the partition's folder, such as `dt=2026-11-25/hour=14`; empty without parts."""
-        return "/".join(f"{name}={_folder_name(value)}" for name, value in self.texts.items())
-
-    @property
-    def texts(self) -> Mapping[str, str | None]:
-        """The values as text, as they stand in names of folders and in logs.
-
-        An empty text becomes None, because neither readers of folders nor Delta can express it.
-        """
-        return {name: _text(value) for name, value in self.values.items()}
-
-
 class Partitions:
     """The parts of a pattern. Times are truncated to their unit in UTC."""
 
@@ -86,7 +44,9 @@ class Partitions:
                     f"{text!r} is not name={{time:%Y-%m-%d}}, field={{field}} or name={{object.field}}, each name once"
                 )
                 if part is not None and is_renamed:
-                    reason = f"{text!r}: the folder of a field has its name: {part.column}={{{part.column}}}"
+                    reason = (
+                        f"{text!r}: the folder of a field must have the field's name: {part.column}={{{part.column}}}"
+                    )
                 raise ConfigurationError(PARTITIONS.key, pattern, _VALID, reason=reason)
             self.parts.append(part)
 
@@ -107,11 +67,20 @@ class Partitions:
                 what = f"has the type {kind}" if kind else "is not a column"
                 which = "a time" if part.form else "a text, a whole number, a boolean or a date"
                 names = ", ".join(path for path, kind in _paths(schema) if fits(kind))
-                reason = f"{part.column!r} {what}; it can be {which}: {names}"
+                reason = f"{part.column!r} {what}; it must be {which}: {names}"
                 raise ConfigurationError(PARTITIONS.key, part.column, _VALID, reason=reason)
             if part.is_derived and part.name.lower() in map(str.lower, schema.names):
-                reason = f"{part.name!r} is the name of a column that rows have"
+                reason = f"the rows have a column {part.name!r}"
                 raise ConfigurationError(PARTITIONS.key, part.name, _VALID, reason=reason)
+
+    @property
+    def derived_names(self) -> list[str]:
+        """The names of parts whose values no column of the rows has."""
+        return [part.name for part in self.parts if part.is_derived]
+
+    def kinds(self) -> dict[str, Sequence[str]]:
+        """Return the types that inferred fields of the parts may have, by path. The first one is the usual one."""
+        return {part.column: ("TIMESTAMP",) if part.form else ("STRING", "BIGINT", "BOOLEAN") for part in self.parts}
 
     def derived_columns(self, schema: pa.Schema) -> list[pa.Field]:
         """Return the partition columns of a table that rows of these columns do not have."""
@@ -133,6 +102,7 @@ class Partitions:
         columns = [_column_at(rows, part.column) for part in self.parts]
         texts = [column for column in columns if pa.types.is_string(column.type)]
         sizes = (pc.max(pc.binary_length(text)).as_py() or 0 for text in texts)
+        # Escaping makes a text three times as long at most, so most rows need not be split to be checked.
         if not texts or 3 * sum(sizes) + sum(len(name) + 40 for name in self.names) <= min(longest, together):
             return
         for folder in {partition.folder for partition in self.split(rows)}:
@@ -143,7 +113,7 @@ class Partitions:
             if size > most:
                 raise ValueError(
                     f"{name.partition('=')[0]!r} is too long for {PARTITIONS.key}: {name[:40]}... {size} bytes, {most} are valid; leave "
-                    "it out there, or see to it that the producer sends a shorter one"
+                    "it out there, or let the producer send a shorter one"
                 )
 
     def split(self, rows: pa.RecordBatch) -> Iterator[Partition]:
@@ -157,6 +127,48 @@ class Partitions:
             first = numbers.index(number).as_py()
             values = {part.name: _value(part, key[first]) for part, key in zip(self.parts, keys, strict=True)}
             yield Partition(values, rows.filter(pc.equal(numbers, number)))
+
+
+class Partition(NamedTuple):
+    """Rows of one partition, with the value of each part by its name. A value is None if the rows have none."""
+
+    values: Mapping[str, Any]
+    rows: pa.RecordBatch
+
+    @property
+    def folder(self) -> str:
+        """The path of the partition's folder, such as `dt=2026-11-25/hour=14`; empty without parts."""
+        return "/".join(f"{name}={_folder_name(value)}" for name, value in self.texts.items())
+
+    @property
+    def texts(self) -> Mapping[str, str | None]:
+        """The values as text, for names of folders and for logs.
+
+        An empty text becomes None, because neither readers of folders nor Delta can express it.
+        """
+        return {name: _text(value) for name, value in self.values.items()}
+
+
+class PartitionPart(NamedTuple):
+    """One level of the pattern of partitions: its name, the column that its values come from, and the format of a time.
+
+    `form` is None if the value of a field is used as it is. `column` may be the path of a field inside objects, such as
+    `address.country`.
+    """
+
+    name: str
+    column: str
+    form: str | None
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether no column of the rows has these values: they are the text of a time, or a field inside an object."""
+        return self.form is not None or "." in self.column
+
+    @property
+    def unit(self) -> str | None:
+        """The smallest unit of time in the format: hour, day, month or year; None for a field."""
+        return next((unit for code, unit in _UNITS.items() if code in self.form), None) if self.form else None
 
 
 def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
@@ -204,7 +216,7 @@ def _value(part: PartitionPart, key: Any) -> Any:
     if not key.is_valid or part.form is None:
         return key.as_py()
     time = _EPOCH + timedelta(microseconds=key.cast(pa.timestamp("us", "UTC")).value)
-    return time.strftime(part.form.replace("%Y", f"{time.year:04}"))  # strftime does not pad a year everywhere
+    return time.strftime(part.form.replace("%Y", f"{time.year:04}"))  # Not every platform pads the year in strftime.
 
 
 def _is_plain(kind: Any) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from recordpublisher.publishers.records import RecordBatch
 
+
 DATA = "data"
 
 

@@ -1,35 +1,37 @@
 """Serves the page of a job and its snapshots on loopback, for a browser or a program on this machine."""
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import hashlib
+import logging
 import os
+from collections import deque
 from contextlib import suppress
 from importlib.resources import files
 
 import msgspec
 
+from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 
-from ..lag.job_snapshot import SnapshotSource
+from ..lag.job_snapshot import JobSnapshot, SnapshotSource
 from ..metrics.http_pages import HttpPages, Page
-from .history import History
 
+log = logging.getLogger("recordpublisher.metrics")
 HOST = "127.0.0.1"
 SNAPSHOT_PATH, HISTORY_PATH = "/snapshot.json", "/history.json"
 UNAVAILABLE = 503
-
-
-class Unavailable(msgspec.Struct, frozen=True):
-    """The response with the status `UNAVAILABLE`, while the job cannot be read."""
-
-    error: str
+HISTORY_SECONDS = 1_800.0
 
 
 class DashboardServer:
-    """Owns the listening socket, and the task that keeps the history. Every request reads a snapshot.
+    """Serves the page, the snapshots and the history of a job. Owns the listening socket, and the task that keeps the history.
 
-    - `history`: without it the charts of a page begin when the page is opened.
+    Every request for a snapshot reads one.
+
+    - `history`: the totals for charts. Without them, the charts begin when the page is opened.
     """
 
     def __init__(self, source: SnapshotSource, history: History | None = None) -> None:
@@ -52,7 +54,7 @@ class DashboardServer:
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
-        if self._keeping is not None:
+        if self._keeping is not None:  # The history reads the source, which may be closed after this call.
             self._keeping.cancel()
             with suppress(asyncio.CancelledError):
                 await self._keeping
@@ -92,3 +94,55 @@ def dashboard_page() -> Page:
 
 def _hash_of(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+class Unavailable(msgspec.Struct, frozen=True):
+    """The body of a response with the status `UNAVAILABLE`, while the job cannot be read."""
+
+    error: str
+
+
+class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
+    """The totals at one moment (epoch ms): records written per second, and the largest lag (ms). Unknown values are None."""
+
+    time_ms: int
+    records_per_second: float | None = None
+    lag_ms: int | None = None
+
+
+class History:
+    """Keeps the totals of the last half hour, so that a page that is opened later has something to draw.
+
+    Owns the points: one for each `interval_seconds`, even if no page is open.
+    """
+
+    def __init__(self, source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
+        self._source = source
+        self._clock = clock
+        self._interval_seconds = interval_seconds
+        self._points: deque[HistoryPoint] = deque(maxlen=round(HISTORY_SECONDS / interval_seconds))
+
+    @property
+    def points(self) -> list[HistoryPoint]:
+        """The points, the oldest first."""
+        return [*self._points]
+
+    async def run(self) -> None:
+        """Add points until cancelled."""
+        while True:
+            self._points.append(await self._point())
+            await asyncio.sleep(self._interval_seconds)
+
+    async def _point(self) -> HistoryPoint:
+        try:
+            return point_of(await self._source.snapshot())
+        except RecordPublisherError:  # The job cannot be read now, so the chart has a gap.
+            return HistoryPoint(self._clock.now_ms())
+        except Exception:
+            log.exception("the job cannot be read for the dashboard")
+            return HistoryPoint(self._clock.now_ms())
+
+
+def point_of(snapshot: JobSnapshot) -> HistoryPoint:
+    """Return the totals of a snapshot."""
+    return HistoryPoint(snapshot.time_ms, snapshot.records_per_second, snapshot.lag_ms)

@@ -1,4 +1,4 @@
-"""The targets of a replay of dead letters: the job's handler or sink, or the streams that the letters came from."""
+"""Replays dead letters into the job's handler or sink, or into the streams that the letters came from."""
 
 from __future__ import annotations
 
@@ -9,29 +9,91 @@ from typing import Self
 
 import msgspec
 
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Rejected, SinkContext
-from recordpublisher.plugins.host.build_from_properties import build_sink
-from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.batch_decoration import decorators_and_type
-from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
-from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_argument
-from recordpublisher.plugins.sinks.kinesis import KinesisSink
-from recordpublisher.plugins.sinks.map import MapSink
-from recordpublisher.plugins.sinks.memory import MemorySink
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import ON_BAD_RECORD, SINK, STREAMS
+from recordpublisher.publishers.properties.groups.job import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
+from ..host.build_from_properties import build_sink, dead_letter_properties
+from ..host.manager import load_registry
+from ..runtime.batch_decoration import decorators_and_type
+from ..runtime.data_fetcher import DataFetcher
+from ..runtime.stream_names import StreamNames, streams_argument
+from ..sinks.kinesis import KinesisSink
+from ..sinks.map import MapSink
+from ..sinks.memory import MemorySink
 from .stored_letters import Failures, StoredLetters, put_letters
 
 
-class JobTarget:
-    """Replays letters into the job's handler or sink, called as in the job, with values, order, retries and timeouts.
+async def replay_letters(
+    letters: StoredLetters,
+    target: JobTarget | StreamTarget | DropTarget,
+    only: Collection[str] = (),
+    payloads: Mapping[tuple[str, str], bytes] | None = None,
+) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
+    """Replay every letter once, a chunk at a time. Yield the letters that succeeded, and those that failed and are kept, with the reason.
 
-    Age does not count. Letters are written at least once: after a kill, the letters that were replayed last are written again.
+    - `only`: the numbers of the letters to replay; empty for all. The others are kept; if the letters are in a stream, they go to its tip.
+    - `payloads`: new payloads by the shard's key and the letter's number. If given, only these letters are replayed. A letter that fails
+      is kept with its old payload.
+    """
+    async for chunk in letters.chunks(is_replay=True):
+        chosen = [letter for letter in chunk if not only or letter.number in only]
+        if payloads is not None:
+            chosen = [
+                _with_payload(letter, payloads) for letter in chosen if (letter.shard.key, letter.number) in payloads
+            ]
+        reasons = await target.replay(chosen) if chosen else {}
+        done = {letter.key for letter in chosen if letter.key not in reasons}
+        ended = [letter for letter in chunk if letter.key in done]
+        # Letters that were not chosen are handed over as failed, because a stream must get them again.
+        kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
+        reasons = {**reasons, **kept}
+        failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
+        yield [letter for letter in ended if letter.key not in kept], failed
+
+
+def _with_payload(letter: DeadLetter, payloads: Mapping[tuple[str, str], bytes]) -> DeadLetter:
+    payload = payloads[letter.shard.key, letter.number]
+    return msgspec.structs.replace(letter, record=msgspec.structs.replace(letter.record, data=payload))
+
+
+def stored_letters_of(properties: Properties) -> StoredLetters:
+    """Return the place where a job's dead-letter sink has written. The modules of a place are imported only if the job uses it.
+
+    Raises: ConfigurationError if the letters of its sink cannot be read.
+    """
+    name, of_sink = (properties.value(DEAD_LETTER_SINK) or "").lower(), dead_letter_properties(properties)
+    if name == "jsonl":
+        from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+
+        from .stored_letters import FileLetters, json_lines
+
+        return FileLetters(JsonlSink, json_lines, of_sink)
+    if name == "parquet":
+        from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+
+        from .stored_letters import FileLetters, parquet_rows
+
+        return FileLetters(ParquetSink, parquet_rows, of_sink)
+    if name == "sql":
+        from .table_letters import TableLetters
+
+        return TableLetters(of_sink)
+    if name == "kinesis":
+        from .kinesis_letters import StreamLetters
+
+        return StreamLetters(of_sink)
+    raise ConfigurationError(DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), "jsonl, parquet, sql or kinesis")
+
+
+class JobTarget:
+    """Replays letters into the job's handler or sink, with values, order, retries and timeouts as in the job.
+
+    The age of a letter does not matter. Letters are written at least once: after a kill, the last letters are written again.
 
     - `program`: the fetcher that a program makes, if the job is a program.
 
@@ -39,6 +101,7 @@ class JobTarget:
     """
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:
+        # With any other policy, a letter that cannot be decoded would end the replay or be lost.
         given, registry, sink = properties.merged({ON_BAD_RECORD.key: "DEAD_LETTER"}), load_registry(), None
         if program is None:
             self._decorator_for, self._value_type = decorators_and_type(registry, given)
@@ -46,8 +109,8 @@ class JobTarget:
             sink, self._decorator_for, self._value_type = program.handling(given)
         sink = build_sink(registry, given) if sink is None else sink
         if isinstance(sink, MemorySink):
-            reason = "letters that it was given would be gone with this command"
-            valid = "another sink, as -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
+            reason = "its letters would be lost at the end of this command"
+            valid = "another sink, for example -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
             raise ConfigurationError(SINK.key, "memory", valid, reason=reason)
         self._sink = sink.for_dead_letters() if isinstance(sink, MapSink) else sink
         self._streams = tuple(StreamNames(streams_argument(properties)).given) if program is None else ()
@@ -69,6 +132,7 @@ class JobTarget:
         A handler is called for each letter, with the concurrency of the job. To another sink the letters are written and flushed.
         """
         self._failed = {}
+        # Sorted, because a handler with ordering expects the records of a shard in their order.
         for shard, of_shard in groupby(sorted(letters, key=_order), lambda letter: letter.shard):
             records = [letter.record for letter in of_shard]
             size = sum(len(record.data) for record in records)
@@ -95,7 +159,7 @@ class JobTarget:
 
 
 class StreamTarget(AsyncExitStack):
-    """Puts each letter to the tip of the stream that it came from, with its keys. Owns a sink for each stream."""
+    """Puts each letter into the stream that it came from, with its partition key and explicit hash key. Owns a sink for each stream."""
 
     def __init__(self, properties: Properties) -> None:
         super().__init__()
@@ -117,8 +181,10 @@ class StreamTarget(AsyncExitStack):
     async def _sink_of(self, stream: str) -> KinesisSink:
         if stream not in self._sinks:
             if stream not in self._streams:
-                reason = f"there are dead letters of '{stream}'"
-                raise ConfigurationError(STREAMS.key, ", ".join(self._streams), "the streams of all", reason=reason)
+                reason = f"some dead letters came from the stream '{stream}'"
+                raise ConfigurationError(
+                    STREAMS.key, ", ".join(self._streams), "the streams of all dead letters", reason=reason
+                )
             sink = KinesisSink(self._streams[stream], self._properties)
             self._sinks[stream] = await self.enter_async_context(sink)
         return self._sinks[stream]
@@ -130,38 +196,8 @@ def _order(letter: DeadLetter) -> tuple[str, int, str, int]:
 
 
 class DropTarget(AsyncExitStack):
-    """Drops the letters: each counts as replayed."""
+    """Drops the letters. Each counts as replayed."""
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
         """Return no failures."""
         return {}
-
-
-async def replayed(
-    letters: StoredLetters,
-    target: JobTarget | StreamTarget | DropTarget,
-    only: Collection[str] = (),
-    mended: Mapping[tuple[str, str], bytes] | None = None,
-) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
-    """Replay every letter once, a chunk at a time. Yield those that succeeded, and those that failed and are kept, with the reason.
-
-    - `only`: the numbers of the letters to replay; empty for all. The others are kept; if the letters are in a stream, they go to its tip.
-    - `mended`: new payloads by the shard's key and the letter's number. If given, only these letters are replayed. A letter that fails is
-      kept with its old payload.
-    """
-    async for chunk in letters.chunks(is_replay=True):
-        chosen = [letter for letter in chunk if not only or letter.number in only]
-        if mended is not None:
-            chosen = [_mended(letter, mended) for letter in chosen if (letter.shard.key, letter.number) in mended]
-        reasons = await target.replay(chosen) if chosen else {}
-        done = {letter.key for letter in chosen if letter.key not in reasons}
-        ended = [letter for letter in chunk if letter.key in done]
-        kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
-        reasons = {**reasons, **kept}
-        failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
-        yield [letter for letter in ended if letter.key not in kept], failed
-
-
-def _mended(letter: DeadLetter, mended: Mapping[tuple[str, str], bytes]) -> DeadLetter:
-    payload = mended[letter.shard.key, letter.number]
-    return msgspec.structs.replace(letter, record=msgspec.structs.replace(letter.record, data=payload))

@@ -1,18 +1,29 @@
-"""The interface of a place where a job's dead-letter sink has written letters (S7)."""
+"""The places where a job's dead-letter sink has written letters: their interface, and letters in files (S7)."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_line, letter_of_row
+from recordpublisher.fetcher.stored_documents import unreadable
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import written_hash_key
 
+from ..sinks.files.jsonl import lines_of, write_lines
+from ..sinks.files.sink import FileSink
+from ..sinks.files.staged_files import HIDDEN
+from ..stores.durable_files import make_folder, path_of, sync
+
 if TYPE_CHECKING:
-    from recordpublisher.plugins.sinks.kinesis import KinesisSink
+    from ..sinks.kinesis import KinesisSink
+
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -25,22 +36,25 @@ CHUNK = 1000
 
 
 class StoredLetters(ABC):
-    """A place with dead letters. Owns its connections, and counts the letters that cannot be read, which are kept."""
+    """A place with dead letters. Owns its connections.
+
+    Letters that cannot be read are kept, and counted in `unreadable`.
+    """
 
     unreadable = 0
 
     @abstractmethod
     def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield the letters, some at a time. With `is_replay`, the caller calls `finish` after each chunk."""
+        """Yield the letters in chunks. With `is_replay`, the caller calls `finish` after each chunk."""
 
     @abstractmethod
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures | None:
-        """Keep only the failed letters of a chunk. This is durable when the call returns.
+        """Remove the letters of a chunk that succeeded, and keep those that failed. The change is durable when the call returns.
 
-        Return which of `succeeded` are kept all the same, with the reason.
+        Return the letters of `succeeded` that could not be removed, with the reason.
         """
 
-    def _readable(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
+    def _read_letters(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
         """Return the letters that can be read. Count and log the others.
 
         - `letter_of`: makes a letter of an item and its number. It raises StateError if the item cannot be read.
@@ -51,7 +65,7 @@ class StoredLetters(ABC):
                 letters.append(letter_of(each, index))
             except StateError as error:
                 if self.unreadable < MOST_LOGGED:
-                    log.warning("a dead letter is kept as it is: %s", error)
+                    log.warning("a dead letter cannot be read and is kept: %s", error)
                 self.unreadable += 1
         return letters
 
@@ -65,3 +79,96 @@ async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
         record = letter.record
         hash_key = written_hash_key(record.explicit_hash_key)
         await sink.put(record.data, record.partition_key or record.sequence_number, hash_key)
+
+
+Write = Callable[[Path, Sequence[int]], None]
+"""Writes some of a file's letters, given by their numbers, to another file."""
+Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
+"""The items of a file, a function that makes a letter of an item, and a function that writes some of the items to another file."""
+
+
+class FileLetters(StoredLetters):
+    """Letters in files of the jsonl or parquet sink. A replay rewrites each file with its remaining letters, or deletes it.
+
+    Owns the file that is being replayed, and the numbers of its remaining letters.
+
+    A folder that does not exist yet has no letters. Raises: ConfigurationError if its parent does not exist either.
+    """
+
+    def __init__(self, sink: type[FileSink], stored_in: Callable[[Path], Stored], properties: Properties) -> None:
+        place, key = properties.value(sink.folder), sink.folder.key
+        folder = None if place is None else Path(path_of(place, key))
+        if folder is None or not folder.absolute().parent.is_dir():
+            raise ConfigurationError(key, place, "the folder with the dead letters")
+        self._folder = folder
+        self._suffix = sink.suffix
+        self._stored_in = stored_in
+
+    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """Yield the letters of each file, in the order of the files' names."""
+        for path in sorted(self._folder.rglob(f"*{self._suffix}")):
+            if HIDDEN in path.relative_to(self._folder).parts:
+                continue
+            # One file at a time is in memory. Its name does not change while the replay rewrites it, so it is not visited twice.
+            letters, count, self._write = await asyncio.to_thread(self._read, path)
+            self._path, self._left = path, set(range(count))
+            for start in range(0, len(letters), CHUNK):
+                yield letters[start : start + CHUNK]
+
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
+        """Rewrite the file with its remaining letters."""
+        self._left -= {letter.place for letter in succeeded}
+        if succeeded:  # Otherwise the file keeps all of its letters.
+            await asyncio.to_thread(self._keep_left)
+
+    def _read(self, path: Path) -> tuple[list[DeadLetter], int, Write]:
+        stored, letter_of, write = self._stored_in(path)
+        return self._read_letters(stored, letter_of), len(stored), write
+
+    def _keep_left(self) -> None:
+        if self._left:
+            # The random name differs from that of every other replay, even of one that runs at the same time.
+            rewritten = self._folder / HIDDEN / f"left-of-replay-{secrets.token_hex(8)}{self._suffix}"
+            make_folder(rewritten.parent)
+            self._write(rewritten, sorted(self._left))
+            sync(rewritten)
+            rewritten.replace(self._path)
+        else:
+            self._path.unlink()
+        sync(self._path.parent)
+
+
+def json_lines(path: Path) -> Stored:
+    """Return the content of a file of the jsonl sink."""
+    lines = lines_of(path)
+
+    def write(rewritten: Path, left: Sequence[int]) -> None:
+        write_lines(b"".join(lines[index] for index in left), rewritten)
+
+    def letter(line: bytes, index: int) -> DeadLetter:
+        return letter_of_line(line, f"line {index + 1} of {path}", index)
+
+    return lines, letter, write
+
+
+def parquet_rows(path: Path) -> Stored:
+    """Return the content of a file of the parquet sink. Raises: StateError if the file is not valid Parquet."""
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path, partitioning=None)
+    except ValueError as error:  # ArrowInvalid is a ValueError.
+        raise unreadable(str(path), error) from error
+
+    def write(rewritten: Path, left: Sequence[int]) -> None:
+        parquet.write_table(table.take(list(left)), rewritten)
+
+    def letter(index: int, _: int) -> DeadLetter:
+        name = f"row {index + 1} of {path}"
+        try:
+            row = table.slice(index, 1).to_pylist()[0]
+        except (ValueError, OverflowError) as error:  # For example, a time of the year 10,000 cannot be converted.
+            raise unreadable(name, error) from error
+        return letter_of_row(row, name, index)
+
+    return range(table.num_rows), letter, write

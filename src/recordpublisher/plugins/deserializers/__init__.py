@@ -1,1 +1,4 @@
-"""Deserialisers for formats other than bytes, text and JSON, and the decompression of payloads. Start at `avro.py`."""
+"""Deserialisers for formats other than bytes, text and JSON, the decompression of payloads, and schemas without a Python class.
+
+Start at `avro.py`, or at `schemas.py` for `flink.deserializer.schema`.
+"""

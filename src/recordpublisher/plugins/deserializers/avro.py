@@ -1,4 +1,4 @@
-"""Decodes records that are one Avro value each, in the binary encoding. Needs the extra `avro`."""
+"""Avro: decodes records, and turns a schema file into the type of rows. Needs the extra `avro`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,50 @@ import io
 import json
 import math
 from collections.abc import Sequence
+from datetime import date, datetime, time
 from pathlib import Path
 from types import UnionType
-from typing import Any, Generic
+from typing import Any, Generic, Literal
+from uuid import UUID
 
 from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import AVRO_SCHEMA, AVRO_SCHEMA_FILE
+from recordpublisher.publishers.properties.groups.job import AVRO_SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
+
+from .row_types import PLAIN, SchemaField, decimal_type, list_of, map_of, object_type
 
 try:
     import fastavro
     from fastavro import _read_py
 except ImportError as error:
-    raise ImportError(f"the avro deserialiser needs the extra 'avro': {install_command('avro')}") from error
+    raise ImportError(f"Avro needs the extra 'avro': {install_command('avro')}") from error
+
+
+MAX_SCHEMA_DEPTH = 100
+MOST_VALUES = 100_000
+"""Most values of a record. If each record contains the next one twice, the number doubles with each: an empty payload would take hours."""
+MAX_DECIMAL_BYTES = 4_096
+"""Most bytes of a decimal, because the time for making one grows with the square of its digits."""
+_PARSED, _NAMED = "__fastavro_parsed", "__named_schemas"
+_DECIMAL = "recordpublisher-decimal"
+_PLAIN_TYPES: dict[str, Any] = {
+    "boolean": bool, "int": PLAIN["INT"], "long": PLAIN["BIGINT"], "float": PLAIN["FLOAT"], "double": float,
+    "bytes": bytes, "fixed": bytes, "string": str,
+}  # fmt: skip
+_LOGICAL: dict[str, Any] = {
+    "date": date, "time-millis": time, "time-micros": time, "timestamp-millis": datetime, "timestamp-micros": datetime,
+    "uuid": UUID,
+}  # fmt: skip
 
 
 class Avro(Generic[V]):
-    """Records that are one Avro value each, in the binary encoding without a header: `Avro(schema)`, or `Avro(schema, Order)`.
+    """Decodes records that are one Avro value each, in the binary encoding without a header: `Avro(schema)`, or `Avro(schema, Order)`.
 
-    `schema` is JSON, as text or as the object that `json.loads` returns. An Avro record becomes a dict, or an object of the type `into`
-    (see `Json`).
+    - `schema`: JSON, as text or as the object that `json.loads` returns.
+    - `into`: the type of the values (see `Json`). Without it, an Avro record becomes a dict.
 
     Raises: ConfigurationError if the schema or the type cannot be used for decoding.
     """
@@ -54,26 +75,25 @@ class AvroDeserializer(Avro[Any]):
     def __init__(self, properties: Properties) -> None:
         schema = schema_of(properties)
         if schema is None:
-            raise ConfigurationError(AVRO_SCHEMA.key, None, "an Avro schema as JSON", reason=_ONE_IS_NEEDED)
+            raise ConfigurationError(AVRO_SCHEMA.key, None, _VALID, reason="flink.deserializer=avro needs it")
         self._schema, self.into, self._convert = schema, None, None
 
 
-_ONE_IS_NEEDED = f"exactly one of it and {AVRO_SCHEMA_FILE.key} is needed by flink.deserializer=avro"
+_VALID = "an Avro schema as JSON, or the path of a file with one"
+_BEGIN_OF_JSON = ("{", "[", '"')
+"""A schema is an object, a list or a text in JSON; no path of a schema file begins so."""
 
 
 def schema_of(properties: Properties) -> Schema | None:
-    """Return the schema of the properties, or None if there is none. Raises: ConfigurationError if it is invalid, or set twice."""
-    text, path = properties.value(AVRO_SCHEMA), properties.value(AVRO_SCHEMA_FILE)
-    if text is None and path is None:
+    """Return the schema of the properties, or None if there is none. Raises: ConfigurationError if it is invalid."""
+    given = properties.value(AVRO_SCHEMA)
+    if given is None:
         return None
-    if text is not None and path is not None:
-        raise ConfigurationError(AVRO_SCHEMA.key, text, "an Avro schema as JSON", reason=_ONE_IS_NEEDED)
-    key, given = (AVRO_SCHEMA.key, text) if path is None else (AVRO_SCHEMA_FILE.key, path)
     try:
-        return parse_schema(text if path is None else Path(path).read_text(encoding="utf-8"))
+        is_schema = given.lstrip().startswith(_BEGIN_OF_JSON)
+        return parse_schema(given if is_schema else Path(given).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        valid = "an Avro schema as JSON" if path is None else "a file with an Avro schema as JSON"
-        raise ConfigurationError(key, given, valid, reason=str(error)) from error
+        raise ConfigurationError(AVRO_SCHEMA.key, given, _VALID, reason=str(error)) from error
 
 
 def parse_schema(text: str | None) -> Schema:
@@ -87,6 +107,33 @@ def parse_schema(text: str | None) -> Schema:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
+def decode(data: bytes, schema: Schema, reader_schema: Schema | None = None) -> Any:
+    """Return the value that was written with `schema`, resolved to `reader_schema` if one is given.
+
+    Raises: ValueError if the bytes do not fit the schema, or if bytes are left after the value.
+    """
+    stream = io.BytesIO(data)
+    # The reader in C would overflow the stack on a recursive value. The one in Python raises RecursionError.
+    read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
+    try:
+        if schema.begins_with_index:
+            _check_index(data)
+        value = read(stream, schema.definition, None if reader_schema is None else reader_schema.definition)
+    except Exception as error:  # Which errors fastavro raises for bytes that do not fit is not documented.
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ValueError(
+            f"it does not fit the Avro schema: {reason} after {stream.tell()} of {len(data)} bytes"
+        ) from error
+    if stream.tell() != len(data):
+        raise ValueError(f"it does not fit the Avro schema: the value ends after {stream.tell()} of {len(data)} bytes")
+    return value
+
+
+def _check_index(data: bytes) -> None:
+    if data and data[0] & 1:  # The lowest bit is the sign of a number.
+        raise IndexError("a negative index")
+
+
 class Schema:
     """A parsed schema with which untrusted bytes can be decoded safely.
 
@@ -98,7 +145,7 @@ class Schema:
     def __init__(self, parsed: Any) -> None:
         """Check the schema.
 
-        Raises: ValueError if it is nested too deeply, if a record has more than `MOST_VALUES` values whatever its bytes, or if the items
+        Raises: ValueError if it is nested too deeply, if every record has more than `MOST_VALUES` values, or if the items
         of an array have no bytes.
         """
         self._named: dict[str, Any] = {}
@@ -142,13 +189,16 @@ class Schema:
             )
             if values > MOST_VALUES:
                 raise ValueError(
-                    f"a record {schema['name']} has more than {MOST_VALUES} values, whatever its bytes: it is not read"
+                    f"a record {schema['name']} has more than {MOST_VALUES} values, whatever its bytes; such a schema is not accepted"
                 )
         for part in ("items", "values"):
             if part in schema:
                 schema[part] = self._checked(schema[part], depth + 1)
+        # A block of such items has a count and no bytes, so a few bytes could demand any amount of memory.
         if kind == "array" and self._may_be_empty(schema["items"], 0):
-            raise ValueError("an array whose items have no bytes may have any number of them: it is not read")
+            raise ValueError(
+                "an array whose items have no bytes may have any number of them; such a schema is not accepted"
+            )
         if kind == "enum":
             schema["symbols"] = _Indexed(schema["symbols"])
         if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
@@ -167,15 +217,6 @@ class Schema:
         if "fields" in schema:
             return all(self._may_be_empty(field["type"], depth + 1) for field in schema["fields"])
         return schema.get("size") == 0 or schema["type"] == "null"
-
-
-_PARSED, _NAMED = "__fastavro_parsed", "__named_schemas"
-MAX_SCHEMA_DEPTH = 100
-MOST_VALUES = 100_000
-"""Most values of a record. If each record contains the next one twice, the number doubles with each: an empty payload would take hours."""
-MAX_DECIMAL_BYTES = 4_096
-"""Most bytes of a decimal, because the time for making one grows with the square of its digits."""
-_DECIMAL = "recordpublisher-decimal"
 
 
 class _Indexed(list[Any]):
@@ -208,31 +249,86 @@ def _read_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = N
 
 
 _LIBRARY_DECIMAL = fastavro.read.LOGICAL_READERS["bytes-decimal"]
+
+
+def type_of_avro_file(path: str) -> Any:
+    """Return the type of rows. Named types may be in files next to this one, such as `shop.Address.avsc`.
+
+    Raises: ValueError if the schema is not a record, or has a type without a column; OSError if the file cannot be read.
+    """
+    try:
+        Path(path).stat()  # The error of fastavro says less about a missing file.
+        named: dict[str, Any] = {}
+        schema = fastavro.schema.load_schema(path, named_schemas=named)
+    except (
+        KeyError,
+        TypeError,
+        RecursionError,
+        fastavro.schema.SchemaParseException,
+        fastavro.repository.SchemaRepositoryError,
+    ) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise ValueError("the schema of a row must be a record")
+    return _RowTypes(named).type_of(schema, "$", ())
+
+
 for _kind in ("bytes", "fixed"):
     fastavro.read.LOGICAL_READERS[f"{_kind}-{_DECIMAL}"] = _read_decimal
 
 
-def _check_index(data: bytes) -> None:
-    if data and data[0] & 1:  # the sign of a number
-        raise IndexError("a negative index")
+class _RowTypes:
+    """Turns schemas into types. It owns the named schemas, to which others refer."""
 
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
 
-def decode(data: bytes, schema: Schema, reader_schema: Schema | None = None) -> Any:
-    """Return the value that was written with `schema`, resolved to `reader_schema` if one is given.
+    def type_of(self, schema: Any, place: str, inside: tuple[str, ...]) -> Any:
+        """Return the type for a schema.
 
-    Raises: ValueError if the bytes do not fit the schema, or if bytes are left after the value.
-    """
-    stream = io.BytesIO(data)
-    read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
-    try:
-        if schema.begins_with_index:
-            _check_index(data)
-        value = read(stream, schema.definition, None if reader_schema is None else reader_schema.definition)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise ValueError(
-            f"it does not fit the Avro schema: {reason} after {stream.tell()} of {len(data)} bytes"
-        ) from error
-    if stream.tell() != len(data):
-        raise ValueError(f"it does not fit the Avro schema: the value ends after {stream.tell()} of {len(data)} bytes")
-    return value
+        - `place`: the path of the field, such as `$.address.country`.
+        - `inside`: the names of the records around it.
+
+        Raises: ValueError if no column exists for the schema.
+        """
+        if isinstance(schema, list):
+            return self._union(schema, place, inside)
+        if isinstance(schema, str):
+            return _PLAIN_TYPES[schema] if schema in _PLAIN_TYPES else self._named_type(schema, place, inside)
+        kind, logical = schema["type"], schema.get("logicalType")
+        if logical == "decimal":
+            return decimal_type(schema["precision"], schema.get("scale", 0))
+        if (known := _LOGICAL.get(logical) or self._nested(kind, schema, place, inside)) is not None:
+            return known
+        return self.type_of(kind, place, inside)
+
+    def _nested(self, kind: Any, schema: dict[str, Any], place: str, inside: tuple[str, ...]) -> Any:
+        if kind in ("record", "error"):
+            return self._record(schema, place, inside)
+        if kind == "enum":
+            return Literal[tuple(schema["symbols"])]
+        if kind == "array":
+            return list_of(self.type_of(schema["items"], f"{place}[]", inside))
+        return map_of(str, self.type_of(schema["values"], f"{place}[]", inside)) if kind == "map" else None
+
+    def _named_type(self, name: str, place: str, inside: tuple[str, ...]) -> Any:
+        if name not in self._named:
+            raise ValueError(f"{place} is {name}, for which no column exists")
+        return self.type_of(self._named[name], place, inside)
+
+    def _record(self, schema: dict[str, Any], place: str, inside: tuple[str, ...]) -> Any:
+        name = schema["name"]
+        if name in inside:
+            raise ValueError(f"{place} is a {name} inside a {name}, for which no column exists")
+        fields = [
+            SchemaField(field["name"], self.type_of(field["type"], f"{place}.{field['name']}", (*inside, name)))
+            for field in schema["fields"]
+        ]
+        return object_type(fields, name.rpartition(".")[2]) if inside else object_type(fields)
+
+    def _union(self, schema: list[Any], place: str, inside: tuple[str, ...]) -> Any:
+        kinds = [kind for kind in schema if kind != "null"]
+        if len(kinds) != 1:
+            raise ValueError(f"{place} is one of several types, for which no column exists")
+        of = self.type_of(kinds[0], place, inside)
+        return of | None if len(kinds) < len(schema) else of

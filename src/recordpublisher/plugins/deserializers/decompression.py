@@ -1,5 +1,7 @@
 """Decompresses the payloads of a batch before the deserialiser gets them. A property limits the size of each payload."""
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -12,6 +14,15 @@ GZIP_WINDOW = zlib.MAX_WBITS | 16
 """The window size for zlib, with the flag for a gzip header and trailer around the data."""
 MAX_GZIP_MEMBERS = 100
 """Most members of a payload. zlib copies the rest of the payload after each, so a payload of many empty members would take minutes."""
+
+
+def decompressor_for(properties: Properties) -> BoundedDecompressor | None:
+    """Return the decompressor for `flink.deserializer.compression`; None for NONE. Raises: ConfigurationError if its library is missing."""
+    name, max_bytes = properties.value(COMPRESSION), properties.value(MAX_DECOMPRESSED_BYTES)
+    if name == "NONE":
+        return None
+    function = gunzip if name == "GZIP" else _from_cramjam(name, max_bytes)
+    return BoundedDecompressor(name, function, max_bytes)
 
 
 class BoundedDecompressor:
@@ -35,15 +46,6 @@ class BoundedDecompressor:
             ) from error
 
 
-def decompressor_for(properties: Properties) -> BoundedDecompressor | None:
-    """Return the decompressor for `flink.deserializer.compression`; None for NONE. Raises: ConfigurationError if its library is missing."""
-    name, max_bytes = properties.value(COMPRESSION), properties.value(MAX_DECOMPRESSED_BYTES)
-    if name == "NONE":
-        return None
-    function = gunzip if name == "GZIP" else _from_cramjam(name, max_bytes)
-    return BoundedDecompressor(name, function, max_bytes)
-
-
 def gunzip(payload: bytes, max_bytes: int) -> bytes:
     """Decompress a gzip file of one or more members.
 
@@ -57,11 +59,12 @@ def gunzip(payload: bytes, max_bytes: int) -> bytes:
         member = zlib.decompressobj(GZIP_WINDOW)
         parts.append(member.decompress(payload, max_bytes - size + 1))
         size += len(parts[-1])
+        # One byte more than the limit was requested, so this is known before all of a too large payload is in memory.
         if size > max_bytes:
             raise ValueError("it is larger")
         if not member.eof:
             raise ValueError("it ends too early")
-        payload = member.unused_data
+        payload = member.unused_data  # The next member follows directly.
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

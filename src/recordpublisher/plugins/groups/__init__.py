@@ -1,1 +1,1 @@
-"""Shows and controls a group of workers (ELASTIC) from outside. Start at `group_status.py`."""
+"""Shows and controls a group of workers (GROUP) from outside. Start at `group_status.py`."""

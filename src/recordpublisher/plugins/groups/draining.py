@@ -4,8 +4,7 @@ import asyncio
 import secrets
 
 from recordpublisher.fetcher.conditional_store import ConflictError, Stored, pause
-from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore, WorkerRecord
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.groups.job import LEASE_DURATION
 
@@ -37,7 +36,7 @@ async def drain(group: GroupStore, worker: str) -> None:
         else:
             await _announce(group, writer, asked.version)
             return
-    raise StoreUnavailableError(f"the lease table was written {MAX_ATTEMPTS} times meanwhile: try again")
+    raise StoreUnavailableError(f"the lease table was written during each of {MAX_ATTEMPTS} attempts; try again")
 
 
 async def seal(group: GroupStore, worker: str) -> None:
@@ -55,13 +54,15 @@ async def seal(group: GroupStore, worker: str) -> None:
             await pause(attempt)
         else:
             return
-    raise StoreUnavailableError(f"worker {worker} sent {MAX_ATTEMPTS} heartbeats meanwhile: try again")
+    raise StoreUnavailableError(
+        f"worker {worker} sent a heartbeat during each of {MAX_ATTEMPTS} attempts; stop its process, or try again"
+    )
 
 
 async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str | None:
-    """Wait until the worker has left, and return None.
+    """Wait until the worker has left its group. Return None then.
 
-    After `seconds`, or if other workers have sealed it, return in words what is wrong and what to do.
+    If it has not left after `seconds`, or if other workers have declared it dead (sealed it), return in words what to do.
     """
     loop = asyncio.get_running_loop()
     beat, beats, interval = 0, 0, DEFAULT_LEASE_SECONDS / 4
@@ -90,7 +91,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
                 f"it has sent no heartbeat for {silent:.0f} s: its process is suspended, cut off from the store, or gone. "
                 "It leaves when it continues; workers that live take its shards when its lease has ended. --force takes them away now"
             )
-        return f"it was asked {seconds:g} s ago, and learns of it at its next look at the group, within {interval:g} s"
+        return f"it was asked {seconds:g} s ago, and receives the request at its next read of the group, within {interval:g} s"
     return None
 
 

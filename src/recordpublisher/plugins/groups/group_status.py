@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.planning.group_view import GroupView
-from recordpublisher.fetcher.leases.planning.shard_loads import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, weight
+from recordpublisher.fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, GroupView, weight
 
 
 class WorkerState(StrEnum):
@@ -30,7 +29,7 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What a worker reports about itself.
+    """The report of a worker about itself.
 
     - `shards`: number of shards that it holds.
     - `share`: its part of the load of all owned shards, 0 to 1.

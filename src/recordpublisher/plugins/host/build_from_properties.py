@@ -3,22 +3,17 @@
 Each function belongs to one property, for example `build_sink` to `flink.sink`.
 """
 
-import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
+from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.consumer.typed_values import Json
-from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.pipeline.dead_letter_handler import OF_SINK, of_dead_letter_sink
-from recordpublisher.fetcher.shards.assignment import ShardAssigner
+from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, of_dead_letter_sink
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
-from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.function_property import imported_object
 from recordpublisher.publishers.properties.groups.job import (
@@ -29,20 +24,15 @@ from recordpublisher.publishers.properties.groups.job import (
     METRICS_EXPORTERS,
     ON_BAD_RECORD,
     SCHEMA,
-    SHARD_ASSIGNER,
     SINK,
     STATE_URI,
-    SYNC_INTERVAL,
-    TRACKER,
-    TRACKER_TIMEOUT,
-    WATERMARK_GROUP,
     WATERMARK_STRATEGY,
 )
 from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
 
-from ..deserializers.schemas.chosen_schema import ConvertedValues, schema_type
-from ..deserializers.schemas.inference import InferredJson, InferredRow
+from ..deserializers.schemas import ConvertedValues, InferredJson, InferredRow, schema_type
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
@@ -57,7 +47,7 @@ def source_class(registry: Registry, properties: Properties) -> type[RecordSourc
     return registry.publishers.get(properties.as_given(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
 
 
-def publisher_class(
+def checked_publisher_class(
     registry: Registry, properties: Properties, what: str, name: str | None = None
 ) -> type[RecordPublisherFactory]:
     """Return the class of the publisher `name`, by default of `flink.stream.recordpublisher`. It must have positions.
@@ -69,7 +59,7 @@ def publisher_class(
     name = name or properties.as_given(RECORD_PUBLISHER)
     made = registry.publishers.get(name, RECORD_PUBLISHER.key)
     if not issubclass(made, RecordPublisherFactory):
-        reason = f"{what} needs positions, and a queue has none"
+        reason = f"{what} needs positions, but a queue has none"
         valid = "POLLING or EFO, which read the queue's stream"
         raise ConfigurationError(RECORD_PUBLISHER.key, name, valid, reason=reason)
     return made
@@ -106,10 +96,15 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         return None
     name = properties.value(DEAD_LETTER_SINK)
     if name is None:
-        reason = f"needed by {ON_BAD_RECORD.key}=DEAD_LETTER"
+        reason = f"{ON_BAD_RECORD.key}=DEAD_LETTER needs it"
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
-    registry.sinks.get(name, DEAD_LETTER_SINK.key)  # an error about the name is not one of the sink
+    registry.sinks.get(
+        name, DEAD_LETTER_SINK.key
+    )  # An error about the name must not be changed as errors of the sink are.
     own = dead_letter_properties(properties)
+    if own.value(ARCHIVE):
+        reason = "dead letters are not all records of a shard"
+        raise ConfigurationError(ARCHIVE.key.replace("flink.sink", "flink.deadletter"), "true", "false", reason=reason)
     try:
         return registry.sinks.make(name, DEAD_LETTER_SINK.key, own)
     except ConfigurationError as error:
@@ -122,6 +117,7 @@ def dead_letter_properties(properties: Properties) -> Properties:
     job = properties.value(JOB_NAME)
     own = properties.with_prefix(DEAD_LETTER).items()
     settings = {OF_SINK + key: value for key, value in own if key != "sink"}
+    # Settings of the job's own sink are left out, because both sinks may be of the same kind.
     others = {key: value for key, value in properties.items() if not key.lower().startswith(OF_SINK)}
     own_name = None if job is None else f"{job} dead letters"
     return Properties({**others, **settings, SCHEMA.key: None, JOB_NAME.key: own_name})
@@ -140,6 +136,7 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
     """
     names = [name.strip() for name in (properties.value(METRICS_EXPORTERS) or "").split(",")]
     table, key = registry.metrics_exporters, METRICS_EXPORTERS.key
+    # A class that is named twice, even in two spellings, is made once.
     chosen = {table.get(name, key): name for name in reversed(names) if name}
     return [table.make(name, key, properties) for name in reversed(chosen.values())]
 
@@ -154,6 +151,7 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
     name = properties.value(DESERIALIZER) or ""
     if (rows := schema_type(properties)) is not None:
         return _with_schema(registry, properties, rows)
+    # A dot without a colon is a path with a mistake, unless a plugin registered such a name.
     if ":" in name or ("." in name and name not in registry.deserializers.names()):
         valid = f"module:name, of {VALID_DESERIALIZER}"
         try:
@@ -170,11 +168,11 @@ def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deser
     if name == "json":
         return InferredJson(properties) if rows is InferredRow else Json(rows)
     if rows is InferredRow:
-        reason = f"columns are inferred from JSON, and {DESERIALIZER.key} is {name}; name the columns"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        reason = "columns can only be inferred from JSON; name the columns"
+        raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", value="INFER", reason=reason)
     if name in ("bytes", "text", "protobuf") or ":" in name:
-        reason = f"{DESERIALIZER.key}={name} makes values of its own type; leave one of the two out"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        reason = "that deserialiser makes values of its own type"
+        raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", reason=reason)
     return ConvertedValues(registry.deserializers.make(name, DESERIALIZER.key, properties), rows)
 
 
@@ -186,40 +184,3 @@ def watermark_strategy_factory(registry: Registry, properties: Properties) -> Ca
     name = properties.value(WATERMARK_STRATEGY) or ""
     registry.watermark_strategies.get(name, WATERMARK_STRATEGY.key)
     return lambda: registry.watermark_strategies.make(name, WATERMARK_STRATEGY.key, properties)
-
-
-def build_shard_assigner(registry: Registry, properties: Properties) -> ShardAssigner:
-    """Return the assigner of `flink.shard.assigner`.
-
-    Its number is taken modulo the parallelism, as in Flink's connector. Otherwise a shard with a number outside of that range would have no
-    owner. Raises: ConfigurationError if the name is unknown.
-    """
-    name = properties.value(SHARD_ASSIGNER) or ""
-    assigner: ShardAssigner = registry.shard_assigners.make(name, SHARD_ASSIGNER.key, properties)
-    return lambda shard, parallelism: assigner(shard, parallelism) % parallelism
-
-
-_IN_PROCESS_TRACKERS: weakref.WeakValueDictionary[tuple[object, ...], InProcessTracker] = weakref.WeakValueDictionary()
-"""The in-process trackers by job. Fetchers of one job in one process share a tracker, which exists as long as one of these fetchers."""
-
-
-def build_tracker(
-    registry: Registry, properties: Properties, streams: tuple[str, ...], parallelism: int, clock: Clock | None = None
-) -> WatermarkTracker:
-    """Return the tracker of `flink.watermark.tracker` (W10). Without a group name, the stream names identify the group.
-
-    Raises: ConfigurationError if the name is unknown, or if a setting of the tracker is missing (C2).
-    """
-    tracker_class = registry.trackers.get(properties.as_given(TRACKER), TRACKER.key)
-    group = properties.value(WATERMARK_GROUP)
-    if tracker_class is not InProcessTracker:
-        if group is None:
-            properties = properties.merged({WATERMARK_GROUP.key: ",".join(streams)})
-        return registry.trackers.make(properties.as_given(TRACKER), TRACKER.key, properties)
-    timeout_ms = max(properties.value(TRACKER_TIMEOUT), 3 * properties.value(SYNC_INTERVAL))
-    tracker = InProcessTracker(parallelism=parallelism, clock=clock, timeout_ms=timeout_ms)
-    if group is None and parallelism == 1:
-        return tracker
-    # Fetchers belong to one job if they name the same group; without a group, if streams, parallelism and properties are equal.
-    job = (group,) if group is not None else (streams, parallelism, frozenset(properties.items()))
-    return _IN_PROCESS_TRACKERS.setdefault(job, tracker)

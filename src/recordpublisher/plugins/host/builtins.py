@@ -10,7 +10,8 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
     "publishers": {
         "POLLING": "publishers.polling:PollingRecordPublisherFactory",
         "EFO": "publishers.fanout:FanOutRecordPublisherFactory",
-        "QUEUE": "publishers.queue.kinesis_queue:KinesisQueue",
+        "QUEUE": "publishers.kinesis_queue:KinesisQueue",
+        "ARCHIVE": "plugins.archive.factory:ArchiveFactory",
         "DYNAMODB_STREAMS": "publishers.dynamodb_streams:DynamoDbStreamsFactory",
     },
     "sinks": {
@@ -25,22 +26,18 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "iceberg": "plugins.sinks.tables.iceberg:IcebergSink",
         "sql": "plugins.sinks.sql:SqlSink",
     },
-    "trackers": {
-        "IN_PROCESS": "fetcher.coordination.in_process_tracker:InProcessTracker",
-        "TCP": "plugins.trackers.tcp.client:TcpTracker",
-    },
     "stores": {
         "FILE": "plugins.stores.folder_store:FolderStore",
-        "S3": "plugins.stores.s3_store:S3Store",
-        "DYNAMODB": "plugins.stores.dynamodb_store:DynamoDbStore",
-        "GOOGLE": "plugins.stores.google_azure_store:GoogleAzureStore",
-        "AZURE": "plugins.stores.google_azure_store:GoogleAzureStore",
+        "S3": "plugins.stores.aws_stores:S3Store",
+        "DYNAMODB": "plugins.stores.aws_stores:DynamoDbStore",
+        "GOOGLE": "plugins.stores.object_storage:GoogleAzureStore",
+        "AZURE": "plugins.stores.object_storage:GoogleAzureStore",
         "SQL": "plugins.stores.sql_store:SqlStore",
     },
     "watermark_strategies": {
-        "BOUNDED": "consumer.watermark_strategies:BoundedOutOfOrderness",
-        "MONOTONOUS": "consumer.watermark_strategies:Monotonous",
-        "ARRIVAL": "consumer.watermark_strategies:ArrivalTime",
+        "BOUNDED": "consumer.event_time:BoundedOutOfOrderness",
+        "MONOTONOUS": "consumer.event_time:Monotonous",
+        "ARRIVAL": "consumer.event_time:ArrivalTime",
     },
     "deserializers": {
         "bytes": "consumer.deserialization:BytesDeserializer",
@@ -49,9 +46,6 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "avro": "plugins.deserializers.avro:AvroDeserializer",
         "glue": "plugins.deserializers.glue:GlueDeserializer",
         "protobuf": "plugins.deserializers.protobuf:ProtobufDeserializer",
-    },
-    "shard_assigners": {
-        "UNIFORM": "fetcher.shards.assignment:uniform_assigner",
     },
     "metrics_exporters": {
         "prometheus": "plugins.metrics.prometheus.exporter:PrometheusExporter",

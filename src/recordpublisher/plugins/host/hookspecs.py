@@ -11,14 +11,11 @@ A plugin is a module or an object that an entry point of the group `recordpublis
 A job builds the class with its properties: `LinesFactory(properties)`.
 """
 
-from typing import Any
-
 import pluggy
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
+from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
@@ -45,11 +42,6 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
 
 
 @hookspec
-def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> None:
-    """Add trackers of the global watermark; selected by `flink.watermark.tracker` (W10)."""
-
-
-@hookspec
 def recordpublisher_register_stores(registry: Registrar[ConditionalStore]) -> None:
     """Add conditional stores; selected by the scheme of `flink.state.uri`, and of Spark's `metadataLocation`.
 
@@ -60,14 +52,6 @@ def recordpublisher_register_stores(registry: Registrar[ConditionalStore]) -> No
 @hookspec
 def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
     """Add watermark strategies; selected by `flink.watermark.strategy`."""
-
-
-@hookspec
-def recordpublisher_register_shard_assigners(registry: Registrar[Any]) -> None:
-    """Add shard assigners; selected by `flink.shard.assigner`.
-
-    An assigner is a function of shard and parallelism that returns the subtask, which is taken modulo the parallelism (S9).
-    """
 
 
 @hookspec

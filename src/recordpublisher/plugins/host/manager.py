@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pluggy
 
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.user_code import exits_as_errors
 
 from . import builtins, hookspecs
@@ -24,30 +26,36 @@ from .registry import Claim, NameTable, Owner, PluginStatus, Registry, hidden_by
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+
 BLOCK_VARIABLE = "RECORDPUBLISHER_BLOCK_PLUGINS"
 _log = logging.getLogger(__name__)
-
-
-class _Candidate(msgspec.Struct, frozen=True):
-    """A plugin before it is loaded."""
-
-    owner: Owner
-    load: Callable[[], object]
 
 
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
-    If a plugin fails to load, it is listed as failed, and the others are loaded. The error about a missing name then shows the reason.
-    A name that two plugins claim is an error where it is used.
+    A plugin that fails to load is listed as failed, and the others are loaded. The error about a missing name shows the reason. A name
+    that two plugins claim is an error where it is used.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
-    for candidate in [*_installed_in(_search_path()), *map(_given, plugins)]:
+    for candidate in [*_installed_in(_search_path()), *map(_given_candidate, plugins)]:
+        # Either name may be blocked, because users see both in messages.
         if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
         else:
             registry.plugins.append(_load(candidate, manager, registry))
     return registry
+
+
+def publisher_class(name: str) -> type[RecordPublisherFactory]:
+    """Return the class of a publisher of shards by its registered name, for a plugin that wraps it.
+
+    Raises: ConfigurationError if the name is not registered, or is a queue; PluginError if the class cannot be imported.
+    """
+    made = load_registry().publishers.get(name, RECORD_PUBLISHER.key)
+    if not issubclass(made, RecordPublisherFactory):
+        raise ConfigurationError(RECORD_PUBLISHER.key, name, "a publisher of shards", reason="a queue has no positions")
+    return made
 
 
 def warn_of_broken_plugins(registry: Registry) -> None:
@@ -73,7 +81,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
     except Exception as error:
         reason = f"{type(error).__name__}: {error}{hidden_by_folder(error)}"
         return PluginStatus(owner, "failed", reason)
-    for table, claim in claims:
+    for table, claim in claims:  # Only now, so that a plugin that fails halfway registers no name.
         table.claim(claim)
     return PluginStatus(owner, "loaded")
 
@@ -85,6 +93,7 @@ def _collect_claims(
     plugin = candidate.load()
     manager.register(plugin, name=f"{candidate.owner.distribution}:{candidate.owner.plugin}")
     _check_hook_names(plugin, manager)
+    # Only the hooks of this plugin are called, so that an error names its plugin.
     others = [other for other in manager.get_plugins() if other is not plugin]
     claims: list[tuple[NameTable[Any], Claim[Any]]] = []
     for kind, table in registry.tables().items():
@@ -92,6 +101,13 @@ def _collect_claims(
             registry=_Collector(candidate.owner, table, claims)
         )
     return claims
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    """A plugin before it is loaded."""
+
+    owner: Owner
+    load: Callable[[], object]
 
 
 class _Collector(msgspec.Struct):
@@ -122,8 +138,8 @@ def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
     unknown = [caller.name for caller in hooks if not caller.has_spec()]
     if unknown or not hooks:
         manager.unregister(plugin)
-        none = "it registers nothing: no function is marked with @recordpublisher.hookimpl"
-        raise PluginError(f"there is no hook {', '.join(unknown)}" if unknown else none)
+        none = "it registers nothing, because no function is marked with @recordpublisher.hookimpl"
+        raise PluginError(f"its hooks are not known: {', '.join(unknown)}" if unknown else none)
 
 
 def _new_manager() -> pluggy.PluginManager:
@@ -158,10 +174,10 @@ def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
     )
     if not has_other_finders and not any(_may_have_plugins(place) for place, _ in places):
         return [built_in]
-    from importlib.metadata import entry_points  # imported here because it costs 20 ms of CPU
+    from importlib.metadata import entry_points  # Imported here because it costs 20 ms of CPU.
 
     points = sorted(entry_points(group=hookspecs.PROJECT), key=lambda point: (_distribution_of(point), point.name))
-    return [built_in, *map(_installed, points)]
+    return [built_in, *map(_installed_candidate, points)]
 
 
 def _may_have_plugins(place: str) -> bool:
@@ -181,11 +197,11 @@ def _may_have_plugins(place: str) -> bool:
     return place.endswith(".egg")
 
 
-def _installed(point: EntryPoint) -> _Candidate:
+def _installed_candidate(point: EntryPoint) -> _Candidate:
     return _Candidate(Owner(point.name, _distribution_of(point)), point.load)
 
 
-def _given(plugin: object) -> _Candidate:
+def _given_candidate(plugin: object) -> _Candidate:
     return _Candidate(Owner(getattr(plugin, "__name__", type(plugin).__name__), "passed as argument"), lambda: plugin)
 
 

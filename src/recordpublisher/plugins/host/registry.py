@@ -1,20 +1,18 @@
-"""Finds the class that is registered under a name (`NameTable.get`), and the plugin that registered it."""
+"""Finds the class that is registered under a name, and the plugin that registered it."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
+from recordpublisher.consumer.event_time import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
@@ -25,56 +23,63 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Registrar(Protocol[T_contra]):
-    """The argument of every hook: a plugin adds its names to it."""
+class Registry:
+    """The names of every kind of class, and the plugins that were found (`plugins`).
 
-    def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
-        """Register a class under `name` (case-insensitive). `"package.module:Class"` is imported at its first use."""
+    Each kind has a table: `publishers`, `sinks`, `stores`, `watermark_strategies`, `deserializers` and `metrics_exporters`.
+    """
 
+    def __init__(self) -> None:
+        self.plugins: list[PluginStatus] = []
+        self.publishers = NameTable[RecordSource]("publisher", self.plugins, RecordSource)
+        self.sinks = NameTable[Sink]("sink", self.plugins, Sink)
+        self.stores = NameTable[ConditionalStore]("store", self.plugins, ConditionalStore)
+        self.watermark_strategies = NameTable[WatermarkStrategy]("watermark strategy", self.plugins, WatermarkStrategy)
+        self.deserializers = NameTable[Deserializer]("deserializer", self.plugins)
+        self.metrics_exporters = NameTable[MetricsExporter]("metrics exporter", self.plugins, MetricsExporter)
 
-class Owner(msgspec.Struct, frozen=True):
-    """The plugin that claims a name: its entry-point name and its distribution."""
+    def import_chosen(self, properties: Mapping[str, str]) -> None:
+        """Import each class whose name is the value of a property, or in its list, so that the class declares its own properties (C2).
 
-    plugin: str
-    distribution: str
+        Classes of plugins whose name is a part of a key are imported as well: a file that two jobs share may have keys of both.
+        """
+        chosen = {name.partition(":")[0].strip().lower() for value in properties.values() for name in value.split(",")}
+        in_keys = {part for key in properties for part in key.lower().replace("_", "-").split(".")}
+        for table in self.tables().values():
+            for claim in table.claims():
+                is_in_key = claim.owner.plugin != "builtins" and claim.name.lower() in in_keys
+                if claim.name.lower() in chosen or is_in_key:
+                    with suppress(PluginError):  # The error is raised where the name is used.
+                        table.get(claim.name, "")
 
-    def __str__(self) -> str:
-        """Return the distribution, with its version if it is installed. A plugin given as an argument, or a checkout, may not be."""
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return f"{self.distribution} {version(self.distribution)}"
-        except PackageNotFoundError:
-            return self.distribution
-
-
-class Claim(msgspec.Struct, Generic[T], frozen=True):
-    """One name that a plugin registers."""
-
-    name: str
-    provided: type[T] | str
-    owner: Owner
+    def tables(self) -> dict[str, NameTable[Any]]:
+        """Return the tables by the last part of their hook's name, for example `sinks` of `recordpublisher_register_sinks`."""
+        return {name: table for name, table in vars(self).items() if isinstance(table, NameTable)}
 
 
 class NameTable(Generic[T]):
-    """The names of one kind of class, for example of sinks."""
+    """The names of one kind of class, for example of sinks.
 
-    def __init__(self, kind: str, base: type[T] | None = None) -> None:
+    - `kind`: the kind of class in messages.
+    - `plugins`: all plugins that were found, which the registry owns. A plugin that was not loaded may have a name that is missing here.
+    - `base`: the class of which each class must be a subclass. If it is None, anything that can be called is accepted.
+    """
+
+    def __init__(self, kind: str, plugins: Sequence[PluginStatus], base: type[T] | None = None) -> None:
         self.kind = kind
+        self._plugins = plugins
         self._base = base
         self._claims: dict[str, Claim[T]] = {}
         self._clashes: dict[str, str] = {}
         """The messages about names that two plugins claim, by the name in lower case."""
-        self.plugins: list[PluginStatus] = []
-        """All plugins that were found. One that was not loaded may have had a name that is missing."""
 
     def claim(self, claim: Claim[T]) -> None:
-        """Register a name. If another plugin has it, `get` refuses the name: which class was meant is not known."""
+        """Register a name. If another plugin has claimed it, `get` refuses the name, because it is not known which class was meant."""
         known = self._claims.setdefault(claim.name.lower(), claim)
         if known is not claim:
             self._clashes[claim.name.lower()] = (
                 f"the {self.kind} '{claim.name}' is claimed by {known.owner} (plugin '{known.owner.plugin}') and by "
-                f"{claim.owner} (plugin '{claim.owner.plugin}'): uninstall one, or block it with RECORDPUBLISHER_BLOCK_PLUGINS"
+                f"{claim.owner} (plugin '{claim.owner.plugin}'); uninstall one, or block it with RECORDPUBLISHER_BLOCK_PLUGINS"
             )
 
     @property
@@ -92,7 +97,7 @@ class NameTable(Generic[T]):
         Raises: PluginError if it is of another kind.
         """
         if not isinstance(claim.provided, str):
-            self._checked(claim, claim.provided)
+            self._check_class(claim, claim.provided)
 
     def get(self, name: str, key: str) -> type[T]:
         """Return the class registered under `name`, the value of the property `key`.
@@ -106,7 +111,7 @@ class NameTable(Generic[T]):
         if claim is None:
             reasons = [f"no {self.kind} of that name is installed", *map(str, self.not_loaded())]
             raise ConfigurationError(key, name, ", ".join(self.names()), reason="; ".join(reasons))
-        return self._checked(claim, _imported(claim, self.kind))
+        return self._check_class(claim, _import_class(claim, self.kind))
 
     def make(self, name: str, key: str, *arguments: Any) -> T:
         """Return an object of the class registered under `name`, made with `arguments`.
@@ -115,7 +120,7 @@ class NameTable(Generic[T]):
         """
         made: Any = self.get(name, key)
         claim = self._claims[name.strip().lower()]
-        if claim.owner.plugin == "builtins":
+        if claim.owner.plugin == "builtins":  # An unexpected error of our own class needs its traceback.
             return cast("T", made(*arguments))
         try:
             with exits_as_errors(is_import=False):
@@ -137,9 +142,9 @@ class NameTable(Generic[T]):
 
     def not_loaded(self) -> list[PluginStatus]:
         """Return the plugins that were found and are blocked or failed."""
-        return [plugin for plugin in self.plugins if plugin.state != "loaded"]
+        return [plugin for plugin in self._plugins if plugin.state != "loaded"]
 
-    def _checked(self, claim: Claim[T], provided: Any) -> type[T]:
+    def _check_class(self, claim: Claim[T], provided: Any) -> type[T]:
         fits = (
             callable(provided)
             if self._base is None
@@ -151,33 +156,35 @@ class NameTable(Generic[T]):
         return cast("type[T]", provided)
 
 
-def _imported(claim: Claim[T], kind: str) -> Any:
-    if not isinstance(claim.provided, str):
-        return claim.provided
-    module, _, name = claim.provided.partition(":")
-    try:
-        with exits_as_errors():
-            return getattr(importlib.import_module(module), name)
-    except Exception as error:
-        raise PluginError(
-            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: {error}{hidden_by_folder(error)}"
-        ) from error
+class Registrar(Protocol[T_contra]):
+    """The argument of every hook: a plugin adds its names to it."""
+
+    def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
+        """Register a class under `name` (case-insensitive). A class given as `"package.module:Class"` is imported at its first use."""
 
 
-def hidden_by_folder(error: BaseException) -> str:
-    """Return which folder without `__init__.py` Python takes for the package that could not be imported, as the end of a message.
+class Claim(msgspec.Struct, Generic[T], frozen=True):
+    """One name that a plugin registers."""
 
-    Such a folder in the working directory precedes a package that is installed in editable mode. Empty if it is not the cause.
-    """
-    package = sys.modules.get((getattr(error, "name", None) or "").partition(".")[0])
-    if not isinstance(error, ImportError) or package is None or getattr(package, "__file__", None) is not None:
-        return ""
-    folders = ", ".join(getattr(package, "__path__", ()))
-    return (
-        f"; the folder {folders} hides the package of that name: rename it, or run from another folder"
-        if folders
-        else ""
-    )
+    name: str
+    provided: type[T] | str
+    owner: Owner
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The plugin that claims a name: its entry-point name and its distribution."""
+
+    plugin: str
+    distribution: str
+
+    def __str__(self) -> str:
+        """Return the distribution, with its version if it is installed. A plugin given as an argument, or a checkout, may not be."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return f"{self.distribution} {version(self.distribution)}"
+        except PackageNotFoundError:
+            return self.distribution
 
 
 class PluginStatus(msgspec.Struct, frozen=True):
@@ -195,43 +202,30 @@ class PluginStatus(msgspec.Struct, frozen=True):
         return f"plugin '{self.owner.plugin}' of {self.owner} was not loaded: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """The names of every kind, and the plugins that were found."""
+def _import_class(claim: Claim[T], kind: str) -> Any:
+    if not isinstance(claim.provided, str):
+        return claim.provided
+    module, _, name = claim.provided.partition(":")
+    try:
+        with exits_as_errors():
+            return getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise PluginError(
+            f"the {kind} '{claim.name}' of {claim.owner} cannot be imported from {claim.provided}: {error}{hidden_by_folder(error)}"
+        ) from error
 
-    publishers: NameTable[RecordSource] = field(default_factory=lambda: NameTable("publisher", RecordSource))
-    sinks: NameTable[Sink] = field(default_factory=lambda: NameTable("sink", Sink))
-    trackers: NameTable[WatermarkTracker] = field(default_factory=lambda: NameTable("tracker", WatermarkTracker))
-    stores: NameTable[ConditionalStore] = field(default_factory=lambda: NameTable("store", ConditionalStore))
-    watermark_strategies: NameTable[WatermarkStrategy] = field(
-        default_factory=lambda: NameTable("watermark strategy", WatermarkStrategy)
+
+def hidden_by_folder(error: BaseException) -> str:
+    """Return the end of a message that names a folder which hides the package that could not be imported, or an empty text.
+
+    Python takes a folder without `__init__.py` in the working directory for a package that is installed in editable mode.
+    """
+    package = sys.modules.get((getattr(error, "name", None) or "").partition(".")[0])
+    if not isinstance(error, ImportError) or package is None or getattr(package, "__file__", None) is not None:
+        return ""
+    folders = ", ".join(getattr(package, "__path__", ()))
+    return (
+        f"; the folder {folders} hides the package of that name; rename it, or run from another folder"
+        if folders
+        else ""
     )
-    shard_assigners: NameTable[Any] = field(default_factory=lambda: NameTable("shard assigner"))
-    deserializers: NameTable[Deserializer] = field(default_factory=lambda: NameTable("deserializer"))
-    metrics_exporters: NameTable[MetricsExporter] = field(
-        default_factory=lambda: NameTable("metrics exporter", MetricsExporter)
-    )
-    plugins: list[PluginStatus] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for table in self.tables().values():
-            table.plugins = self.plugins
-
-    def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import each class whose name is the value of a property, or in its list, so that the class declares its own properties (C2).
-
-        Classes of plugins whose name is a part of a key are imported as well: a file that two jobs share may have keys of both.
-        """
-        chosen = {name.partition(":")[0].strip().lower() for value in properties.values() for name in value.split(",")}
-        in_keys = {part for key in properties for part in key.lower().replace("_", "-").split(".")}
-        for table in self.tables().values():
-            for claim in table.claims():
-                is_in_key = claim.owner.plugin != "builtins" and claim.name.lower() in in_keys
-                if claim.name.lower() in chosen or is_in_key:
-                    with suppress(PluginError):  # The error is raised where the name is used.
-                        table.get(claim.name, "")
-
-    def tables(self) -> dict[str, NameTable[Any]]:
-        """Return the tables by the last part of their hook's name, for example `sinks` of `recordpublisher_register_sinks`."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: table for name, table in found.items() if isinstance(table, NameTable)}

@@ -8,7 +8,7 @@ import msgspec
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One shard. Times are in ms.
 
-    - `subtask`: the subtask that reads the shard. `worker`: the worker (ELASTIC), if its name is known.
+    - `subtask`: the subtask that reads the shard. `worker`: the worker (GROUP), if its name is known.
     - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.
     - `stage`: WAITING for its parents, READING, DRAINING or ENDED. `parents`: the ids of the shards that were split or merged into it.
     - `lag_ms`: age of the oldest record that is not finished. From stored positions: age of the oldest record that no checkpoint covers.
@@ -65,7 +65,7 @@ class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask, or with ELASTIC assignment one `worker`.
+    """One subtask, or in a group one `worker`.
 
     - `responds`: whether its event loop responds. `not_ready`: why it is not ready; empty if it is ready.
     - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).

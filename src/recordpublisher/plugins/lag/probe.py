@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from recordpublisher.fetcher.monitoring.stuck_shard_detector import LineageProgress
+from recordpublisher.fetcher.monitoring.alarm_monitor import LineageProgress
 from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import is_idle
@@ -26,8 +26,8 @@ from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 
 from .job_snapshot import ShardSnapshot
+from .job_state import JobState, JobStateReader
 from .shard_activity import ShardActivity, measure_activity
-from .stored_positions import NOTHING_STORED, JobPositions, PositionsReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,6 @@ class ShardProbe:
 
     shard: Shard
     state: ShardState | None = None
-    subtask: int | None = None
     tip: TipDistance | None = None
     recent: TipDistance | None = None
     activity: ShardActivity | None = None
@@ -63,7 +62,6 @@ def probed_shard(probe: ShardProbe, now_ms: int, idle_interval_ms: int, retentio
     return ShardSnapshot(
         stream=probe.shard.stream,
         shard=probe.shard.shard_id,
-        subtask=probe.subtask,
         position=_position(state),
         watermark=None if state is None else state.watermark,
         unread=tip.has_unread if tip is not None and is_known else None,
@@ -89,13 +87,13 @@ def _without_positions(shard: Shard, activity: ShardActivity) -> ShardSnapshot:
     )
 
 
-def lost_shard(key: str, state: ShardState, subtask: int | None) -> ShardSnapshot:
+def lost_shard(key: str, state: ShardState, worker: str | None) -> ShardSnapshot:
     """Return the snapshot of a shard that was not read to its end and is no longer listed. It has an alarm at once."""
     stream, _, shard_id = key.rpartition("/")
     return ShardSnapshot(
         stream=stream,
         shard=shard_id,
-        subtask=subtask,
+        worker=worker,
         position=_position(state),
         watermark=state.watermark,
         has_alarm=True,
@@ -139,14 +137,14 @@ class LagProbe:
 
     service: Service
     stream: str
-    store: PositionsReader | None
+    store: JobStateReader | None
     start: StartingPosition
     alarm_interval_ms: int
     idle_intervals: IdleIntervals
     policy: RetryPolicy
 
     @classmethod
-    def of(cls, properties: Properties, service: Service, stream: str, store: PositionsReader | None) -> LagProbe:
+    def of(cls, properties: Properties, service: Service, stream: str, store: JobStateReader | None) -> LagProbe:
         """Return a probe with the intervals, start and retries of a job's properties. Raises: ConfigurationError if one is invalid."""
         # Imported here because it loads the AWS SDK.
         from recordpublisher.publishers.initial_position import initial_position
@@ -190,27 +188,25 @@ class LagProbe:
         found = [self._with_alarm(lag, later) if lag.shard in stuck else lag for lag in second]
         return [replace(lag, has_alarm=bool(lag.alarm)) for lag in found]
 
-    def _with_alarm(self, lag: ShardSnapshot, job: JobPositions) -> ShardSnapshot:
+    def _with_alarm(self, lag: ShardSnapshot, job: JobState) -> ShardSnapshot:
         if not is_overdue(lag, self.alarm_interval_ms):
             return lag
-        owner = "no subtask has stored a position"
+        owner = "no worker has stored a position"
         if lag.worker is not None:
             owner = f"worker {lag.worker} stores no progress"
-        elif lag.subtask is not None:
-            owner = f"subtask {lag.subtask} stores no progress"
         lowest = job.lowest_shard()
         detail = "" if lowest is None else f"; the lowest watermark of the job is that of {lowest}"
         return replace(lag, alarm=owner + detail)
 
-    async def _load_job(self, listed: Sequence[Shard]) -> JobPositions:
+    async def _load_job(self, listed: Sequence[Shard]) -> JobState:
         if self.store is None:
-            return NOTHING_STORED
+            return JobState()
         snapshots = await self.store.load()
         if not snapshots:
             raise StateError(f"no state is stored in {self.store.place}: are these the properties of the job?")
-        return JobPositions.of(snapshots, listed, self.start)
+        return JobState.of(snapshots, listed, self.start)
 
-    async def _probe_all(self, listed: Sequence[Shard], job: JobPositions) -> list[ShardSnapshot]:
+    async def _probe_all(self, listed: Sequence[Shard], job: JobState) -> list[ShardSnapshot]:
         now_ms = await self._retried(functools.partial(self.service.server_time_ms, self.stream))
         retention_ms = await self._retention_ms()
         left = [shard for shard in listed if not (shard.key in job.states and job.states[shard.key].ended)]
@@ -220,7 +216,7 @@ class LagProbe:
             probes += await asyncio.gather(*(self._probe(shard, job, now_ms) for shard in some))
         return [
             *(probed_shard(probe, now_ms, self.idle_intervals.shown_ms, retention_ms) for probe in probes),
-            *(lost_shard(key, state, job.subtasks.get(key)) for key, state in job.lost.items()),
+            *(lost_shard(key, state, job.workers.get(key)) for key, state in job.lost.items()),
         ]
 
     async def _retention_ms(self) -> int | None:
@@ -230,7 +226,7 @@ class LagProbe:
         except FatalKinesisError:
             return None
 
-    async def _probe(self, shard: Shard, job: JobPositions, now_ms: int) -> ShardProbe:
+    async def _probe(self, shard: Shard, job: JobState, now_ms: int) -> ShardProbe:
         if self.store is None:
             activity = await self._retried(
                 functools.partial(measure_activity, self.service, shard, now_ms, self.idle_intervals.shown_ms)
@@ -244,7 +240,6 @@ class LagProbe:
         return ShardProbe(
             shard,
             state,
-            job.subtasks.get(shard.key),
             tip,
             recent,
             worker=job.workers.get(shard.key),

@@ -25,16 +25,15 @@ from recordpublisher.publishers.properties.groups.job import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from .export import PeriodicExporter
-from .exported_metrics import is_known, shard_rows
+from .export import PeriodicExporter, is_known, shard_rows
 
 _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
 
 class CloudWatchExporter(PeriodicExporter):
-    """Writes a line for each subtask. With `flink.metrics.cloudwatch.shards` also a line for each shard, whose metrics are billed.
+    """Writes a line for each subtask, and with `flink.metrics.cloudwatch.shards` a line for each shard, whose metrics are billed.
 
-    Owns the last value of each counter: CloudWatch adds values up, so a line has the difference to the line before.
+    Owns the last value of each counter. CloudWatch adds values up, so a line has the difference to the line before.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
@@ -47,11 +46,13 @@ class CloudWatchExporter(PeriodicExporter):
         self._counted: dict[tuple[str, ...], int] = {}
 
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
-        """Write the lines of this moment.
+        """Write the current lines.
 
         Raises: OSError if they cannot be written. Then the next lines have the difference to the last lines that were written.
         """
-        before = dict(self._counted)
+        before = dict(
+            self._counted
+        )  # Restored if the lines cannot be written, so that the next lines have these counts too.
         lines = b"".join(msgspec.json.encode(line) + b"\n" for each in subtasks for line in self._lines_of(each))
         try:
             await asyncio.to_thread(self._write, lines)
@@ -61,6 +62,8 @@ class CloudWatchExporter(PeriodicExporter):
 
     def _lines_of(self, subtask: SubtaskMetrics) -> Iterable[dict[str, Any]]:
         own = {"Job": self._job, "Subtask": str(subtask.subtask)}
+        if subtask.producer:
+            own = {"Job": self._job, "Producer": subtask.producer}
         sink = [structs.replace(each, name=_sink_name(each)) for each in subtask.sink]
         yield self._line(own, [*SUBTASK_METRICS, *sink], subtask.values | {each.name: each.value for each in sink})
         if self._with_shards:
@@ -96,7 +99,7 @@ class CloudWatchExporter(PeriodicExporter):
         if self._file == "-":
             sys.stdout.buffer.write(lines)
             sys.stdout.buffer.flush()
-        else:  # The file is opened each time, because another program may have moved it.
+        else:  # The file is opened each time, because another program may have rotated it.
             with Path(self._file).open("ab") as file:
                 file.write(lines)
 

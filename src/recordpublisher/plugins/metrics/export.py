@@ -1,53 +1,50 @@
-"""`rp.export_metrics` and `rp.metrics_text`: export the metrics of fetchers and producers (A1). Base of periodic exporters."""
+"""Exports the metrics of fetchers and producers (`rp.export_metrics`), with their names in monitoring systems (A1).
+
+Exported values are in base units: seconds and bytes.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from recordpublisher.fetcher.metric_types import SinkMetric
+from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
     SubtaskHealth,
     SubtaskMetrics,
 )
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.publishers.properties.groups.job import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.manager import load_registry
 
-
-@runtime_checkable
-class MeasuredFetcher(Protocol):
-    """The part of a `DataFetcher` that is exported."""
-
-    @property
-    def subtask(self) -> int:
-        """Number of the subtask."""
-
-    def metrics(self) -> dict[str, Any]:
-        """Return the current metrics."""
-
-    def sink_metrics(self) -> list[SinkMetric]:
-        """Return the metrics of its sink."""
-
-    def reasons_not_ready(self) -> list[str]:
-        """Return why it is not ready."""
-
-
-@runtime_checkable
-class MeasuredProducer(Protocol):
-    """The part of a `Producer`, or of a `KinesisSink` that is used without a job, that is exported."""
-
-    def exported_metrics(self) -> list[SinkMetric]:
-        """Return the current metrics."""
-
-    def reasons_not_ready(self) -> list[str]:
-        """Return why it takes no records."""
+log = logging.getLogger("recordpublisher.metrics")
+Scope = Literal["subtask", "shard", "sink"]
+_STEMS = {
+    "numberOfAggregatedRecords": "aggregated_records",
+    "numberOfDeaggregatedRecords": "deaggregated_records",
+    "millisBehindLatest": "behind_latest",
+    "bytesRead": "read",
+    "bytesPerRead": "last_read",
+    "outstandingRecordsCount": "outstanding_records",
+    "numRecordsOut": "written_records",
+    "numBytesOut": "written",
+    "numRecordsOutErrors": "failed_records",
+}
+"""Stems of metrics whose name contains a unit or a verb; the stems leave it out."""
+_UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
 
 
 @asynccontextmanager
@@ -57,36 +54,77 @@ async def export_metrics(
     """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
     - `properties`: `flink.metrics.exporters` says where to export.
-    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job; see `metrics_text`.
+    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. A producer or sink counts as a subtask. Its number
+      follows those of the fetchers, in the order of the arguments.
 
-    `recordpublisher run` does this by itself.
+    `recordpublisher run` calls this itself.
 
     Raises: ConfigurationError if an exporter's properties are invalid; TypeError if a source has no metrics.
     """
     exporters = build_metrics_exporters(load_registry(), Properties(properties))
-    async with exporters_opened(exporters, FetchersHere(_as_fetchers(sources))):
+    async with exporters_opened(exporters, FetchersHere(as_fetchers(sources))):
         yield
 
 
-def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
-    """Return the metrics in the text format of Prometheus, for a page `/metrics` that the application serves itself.
+@runtime_checkable
+class MeasuredFetcher(Protocol):
+    """The exported part of a `DataFetcher`."""
 
-    - `sources`: fetchers, whose event loop must make the call, producers, and Kinesis sinks that are not the sink of a job. A producer or
-      sink counts as a subtask. Its number follows those of the fetchers, in the order of the arguments.
+    def metrics(self) -> dict[str, Any]:
+        """Return the current metrics."""
+
+    def sink_metrics(self) -> list[SinkMetric]:
+        """Return the metrics of the fetcher's sink."""
+
+    def reasons_not_ready(self) -> list[str]:
+        """Return why the fetcher is not ready; an empty list if it is."""
+
+
+@runtime_checkable
+class MeasuredProducer(Protocol):
+    """The exported part of a `Producer`, or of a `KinesisSink` that is used without a job."""
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream that the producer puts into."""
+
+    def exported_metrics(self) -> list[SinkMetric]:
+        """Return the current metrics."""
+
+    def reasons_not_ready(self) -> list[str]:
+        """Return why the producer accepts no records; an empty list if it does."""
+
+
+def as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
+    """Return the fetchers, then the producers and sinks.
 
     Raises: TypeError if a source has no metrics.
     """
-    from .prometheus.exporter import page_of  # imported here because it loads the HTTP server
+    fetchers = [source for source in sources if isinstance(source, MeasuredFetcher)]
+    producers = [source for source in sources if isinstance(source, MeasuredProducer)]
+    if len(fetchers) + len(producers) < len(sources):
+        names = ", ".join(type(each).__name__ for each in sources if each not in [*fetchers, *producers])
+        raise TypeError(
+            f"{names} has no metrics to export; pass a DataFetcher, a Producer, or a KinesisSink without a job"
+        )
+    made: Counter[str] = Counter()
+    named: list[MeasuredFetcher] = []
+    for each in producers:
+        made[each.stream] += 1
+        number = made[each.stream]
+        named.append(_ProducerAsFetcher(each.stream if number == 1 else f"{each.stream}-{number}", each))
+    return [*fetchers, *named]
 
-    here = FetchersHere(_as_fetchers(sources))
-    return page_of(here.measure(), here.check())
+
+def _name(fetcher: MeasuredFetcher) -> str:
+    return fetcher.producer if isinstance(fetcher, _ProducerAsFetcher) else ""
 
 
 class _ProducerAsFetcher:
-    """A producer with the number of a subtask."""
+    """Presents a producer, with its name, as a fetcher that reads no shard."""
 
-    def __init__(self, subtask: int, producer: MeasuredProducer) -> None:
-        self.subtask = subtask
+    def __init__(self, name: str, producer: MeasuredProducer) -> None:
+        self.producer = name
         self.sink_metrics = producer.exported_metrics
         self.reasons_not_ready = producer.reasons_not_ready
 
@@ -95,30 +133,11 @@ class _ProducerAsFetcher:
         return {"subtask": {}, "shards": {}}
 
 
-def _as_fetchers(sources: Sequence[object]) -> list[MeasuredFetcher]:
-    fetchers = [source for source in sources if isinstance(source, MeasuredFetcher)]
-    producers = [source for source in sources if isinstance(source, MeasuredProducer)]
-    if len(fetchers) + len(producers) < len(sources):
-        names = ", ".join(type(each).__name__ for each in sources if each not in [*fetchers, *producers])
-        raise TypeError(
-            f"{names} has no metrics to export: give a DataFetcher, a Producer, or a KinesisSink without a job"
-        )
-    first = max((fetcher.subtask for fetcher in fetchers), default=-1) + 1
-    return [*fetchers, *(_ProducerAsFetcher(number, each) for number, each in enumerate(producers, first))]
-
-
-@asynccontextmanager
-async def exporters_opened(exporters: Iterable[MetricsExporter], source: MetricsSource) -> AsyncIterator[None]:
-    """Keep exporters open while the block runs."""
-    async with AsyncExitStack() as opened:
-        for exporter in exporters:
-            opened.push_async_callback(exporter.close)
-            await exporter.open(source)
-        yield
-
-
 class FetchersHere:
-    """The fetchers of this process, as a MetricsSource. If it can be asked, the event loop responds."""
+    """The fetchers of this process, numbered from 0, as a MetricsSource.
+
+    The event loop makes the calls, so an answer shows that it responds.
+    """
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
         self._fetchers = fetchers
@@ -135,20 +154,34 @@ class FetchersHere:
         """Return the metrics of each fetcher."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
-            SubtaskMetrics(fetcher.subtask, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
-            for fetcher, metrics in read
+            SubtaskMetrics(number, metrics["subtask"], metrics["shards"], fetcher.sink_metrics(), _name(fetcher))
+            for number, (fetcher, metrics) in enumerate(read)
         ]
 
     def check(self) -> list[SubtaskHealth]:
         """Return the health of each fetcher."""
-        return [SubtaskHealth(fetcher.subtask, True, fetcher.reasons_not_ready()) for fetcher in self._fetchers]
+        return [
+            SubtaskHealth(number, True, each.reasons_not_ready(), _name(each))
+            for number, each in enumerate(self._fetchers)
+        ]
 
 
-log = logging.getLogger("recordpublisher.metrics")
+@asynccontextmanager
+async def exporters_opened(exporters: Iterable[MetricsExporter], source: MetricsSource) -> AsyncIterator[None]:
+    """Keep exporters open while the block runs."""
+    async with AsyncExitStack() as opened:
+        for exporter in exporters:
+            # The callback comes first, so that an exporter whose `open` fails halfway is closed as well.
+            opened.push_async_callback(exporter.close)
+            await exporter.open(source)
+        yield
 
 
 class PeriodicExporter(MetricsExporter):
-    """Owns the task that sends metrics after each `flink.metrics.interval`. A failure is logged, and the next interval tries again."""
+    """Base of exporters that send. Owns the task that sends the metrics after each `flink.metrics.interval`.
+
+    A failure is logged, and the next interval tries again.
+    """
 
     def __init__(self, properties: Properties) -> None:
         self._seconds = properties.value(METRICS_INTERVAL) / 1000
@@ -156,10 +189,10 @@ class PeriodicExporter(MetricsExporter):
 
     @abstractmethod
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
-        """Send the metrics of this moment. Raises: any error if that fails; the caller logs it."""
+        """Send the current metrics. Raises: any error if that fails; the caller logs it."""
 
     async def open(self, source: MetricsSource) -> None:
-        """Start the task that sends."""
+        """Start the task that sends the metrics."""
         self._source = source
         self._sending = asyncio.create_task(self._run())
 
@@ -167,8 +200,8 @@ class PeriodicExporter(MetricsExporter):
         """Send a last time, then stop."""
         if self._sending is not None:
             self._sending.cancel()
-            await asyncio.wait([self._sending])
-            await self._send_once()
+            await asyncio.wait([self._sending])  # An interrupted send may still run in a thread.
+            await self._send_once()  # The counts since the last interval would be lost otherwise.
 
     async def _run(self) -> None:
         while True:
@@ -178,5 +211,112 @@ class PeriodicExporter(MetricsExporter):
     async def _send_once(self) -> None:
         try:
             await self.send(await self._source.metrics())
-        except Exception as error:
-            log.warning("metrics were not sent: %s: %s", type(error).__name__, error)
+        except Exception as error:  # A monitoring system that is away must not end the job.
+            log.warning("metrics were not sent; the next interval tries again: %s: %s", type(error).__name__, error)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedMetric:
+    """One metric for other systems.
+
+    - `source`: the name of the metric in `fetcher.metrics()`.
+    - `stem`: this name in lower case, without unit.
+    - `unit`: seconds, timestamp_seconds (since 1970), bytes, or "".
+    - `divisor`: the number by which source values are divided.
+    """
+
+    scope: Scope
+    source: str
+    stem: str
+    unit: str
+    divisor: int
+    type: MetricType
+    description: str
+
+    @property
+    def prometheus_name(self) -> str:
+        """The name by Prometheus's conventions, with unit and `_total`. The name of a text ends in `_info`."""
+        parts = ["recordpublisher", self.scope, self.stem]
+        # `committed_bytes` already ends in its unit.
+        if self.unit and not self.stem.endswith(self.unit):
+            parts.append(self.unit)
+        endings = {MetricType.COUNTER: ["total"], MetricType.TEXT: ["info"]}
+        return "_".join(parts + endings.get(self.type, []))
+
+    @property
+    def opentelemetry_name(self) -> str:
+        """The name by OpenTelemetry's conventions, without unit; the standard name if there is one."""
+        if (self.scope, self.source) == ("shard", "records"):
+            return "messaging.client.consumed.messages"  # The only one for which the conventions have a name.
+        ending = "_timestamp" if self.unit == "timestamp_seconds" else ""
+        is_duration = self.type is MetricType.COUNTER and self.unit == "seconds"
+        return f"recordpublisher.{self.scope}.{self.stem}{'_time' if is_duration else ending}"
+
+    @property
+    def opentelemetry_unit(self) -> str:
+        """The unit in the notation of UCUM."""
+        if (self.scope, self.source) == ("shard", "records"):
+            return "{message}"
+        return {"seconds": "s", "timestamp_seconds": "s", "bytes": "By"}.get(self.unit, "1")
+
+    def number(self, value: Any) -> int | float | None:
+        """Return a number in the exported unit, or None if it is not known."""
+        if not is_known(self.source, value):
+            return None
+        return int(value) if self.divisor == 1 else value / self.divisor
+
+
+def is_known(name: str, value: Any) -> bool:
+    """Return whether a value of `fetcher.metrics()` is known. As in Flink, `millisBehindLatest` is -1 before the first read."""
+    return value is not None and not (name == "millisBehindLatest" and value < 0)
+
+
+def _export_metric(scope: Scope, metric: Metric[Any] | SinkMetric) -> ExportedMetric:
+    words = re.sub(r"([A-Z])", r"_\1", metric.name.removesuffix("Ms")).lower()
+    unit = _UNITS.get(metric.unit, "")
+    divisor = 1000 if metric.unit in ("ms", "epoch ms") else 1
+    stem = _STEMS.get(metric.name, words)
+    return ExportedMetric(scope, metric.name, stem, unit, divisor, metric.type, metric.description)
+
+
+EXPORTED_SUBTASK_METRICS = tuple(_export_metric("subtask", metric) for metric in SUBTASK_METRICS)
+EXPORTED_SHARD_METRICS = tuple(_export_metric("shard", metric) for metric in SHARD_METRICS)
+
+
+class Origin(NamedTuple):
+    """The origin of values: a subtask and its sink, a shard that the subtask reads (if `shard` is not empty), or a producer."""
+
+    subtask: int
+    stream: str = ""
+    shard: str = ""
+    producer: str = ""
+
+
+Row = tuple[Origin, dict[str, Any]]
+"""The values of one origin, by the names of its metrics."""
+
+
+def shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
+    """Return the rows of the shards of a subtask."""
+    for key, values in subtask.shards.items():
+        stream, _, shard = key.rpartition("/")
+        yield Origin(subtask.subtask, stream, shard), values
+
+
+def exported_tables(subtasks: Sequence[SubtaskMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
+    """Return the metrics of subtasks, of their sinks (each metric once), and of shards, with the rows of each table.
+
+    A program that only produces has those of sinks alone.
+    """
+    jobs = [each for each in subtasks if not each.producer]
+    of_sinks = {metric.name: _export_metric("sink", metric) for each in subtasks for metric in each.sink}
+    in_sinks = [
+        (Origin(each.subtask, producer=each.producer), {one.name: one.value for one in each.sink}) for each in subtasks
+    ]
+    if subtasks and not jobs:
+        return [(of_sinks.values(), in_sinks)]
+    return [
+        (EXPORTED_SUBTASK_METRICS, [(Origin(each.subtask), each.values) for each in jobs]),
+        (of_sinks.values(), in_sinks),
+        (EXPORTED_SHARD_METRICS, [row for each in jobs for row in shard_rows(each)]),
+    ]

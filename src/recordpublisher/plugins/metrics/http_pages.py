@@ -1,4 +1,4 @@
-"""A small HTTP server for a few pages, on TCP or on a Unix socket. No client can disturb the job through it."""
+"""Serves a few pages over HTTP, on TCP or on a Unix socket. No client can disturb the job through this server."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ class Page:
 
 
 Pages = Mapping[str, Callable[[], Awaitable[Page]]]
-"""For each path a function that returns the response to GET and HEAD."""
+"""A function for each path. It returns the response to GET and HEAD."""
 
 
 class HttpPages:
@@ -43,8 +43,9 @@ class HttpPages:
 
     A further connection replaces the oldest one that waits for a request, so that idle clients cannot keep a probe away.
 
-    - `is_local`: refuse requests that name another host than `localhost` or a loopback address. A browser sends the name by which it found
-      the server. So a page of another site, whose name leads to this machine, cannot read the pages.
+    - `pages`: the function that makes each page.
+    - `is_local`: whether to refuse requests that name another host than `localhost` or a loopback address. A browser sends the name by
+      which it found the server. So a page of another site, whose name leads to this machine, cannot read the pages.
     """
 
     def __init__(self, pages: Pages, is_local: bool = False) -> None:
@@ -83,15 +84,16 @@ class HttpPages:
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
         if self._is_local and _name_of(request.headers.get("Host", LOCAL_NAMES[0])) not in LOCAL_NAMES:
-            return web.Response(status=403, text=f"the name must be one of {', '.join(LOCAL_NAMES)}\n")
+            return web.Response(status=403, text=f"the name of the host must be one of {', '.join(LOCAL_NAMES)}\n")
         page = self._pages.get(request.path)
         if page is None:
-            return web.Response(status=404, text=f"not found; there are {', '.join(self._pages)}\n")
+            return web.Response(status=404, text=f"not found; the pages are {', '.join(self._pages)}\n")
         try:
             made = await page()
         except Exception:
+            # The client gets no details, because a page may be public.
             log.exception("the page %s cannot be made", request.path)
-            return web.Response(status=500, text="see the log of the job\n")
+            return web.Response(status=500, text="the page cannot be made; see the log of the job\n")
         headers = {**(BROWSER_HEADERS if self._is_local else {}), **made.headers, "Content-Type": made.content_type}
         return web.Response(body=made.body, status=made.status, headers=headers)
 
@@ -113,7 +115,7 @@ class _BoundedServer(web.Server):
     def accept(self) -> asyncio.Protocol:
         """Return the protocol for a new connection."""
         if len(self._open) >= MAX_CONNECTIONS and not self._close_oldest():
-            return _Refusal()
+            return _Refusal()  # All connections are being answered, so none may be closed for this one.
         accepted = self()
         self._open[accepted] = None
         return accepted

@@ -13,8 +13,7 @@ from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, OPENTELEMETRY_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .export import PeriodicExporter
-from .exported_metrics import ExportedMetric, Origin, exported_tables
+from .export import ExportedMetric, Origin, PeriodicExporter, exported_tables
 
 try:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -61,24 +60,25 @@ class OpenTelemetryExporter(PeriodicExporter):
             )
         if endpoint is not None and mask_passwords(endpoint) != endpoint:
             reason = "the log of opentelemetry would show its secret"
-            valid = "a URL without one: set it by OTEL_EXPORTER_OTLP_HEADERS"
+            valid = "a URL without a secret; set the secret with OTEL_EXPORTER_OTLP_HEADERS"
             raise ConfigurationError(OPENTELEMETRY_ENDPOINT.key, endpoint, valid, reason=reason)
         self._exporter = OTLPMetricExporter(endpoint=endpoint)
         self._resource = Resource.create({} if job is None else {"service.name": job})
         self._clock = clock or SystemClock()
 
     async def open(self, source: MetricsSource) -> None:
-        """Start to send. Counters count from this moment."""
+        """Start to send. Counters count from now on."""
         self._started_ms = self._clock.now_ms()
         await super().open(source)
 
     async def send(self, subtasks: list[SubtaskMetrics]) -> None:
-        """Send the metrics of this moment. Raises: OSError if the collector did not accept them."""
+        """Send the current metrics. Raises: OSError if the collector did not accept them."""
+        # The exporter of the SDK blocks, so it runs in a thread. Without subtasks there is nothing to send yet.
         if (
             subtasks
             and await asyncio.to_thread(self._exporter.export, self._data(subtasks)) is not MetricExportResult.SUCCESS
         ):
-            raise ConnectionError("the collector did not take them; the log of opentelemetry says why")
+            raise ConnectionError("the collector did not accept them; the log of opentelemetry says why")
 
     async def close(self) -> None:
         """Send a last time, then close the connection."""
@@ -108,6 +108,8 @@ class OpenTelemetryExporter(PeriodicExporter):
 
 
 def _attributes(origin: Origin) -> dict[str, str | int]:
+    if origin.producer:
+        return {"messaging.system": SYSTEM, "messaging.operation.name": "send", "messaging.client.id": origin.producer}
     if not origin.shard:
         return {"recordpublisher.subtask": origin.subtask}
     return {
@@ -120,7 +122,7 @@ def _attributes(origin: Origin) -> dict[str, str | int]:
 
 
 def _values(metric: ExportedMetric, rows: list[Row]) -> Iterator[tuple[dict[str, str | int], int | float]]:
-    """Return the known values. A text is an attribute of the value 1."""
+    """Yield the attributes and value of each known value. A text becomes an attribute of the value 1."""
     for attributes, values in rows:
         value = values.get(metric.source)
         if metric.type is MetricType.TEXT:

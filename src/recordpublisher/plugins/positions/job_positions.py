@@ -7,26 +7,26 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay
 from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
-from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.documents.first_group import store_as_group
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
+from recordpublisher.fetcher.leases.alone_takeover import seal_worker
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, store_as_group
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.position_store import seal_part, seal_parts
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, SHARD_ASSIGNMENT, SINK, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.build_from_properties import build_sink, build_store, publisher_class
+from ..host.build_from_properties import build_sink, build_store, checked_publisher_class
 from ..host.manager import load_registry
-from ..lag.stored_positions import SinkPositions, StoreOrGroupPositions
+from ..lag.job_state import JobStateReader
 from ..runtime.stream_names import streams_of
 from ..stores.by_location import missing_folder
 
@@ -73,14 +73,13 @@ class JobPositions:
     def __init__(self, properties: Properties) -> None:
         self._registry = load_registry()
         properties.check()
-        publisher_class(self._registry, properties, "this command")
+        checked_publisher_class(self._registry, properties, "this command")
         self._properties = properties
         sink = properties.value(SINK)
         keeps = sink is not None and stores_positions(self._registry.sinks.get(sink, SINK.key))
         if not keeps and properties.value(STATE_URI) is None:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason="the sink keeps no positions")
         self._sink = build_sink(self._registry, properties) if keeps else None
-        self._in_sink = None if self._sink is None else SinkPositions(self._sink)
         self._store: ConditionalStore | None = None
 
     @property
@@ -97,23 +96,21 @@ class JobPositions:
 
     async def load(self) -> StoredPositions:
         """Return the positions that are stored now. Nothing is created. Raises: StateError if they cannot be read."""
-        with_rows = merge_snapshots([] if self._in_sink is None else await self._in_sink.load())
-        store = self._existing_store()
-        in_store = [] if store is None else await _stored(store, self._sink)
-        stored = merge_snapshots(in_store)
-        if self._entries is None:
-            return StoredPositions(with_rows, stored)
-        return StoredPositions(RestoredState(), overlay(stored, with_rows))
+        reader = JobStateReader(self._existing_store(), self._sink)
+        in_store = merge_snapshots(await reader.load_in_store())
+        if self._sink is None or entries_of(self._sink) is not None:
+            return StoredPositions(RestoredState(), in_store)
+        return StoredPositions(merge_snapshots(await self._sink.stored_positions() or []), in_store)
 
     async def heartbeats(self) -> Mapping[str, int]:
-        """Return the number of the last heartbeat of each worker of the job's group that is not sealed.
+        """Return the number of the last heartbeat of each worker of the job's group that was not declared dead (sealed).
 
         Raises: StateError if the group cannot be read.
         """
-        store = self._existing_store()
-        if store is None:
+        documents = JobStateReader(self._existing_store(), self._sink).documents
+        if documents is None:
             return {}
-        records = await GroupStore(store).read_records()
+        records = await documents.read_records()
         return {worker: each.document.beat for worker, each in records.items() if not each.document.is_sealed}
 
     @property
@@ -128,63 +125,71 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as a new generation, which fences off subtasks that are running. With ELASTIC assignment store them as a new group.
+        """Store states as the first positions of the job, or instead of those of a job that runs alone, which is fenced by that.
 
-        Raises: ConfigurationError if there is no state store; StateError if the states cannot be written.
+        Raises: ConfigurationError if there is no state store; StateError if a group has positions, or if the states cannot be written.
         """
         self.check_writable()
-        store = self._entries or self._opened_store()
-        assert store is not None  # `check_writable` has found a URI.
-        if self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+        store = self._written_store()
+        found = await GroupStore(store).read_table()
+        if found is not None and found.document.alone is not None:
+            await self._store_over(store, found, states)
+        else:
             await store_as_group(store, states)
-            return
-        snapshots = SnapshotStore(store, self._properties.value(JOB_NAME))
-        generation = await snapshots.open_generation(0)
-        await snapshots.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
-        await snapshots.fence_subtasks_from(1, is_replaced=True)
 
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
         """Replace the positions of the job. If it is a group, wait for silent workers, and replace them when no worker is left.
 
-        Raises: StateError if a worker is running, or if the states cannot be written.
+        Raises: StateError if a worker of a group is running, or if the states cannot be written.
         """
-        group = await self._group()
-        if group is None:
+        store = self._written_store()
+        group = GroupStore(store, self.heartbeat_seconds)
+        found = await group.read_table()
+        if found is None:
             await self.store(states)
             return
-        await end_group(group, self._lease_settings)
-        store = self._opened_store()
-        assert store is not None  # The group was read from it.
-        await store_as_group(store, states, await group.read_table())
+        if found.document.alone is None:
+            await end_group(group, self._lease_settings)
+            found = await group.read_table()
+            assert found is not None  # A table is never deleted.
+        await self._store_over(store, found, states)
+
+    async def _store_over(
+        self, store: ConditionalStore, found: Stored[LeaseTable], states: Mapping[str, ShardState]
+    ) -> None:
+        """Seal the worker that runs alone, if one does, first its record and then its part; then store the states."""
+        if (alone := found.document.alone) is not None:
+            group, entries = GroupStore(store), entries_of(self._sink)
+            await seal_parts(group, await seal_worker(group, alone.worker))
+            if entries is not None:
+                await seal_part(GroupStore(entries), alone.worker, 0)
+        await store_as_group(store, states, found)
 
     async def is_of_a_group(self) -> bool:
-        """Return whether the job is ELASTIC, by its properties or by its stored positions. Raises: StateError if they cannot be read."""
-        return self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC" or await self._group() is not None
+        """Return whether workers share the shards, by the job's properties or its positions. Raises: StateError if they cannot be read."""
+        if self._properties.value(JOB_WORKERS) == "GROUP":
+            return True
+        store = self._entries or self._existing_store()
+        found = None if store is None else await GroupStore(store, self.heartbeat_seconds).read_table()
+        return found is not None and found.document.alone is None
 
     async def close(self) -> None:
         """Close what was opened."""
-        if self._in_sink is not None:
-            await self._in_sink.close()
-        if self._store is not None:
-            await self._store.close()
+        await JobStateReader(self._store, self._sink).close()
 
     @property
     def _entries(self) -> ConditionalStore | None:
-        """The store in which a fixed number of subtasks has its positions with the rows.
+        """The sink's entries, if the job has no state store: the lease table is there then, too."""
+        return entries_of(self._sink) if self._properties.value(STATE_URI) is None else None
 
-        None with ELASTIC assignment, because a group begins in the state store.
-        """
-        is_elastic = self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
-        return None if is_elastic else entries_of(self._sink)
+    def _written_store(self) -> ConditionalStore:
+        store = self._entries or self._opened_store()
+        assert store is not None  # `check_writable` has found a URI.
+        return store
 
     @property
     def _lease_settings(self) -> LeaseSettings:
         return LeaseSettings(**values_of(LeaseSettings, self._properties))
-
-    async def _group(self) -> GroupStore | None:
-        store = self._existing_store()
-        group = None if store is None else GroupStore(store, self.heartbeat_seconds)
-        return None if group is None or await group.read_table() is None else group
 
     def _opened_store(self) -> ConditionalStore | None:
         if self._store is None:
@@ -211,12 +216,6 @@ async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
         raise StateError(
             f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
         ) from error
-
-
-async def _stored(store: ConditionalStore, sink: Sink | None) -> Sequence[State]:
-    """Return the positions of a group of workers, or the snapshots of subtasks."""
-    group = await StoreOrGroupPositions(store, sink).load_group()
-    return await SnapshotStore(store).load() if group is None else group
 
 
 def _streams(restored: RestoredState) -> str:

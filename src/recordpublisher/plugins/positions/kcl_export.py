@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.shards.lineage import Children
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
+from recordpublisher.fetcher.shards.discovery import Children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
@@ -47,7 +46,7 @@ def leases_from_states(
     """
     replaced = {row.key: row for row in rows}
     identifiers = _stream_identifiers(replaced.values(), streams)
-    states = initial_states(listed, restored, Starts(start).pinned_at(restored.pinned_ms))
+    states = initial_states(listed, restored, Starts(start).begun_at(restored.pinned_ms))
     listed_children = Children(listed)
     exported = []
     for shard in listed:

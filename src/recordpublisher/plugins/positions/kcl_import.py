@@ -5,9 +5,8 @@ Pure functions.
 
 from collections.abc import Iterable, Sequence
 
-from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition

@@ -8,8 +8,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import HashRange, Shard
 
-from ..stores.aws_store_service import ConditionFailedError, NotFoundError, StoreService
-from ..stores.dynamodb_store import create_table
+from ..stores.aws_stores import ConditionFailedError, NotFoundError, StoreService, create_table
 
 SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP = "SHARD_END", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
 NO_SEQUENCE_NUMBER = (SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP)
@@ -188,7 +187,7 @@ class KclLeaseTable:
             # If it has, the SDK's retry met its own first attempt, which had succeeded.
             if not await self._has(written):
                 raise StateError(
-                    f"the lease {lease.key} in {self.place} was changed meanwhile: is a worker of the KCL alive?"
+                    f"the lease {lease.key} in {self.place} was changed in the meantime; is a worker of the KCL running?"
                 ) from error
 
     async def create(self) -> None:

@@ -114,7 +114,7 @@ class KclTransfer:
     def _check_stopped(self, before: Sequence[KclLease], after: Sequence[KclLease]) -> None:
         renewed = renewed_leases(before, after)
         if renewed and not self.is_forced:
-            owners = ", ".join(sorted({lease.owner or "nobody" for lease in renewed}))
+            owners = ", ".join(sorted({lease.owner or "no worker" for lease in renewed}))
             raise StateError(
                 f"a worker of the KCL is alive: {counted(len(renewed), 'lease')} of {self.table.place} changed within "
                 f"{self.watch_seconds:g} s, owned by {owners}. Stop it first; --force continues"

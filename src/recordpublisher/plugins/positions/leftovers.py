@@ -7,12 +7,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import PARTS, SUBTASK_PREFIX
-from recordpublisher.fetcher.checkpoints.state_entries import StateEntry, read_entries
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS
 from recordpublisher.fetcher.committing_sink import CommittingSink, Leftover, Staged, entries_of
-from recordpublisher.fetcher.conditional_store import ConditionalStore, write_value
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.position_part import PositionPart
+from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.leases.alone_takeover import seal_worker
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.position_store import seal_part
 from recordpublisher.fetcher.sink import Sink
@@ -84,14 +83,18 @@ class JobLeftovers:
         Raises: StateError, naming the worker, if one is running, or if another process has changed the entry; StoreUnavailableError if a
         store does not answer.
         """
-        if not found.name.startswith(SUBTASK_PREFIX):
-            group = None if self._state is None else GroupStore(self._state, self._lease_settings.interval)
-            if group is None or await group.read_table() is None:
-                raise StateError(
-                    f"{found.name} in {found.store.place} is of a worker of a group, and there is no group in the store of "
-                    f"{STATE_URI.key}: set the one that the group has"
-                )
+        place = self._state or found.store
+        group = GroupStore(place, self._lease_settings.interval)
+        table = await group.read_table()
+        if table is None:
+            raise StateError(
+                f"{found.name} in {found.store.place} is of a worker whose lease table is not in {place.place}: set the "
+                f"{STATE_URI.key} that the job has"
+            )
+        if table.document.alone is None:
             await end_group(group, self._lease_settings)
+        else:
+            await seal_worker(group, table.document.alone.worker)
         await take_back(found)
 
     async def close(self) -> None:
@@ -117,27 +120,12 @@ async def take_back(found: Unpublished) -> None:
 
     Raises: StateError if another process has changed the entry; StoreUnavailableError if a store does not answer.
     """
-    of_subtask = found.name.startswith(SUBTASK_PREFIX)
-    taken = await (_take_back_of_subtask if of_subtask else _take_back_of_worker)(found)
+    taken = await _take_back_of_worker(found)
     # A table may forget the number of a refused commit after a time. Its files are deleted, so that a process that wakes up later cannot
     # publish them.
     lives = {each.number.writer.rpartition("/")[2] for each in taken}
     if lives:
         await found.sink.discard(lives.__contains__, ())
-
-
-async def _take_back_of_subtask(found: Unpublished) -> Sequence[Staged]:
-    store, name, place = found.store, found.name, f"{found.name} in {found.store.place}"
-    if (stored := await store.get(name)) is None:
-        raise StateError(f"{place} no longer exists: its positions were not returned")
-    entry = StateEntry.from_bytes(stored.value, place)
-    taken = await found.sink.take_back(entry.staged)
-    if taken:
-        first = next(each for each in entry.staged if each.number == taken[0].number)
-        kept = _of_others(entry.staged, taken)
-        returned = replace(entry, generation=entry.generation + 1, checkpoint=0, snapshot=first.before, staged=kept)
-        await write_value(store, name, returned.to_bytes(), stored.version)
-    return taken
 
 
 async def _take_back_of_worker(found: Unpublished) -> Sequence[Staged]:
@@ -174,8 +162,8 @@ async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list
 
 
 async def _named_in(store: ConditionalStore, target: str) -> dict[str, Sequence[Staged]]:
-    """Return the items staged for `target` that the entries of subtasks and workers name."""
-    found = {name: (each.document.target, each.document.staged) for name, each in (await read_entries(store)).items()}
+    """Return the items staged for `target` that the parts of workers name."""
+    found = {}
     for name, value in (await store.list(PARTS)).items():
         part = PositionPart.from_bytes(value.value, f"{name} in {store.place}")
         found[name] = (part.target, part.staged)

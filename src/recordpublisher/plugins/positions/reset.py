@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
-from recordpublisher.fetcher.checkpoints.initial_states import initial_states, shards_missing_from_listing
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_missing_from_listing
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import A_START, named_start, refuse_future
 from recordpublisher.publishers.kinesis.ports import ListingPort

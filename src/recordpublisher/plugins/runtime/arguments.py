@@ -24,6 +24,7 @@ from recordpublisher.publishers.properties.groups.job import (
     STREAMS_FILE,
     STREAMS_FUNCTION,
 )
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.properties.properties import SIMILAR, Properties, properties_by_keyword
 from recordpublisher.publishers.user_code import check_user_function
 
@@ -81,8 +82,7 @@ def checked_properties(
         reason = f"there is no such keyword argument; {hint}"
         raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
     if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
-        reason = "the argument deserializer says the type of the values; leave one of the two out"
-        raise ConfigurationError(SCHEMA.key, properties.value(SCHEMA), reason=reason)
+        raise ConfigurationError.conflict(SCHEMA.key, "deserializer", reason="both give the type of the values")
     return properties
 
 
@@ -117,19 +117,21 @@ def described_job(
         return given.merged({STATE_URI.key: store.place})
     if store is not None:
         raise ConfigurationError(
-            "state_store", type(store).__name__, f"{STATE_URI.key}, for what is beside the program"
+            "state_store", type(store).__name__, f"{STATE_URI.key}, which commands outside of the program can use"
         )
     if sink is not None and stores_positions(type(sink)):
-        raise ConfigurationError("sink", type(sink).__name__, f"{SINK.key}, for what is beside the program")
+        raise ConfigurationError(
+            "sink", type(sink).__name__, f"{SINK.key}, which commands outside of the program can use"
+        )
     return given
 
 
-def check_subtask(subtask: Any, parallelism: Any) -> None:
-    """Check that `subtask` is a number below `parallelism`. Raises: ConfigurationError if it is not."""
-    if not _is_whole(parallelism) or parallelism < 1:
-        raise ConfigurationError("parallelism", _shown(parallelism), "a whole number of at least 1")
-    if not _is_whole(subtask) or not 0 <= subtask < parallelism:
-        raise ConfigurationError("subtask", _shown(subtask), f"a whole number from 0 to {parallelism - 1}")
+def checked_for_archive(given: Properties, sink: Sink) -> Sink:
+    """Return the sink. Raises: ConfigurationError if an archive is wanted that the sink cannot write."""
+    if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
+        reason = f"{type(sink).__name__} writes no archive; take the sink jsonl or parquet"
+        raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
+    return sink
 
 
 def check_sink(sink: object) -> None:
@@ -167,10 +169,6 @@ def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, .
     if not isinstance(given, Sequence) or not all(isinstance(each, Mapping) for each in given):
         raise ConfigurationError("restore", _shown(restore), "a snapshot (see DataFetcher.snapshot) or a list of them")
     return tuple(given)
-
-
-def _is_whole(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool)
 
 
 def _shown(given: object) -> object:

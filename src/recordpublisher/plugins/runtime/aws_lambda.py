@@ -198,7 +198,7 @@ def records_by_shard(event: Any) -> dict[Shard, list[UserRecord]]:
     """Return the records of each shard, in order. Raises: ConfigurationError if the event has another form, or is of a tumbling window."""
     if isinstance(event, Mapping) and "window" in event:
         reason = "the answer has no state, so that Lambda would forget what the window has gathered"
-        raise ConfigurationError("TumblingWindowInSeconds", event["window"], "not set", reason=reason)
+        raise ConfigurationError("TumblingWindowInSeconds", reason=reason)
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, Sequence):
         raise ConfigurationError("event", f"{event!r:.200}", VALID)

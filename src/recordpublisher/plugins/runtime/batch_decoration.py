@@ -5,10 +5,13 @@ from functools import partial
 from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, deserializer_of
-from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assigner_for
-from recordpublisher.consumer.poison_policy import log
-from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
+from recordpublisher.consumer.event_time import (
+    AssignedWatermarks,
+    ImplausibleTimes,
+    WatermarkStrategy,
+    timestamp_assigner_for,
+)
+from recordpublisher.consumer.shard_consumer import BatchDecorator, log
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.initial_position import passed_initial_position

@@ -7,7 +7,6 @@ from typing import Any
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
@@ -15,6 +14,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import StartingPosition
@@ -24,7 +24,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
-from ..host.build_from_properties import build_source, publisher_class
+from ..host.build_from_properties import build_source, checked_publisher_class
 from ..host.manager import load_registry
 from .arguments import check_bounded
 from .batch_decoration import Assigner, batch_decorator_factory
@@ -47,7 +47,7 @@ class BoundedReader:
         timestamp_assigner: Assigner | None = None,
     ) -> None:
         registry = load_registry()
-        made = publisher_class(registry, properties, "to read from a position", publisher)
+        made = checked_publisher_class(registry, properties, "to read from a position", publisher)
         self._clock = clock or SystemClock()
         check_bounded(properties)
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
@@ -73,7 +73,7 @@ class BoundedReader:
         """
         self._streams.update({shard.stream: shard.stream_arn or shard.stream for shard in shards})
         parts = self._parts(shards, sink, frozenset(shard.key for shard in shards))
-        if not is_replay:
+        if not is_replay and not self._factory.owned.finds_gaps:
             parts = replace(parts, retention=self._retention)
         fetcher = build_fetcher(parts)
         await fetcher.open()
@@ -112,15 +112,15 @@ class BoundedReader:
             factory=self._factory,
             discovery=ShardDiscovery(_FixedShardLister(list(shards)), streams, NEVER),
             sink=sink,
-            tracker=InProcessTracker(),
+            tracker=OwnWatermark(),
             decorator_for=self._decorator_for,
             settings=self._settings,
             clock=self._clock,
-            assigner=lambda shard, parallelism: 0 if shard.key in keys else 1,
+            is_ours=lambda shard: shard.key in keys,
             starts=Starts(StartingPosition.trim_horizon()),
             pin_latest=self._lister.server_time_ms,
             use_continuations=self._use_continuations,
-            restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
+            restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0),),
         )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations  # the reference and help() show types by their names
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE
+from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
@@ -22,7 +23,7 @@ from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.groups.job import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
-    SHARD_ASSIGNMENT,
+    JOB_WORKERS,
     SINK,
     STATE_URI,
     TIMESTAMP_FIELD,
@@ -35,13 +36,16 @@ from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import OF_COMMAND, checked_properties, described_job
 from .batch_decoration import Assigner, Decorators, decorators_and_type
+from .draining import tell_what_drains
 from .job_assembly import build_job
 from .jobs.termination import CLOSING_SECONDS
+from .loop_watch import LoopWatch
 from .short_errors import SHORT_ERRORS
 from .stop_signals import STOP_SIGNALS
 from .stream_names import StreamNames, StreamsArgument
 from .thread_exit import RUNS_IN_THREADS
 
+T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")
 
 
@@ -49,7 +53,7 @@ class DataFetcher(Generic[V]):
     """Reads streams into a sink. The constructor checks the settings, `async with` opens the fetcher, and `run` or `run_bounded` reads.
 
     - `streams`: names, ARNs or NAME=ARN (a name of your own), one or several. Or a function, plain or async, that returns them; it is
-      called in a thread at each `flink.streams.interval`.
+      called in a thread at each `flink.shard.discovery.intervalmillis`.
     - `properties`, `settings`: properties as a mapping, as keyword arguments (`region="eu-west-1"`, see `Settings`), or both.
     - `deserializer`: makes the value of a record (default: bytes). It is a type that JSON is decoded into and checked (`Order`,
       `list[Order]`), `rp.Json`, `rp.Avro` or `rp.Protobuf`, or a function of a record. It overrides the property.
@@ -59,7 +63,6 @@ class DataFetcher(Generic[V]):
     - `sink`, `state_store`: objects, by default made from `flink.sink` and `flink.state.uri`. A text as `sink` or `deserializer` is the
       name of a registered one.
     - `restore`: one snapshot, or a list of them.
-    - `subtask`, `parallelism`: this fetcher reads the part of the shards that `subtask` of `parallelism` has.
     - `on_alarm`: called with each `Alarm` in the loop's thread. It must return soon.
     - `handle_signals`: stop the run at the first SIGTERM or Ctrl-C while the fetcher is open, with a last checkpoint. A second signal acts
       as if this were not set. Only in the main thread.
@@ -79,8 +82,6 @@ class DataFetcher(Generic[V]):
         watermark_assigner: Assigner | None = None,
         restore: State | Sequence[State] | None = None,
         state_store: ConditionalStore | None = None,
-        subtask: int = 0,
-        parallelism: int = 1,
         on_alarm: AlarmListener | None = None,
         handle_signals: bool = False,
         clock: Clock | None = None,
@@ -110,8 +111,6 @@ class DataFetcher(Generic[V]):
             watermark_assigner=self._values[2],
             restore=restore,
             state_store=self._given_store,
-            subtask=subtask,
-            parallelism=parallelism,
             on_alarm=on_alarm,
             clock=clock or SystemClock(),
         )
@@ -120,8 +119,8 @@ class DataFetcher(Generic[V]):
         # Nothing is lost if positions are stored, or if the program restores snapshots, which it then stores too.
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
-        self.subtask = subtask
         self._handles_signals = handle_signals
+        self._stopped = asyncio.Event()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -173,7 +172,7 @@ class DataFetcher(Generic[V]):
         except Exception as error:
             if isinstance(error, FencedError):
                 error.add_note(
-                    f"If that was another process of the same job, set {SHARD_ASSIGNMENT.key}=ELASTIC in all of them to share the "
+                    f"If that was another process of the same job, set {JOB_WORKERS.key}=GROUP in all of them to share the "
                     f"shards. If it was another job, give it {ANOTHER_PLACE}"
                 )
             words = ". ".join([str(error), *getattr(error, "__notes__", ())])
@@ -190,7 +189,7 @@ class DataFetcher(Generic[V]):
     def tell_of_lost_positions(self) -> None:
         """Log once that no positions are stored, if that is so and the program does not restore snapshots."""
         if not self._is_loss_told:
-            from ..lag.stored_positions import without_positions  # imported here because it loads the modules of groups
+            from ..lag.job_state import without_positions  # imported here because it loads the modules of groups
 
             self._is_loss_told = True
             if words := without_positions(None, self.properties):
@@ -212,7 +211,8 @@ class DataFetcher(Generic[V]):
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
             self._fetcher.snapshot()  # raises StateError if it was not opened
             try:
-                return await self._fetcher.run_bounded(bounds)
+                with LoopWatch():
+                    return await self._told(self._fetcher.run_bounded(bounds), self._stopped)
             except FatalKinesisError as error:
                 if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
                     error.add_note(f"the state is in {self._state_place}")
@@ -221,10 +221,23 @@ class DataFetcher(Generic[V]):
     def stop(self) -> None:
         """End the run after the current write; call it in the loop's thread. A later run ends at once.
 
-        With ELASTIC assignment, if there are other processes, the fetcher reads for at most 5 s more, until they know that they get its
+        In a group, if there are other processes, the fetcher reads for at most 5 s more, until they know that they get its
         shards.
         """
         self._fetcher.stop()
+        self._stopped.set()
+
+    async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event | None = None) -> T:
+        """Return the result of `work`, and log what it waits for once `began` is set: it may wait for code of others without end."""
+        sink = self.properties.value(SINK) or type(self._given_sink).__name__
+        telling = asyncio.create_task(
+            tell_what_drains(sink, self.sink_unfinished, self._fetcher.hung_publishers, began)
+        )
+        try:
+            return await work
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state after exactly the batches whose `write` has returned, as a dict that can be written as JSON."""
@@ -262,21 +275,21 @@ class DataFetcher(Generic[V]):
         return self._fetcher.sink_unfinished()
 
     async def wait_ready(self) -> None:
-        """Wait until the run has read each open shard of this subtask once, or has ended; for tests.
+        """Wait until the run has read each open shard once, or has ended; for tests.
 
         Raises: the error that ended the run.
         """
         await self._fetcher.wait_ready()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why this subtask is not ready, in plain words. Empty if it reads, its checkpoints are stored, and it is not fenced."""
+        """Return why this job is not ready, in plain words. Empty if it reads, its checkpoints are stored, and it is not fenced."""
         return self._fetcher.reasons_not_ready()
 
     async def _close(self, ended_by: BaseException | None) -> None:
         """Close everything. An error while closing does not hide the error that ended the job."""
         try:
             try:
-                await self._fetcher.close()
+                await self._told(self._fetcher.close())
             finally:
                 STOP_SIGNALS.remove(self.stop)
                 if self._lister is not None:

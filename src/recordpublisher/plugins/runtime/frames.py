@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # the reference and help() show types by their names
 
+import logging
 import math
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing
@@ -15,10 +16,9 @@ from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.initial_position import check_end, initial_position, named_start, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
@@ -34,9 +34,10 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import MAX_MS, iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
 
+from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties
 from .batch_decoration import chosen_deserializer, made_type
-from .job_identity import as_look
+from .looks import as_look
 from .stream_names import StreamsArgument
 from .streaming import in_background, stream
 
@@ -48,15 +49,17 @@ except ImportError as error:
         f"rp.read_arrow needs the extra 'arrow', rp.read_polars 'polars': {install_command('polars')}"
     ) from error
 
-from recordpublisher.plugins.columns.file_columns import FileColumns
-from recordpublisher.plugins.columns.frame_columns import FrameColumns, frame_columns
-from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.columns.record_fields import DATA
+
+from ..columns.file_columns import FileColumns, no_columns
+from ..columns.record_columns import RECORD_SCHEMA
+from ..columns.typed_columns import FrameColumns, frame_columns
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
+log = logging.getLogger("recordpublisher.frames")
 EventTimes = tuple[datetime | str | float | None, datetime | str | float | None]
 _VALID_START = "TRIM_HORIZON (or earliest), an age such as 1h, a time with a zone, or a snapshot"
 _VALID_END = "NOW, a time with a zone, or a snapshot"
@@ -93,27 +96,24 @@ def read_arrow(
     - `deserializer`: a type, whose fields become columns (objects in them structs), followed by the metadata. Without a type the columns
       are the same as in Spark, with the payload as `data`. The values of a function or of `json` follow as `value`, in JSON.
 
-    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. Needs the extra `arrow`.
+    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. With the schema INFER
+    everything is read at once into memory, because the columns are those of all records. Needs the extra `arrow`.
 
     Raises: ConfigurationError at once, even if a field has no Arrow type or a column is unknown; other errors while batches are taken.
     """
     # 1. Check the properties, and which columns the values have. A mistake is found before anything is read.
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
     given = as_look(given).merged(Properties(**settings)).merged(_start_properties(start, given))
-    if is_inferred(given):
-        reason = (
-            "a reader has its columns before the first record; read_polars and read_pandas take deserializer='json'"
-        )
-        raise ConfigurationError(SCHEMA.key, given.value(SCHEMA), reason=reason)
     chosen = chosen_deserializer(load_registry(), given, deserializer)
-    made = _columns_of(chosen)
-    names = _chosen_names(made.schema.names, columns, () if metadata else made.metadata.names)
+    is_checked = given.value(ON_BAD_RECORD) != OnBadRecord.FAIL.name
+    made = None if is_inferred(given) else _columns_of(chosen)
+    names = [] if made is None else _chosen_names(made.schema.names, columns, () if metadata else made.metadata.names)
     begin, until_ms = _event_times_ms(event_times)
     # 2. Read the streams up to the tip, or to a time. A bad record is one whose value does not fit into its column either.
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
         given.merged({SCHEMA.key: None}),  # `chosen` has it
-        deserializer=chosen if given.value(ON_BAD_RECORD) == OnBadRecord.FAIL.name else _CheckedValues(chosen, made),
+        deserializer=_CheckedValues(chosen, made) if made is not None and is_checked else chosen,
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
         until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end, given, timestamp_assigner),
@@ -125,6 +125,8 @@ def read_arrow(
     if begin is not None or until_ms is not None:
         batches = within(batches, begin or 0, MAX_MS if until_ms is None else until_ms)
     # 4. Return a reader, which makes Arrow batches of a good size as they are taken.
+    if made is None:
+        return _inferred_reader(batches, columns, metadata, may_skip=is_checked)
     schema = pa.schema([made.schema.field(name) for name in names])
     return StreamReader(schema, _arrow_batches(grouped(batches), lambda *group: made.batch(*group).select(names)))
 
@@ -205,6 +207,32 @@ def read_pandas(
     return table.to_pandas()
 
 
+def _inferred_reader(
+    batches: AsyncGenerator[RecordBatch, None], columns: Sequence[str] | None, metadata: bool, *, may_skip: bool
+) -> StreamReader:
+    """Read everything, and return a reader of the columns that all records together show.
+
+    Raises: DeserializationError if a record does not fit them, unless `may_skip` is set; the errors of the read.
+    """
+    with closing(in_background("rp.read_arrow", grouped(batches))) as waiting:
+        groups = list(waiting)
+    made, rejected = no_columns(), list[tuple[RecordBatch, str]]()
+    if (seen := made.unknown([batch for group in groups for batch in group])) is not None:
+        made = made.grown_by(seen, pa.schema([]))
+    parts = [rows for group in groups for rows in made.rows(group, rejected)]
+    for record, reason in rejected:
+        if not may_skip:
+            raise DeserializationError(record.stream, record.shard_id, record.sequence_numbers[0], reason)
+        log.warning("record %s of %s was skipped: %s", record.sequence_numbers[0], record.shard.key, reason)
+    schema = made.schema
+    if not parts and not isinstance(columns, str):  # Without a record no JSON object shows the fields.
+        schema = pa.schema(
+            [*schema, *(pa.field(name, pa.null()) for name in columns or () if name not in schema.names)]
+        )
+    names = _chosen_names(schema.names, columns, () if metadata else made.metadata.names)
+    return StreamReader(pa.schema(map(schema.field, names)), (rows.select(names) for rows in parts))
+
+
 def _read_table(
     streams: StreamsArgument,
     properties: Mapping[str, object] | None,
@@ -265,7 +293,10 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
 
 
 def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
-    """Return the columns for the fields of a type. The values of a function, `json` or `avro` are text in JSON, next to the payload."""
+    """Return a column for each field of the type.
+
+    The values of a function, `json` or `avro` are one column of JSON text, next to the payload.
+    """
     made = made_type(values)
     if made is bytes:
         return frame_columns()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,41 +14,36 @@ from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.fetcher.watermarks import OwnWatermark
+from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob
 
 from ..host.build_from_properties import (
     build_dead_letter_sink,
-    build_shard_assigner,
     build_sink,
     build_source,
     build_store,
-    build_tracker,
     source_class,
 )
 from ..host.manager import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..tracing.traces import traced_calls
-from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
+from .arguments import check_function, check_sink, check_store, checked_for_archive, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
-from .job_identity import JobIdentity
 from .queue_assembly import build_queue_job
 from .stream_lister import StreamLister
 from .stream_names import StreamNames
@@ -83,8 +78,6 @@ def build_job(
     watermark_assigner: Assigner | None,
     restore: Any,
     state_store: ConditionalStore | None,
-    subtask: int,
-    parallelism: int,
     on_alarm: AlarmListener | None,
     clock: Clock,
 ) -> JobParts:
@@ -93,7 +86,6 @@ def build_job(
     Raises: ConfigurationError if a setting is invalid; StateError if a snapshot cannot be read.
     """
     snapshots = checked_snapshots(restore)
-    check_subtask(subtask, parallelism)
     if sink is not None:
         check_sink(sink)
     check_store(state_store)
@@ -115,8 +107,6 @@ def build_job(
             names,
             sink=sink,
             values=values,
-            subtask=subtask,
-            parallelism=parallelism,
             on_alarm=on_alarm,
             clock=clock,
             restore=snapshots,
@@ -128,59 +118,42 @@ def build_job(
         return JobParts(job, None, tuple(names.given), "")
     assert issubclass(publisher, RecordPublisherFactory)
     settings = FetcherSettings.of(given)
-    sink = build_sink(registry, given) if sink is None else sink
+    sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
     store = state_store or build_store(registry, given)
-    group, alone = None, None
-    if given.value(SHARD_ASSIGNMENT) == "ELASTIC" or given.value(JOB_WORKERS) == "GROUP":
+    group = None
+    if given.value(JOB_WORKERS) == "GROUP":
         # Imported here because most jobs run alone and need no groups.
         from ..host.elastic_group import elastic_group_of
 
-        group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
+        group = elastic_group_of(given, sink, dead_letters, store, snapshots)
     factory = build_source(registry, given, publisher)
     merge_snapshots(snapshots, factory.order_of)
     lister = StreamLister(factory, given, names.given, clock)
     streams = names.stream_list(partial(publisher.check, given), given)
-    is_in_commits = isinstance(sink, CommittingSink) and entries_of(sink) is None  # The commits have the positions.
-    identified = partial(JobIdentity, given.value(JOB_NAME), subtask, parallelism)
-    checkpoints, commits = None, None
-    if group is None and given.is_set(JOB_WORKERS):
-        if parallelism > 1:
-            reason = "one process that runs alone reads every shard"
-            raise ConfigurationError("parallelism", parallelism, f"1 with {JOB_WORKERS.key}=ALONE", reason=reason)
-        alone = _alone_worker(given, sink, store, streams, clock)
-    elif group is None:
-        if store is not None and not is_in_commits:
-            checkpoints = identified(store).checkpoints()
-        commits = _commits(identified, sink, store, clock)
-    owned = alone or commits or checkpoints
+    alone = _alone_worker(given, sink, store, streams, clock) if group is None else None
     dependencies = FetcherDependencies(
         factory=factory,
         discovery=ShardDiscovery(lister, streams, settings.discovery_interval_ms),
         sink=sink,
-        tracker=build_tracker(registry, given, names.identity, parallelism, clock),
+        tracker=OwnWatermark(),
         decorator_for=batch_decorator_factory(registry, given, values, timestamp_assigner, watermark_assigner),
         settings=settings,
         clock=clock,
-        assigner=build_shard_assigner(registry, given),
         starts=Starts(passed_initial_position(given, clock.now_ms())),
         pin_latest=lister.server_time_ms,
-        retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+        retention=_retention_check(factory, lister, clock),
         tip=lister.tip,
         retention_ms=lister.retention_ms,
         shard_exists=lister.shard_exists,
         is_endless=lister.is_endless,
         on_alarm=on_alarm,
         use_continuations=publisher.resumes_by_continuation,
-        checkpoints=checkpoints,
-        commits=commits,
         alone=alone,
-        check_owner=None if owned is None else owned.check_owner,
+        check_owner=None if alone is None else alone.check_owner,
         dead_letters=dead_letters,
         traced=traced_calls(given, clock),
         restore=snapshots,
-        subtask=subtask,
-        parallelism=parallelism,
         job_name=given.value(JOB_NAME),
         value_type=made_type(values),
     )
@@ -189,6 +162,12 @@ def build_job(
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
+
+
+def _retention_check(factory: RecordPublisherFactory, lister: StreamLister, clock: Clock) -> RetentionCheck | None:
+    if factory.finds_gaps:
+        return None
+    return RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock)
 
 
 def _alone_worker(
@@ -205,24 +184,9 @@ def _alone_worker(
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         return None
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-    from recordpublisher.fetcher.elastic.group_entry import job_of
-    from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+    from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
     from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 
     name = given.value(JOB_NAME)
     group = ElasticGroup(place, LeaseSettings(**values_of(LeaseSettings, given)), name)
     return AloneWorker(group, job_of(streams, sink, name), sink, clock)
-
-
-def _commits(
-    identified: Callable[[ConditionalStore], JobIdentity], sink: Sink, store: ConditionalStore | None, clock: Clock
-) -> SubtaskCommits | None:
-    if not isinstance(sink, CommittingSink):
-        return None
-    entries = sink.entries()
-    if entries is not None and store is not None:
-        log.warning("positions are in %s, with the rows; those in %s are a copy", entries.place, store.place)
-    if (place := entries or store) is None:
-        reason = f"{type(sink).__name__} commits rows by the positions there"
-        raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
-    return identified(place).commits(sink, clock)

@@ -5,19 +5,19 @@ from typing import Any
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.job import (
+    JOB_WORKERS,
     LOOKAHEAD,
     MAX_LAG,
-    SHARD_ASSIGNMENT,
     STATE_URI,
     TIMESTAMP_FIELD,
-    TRACKER,
 )
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.queue.queue_source import QueueSource
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_source
@@ -52,8 +52,6 @@ def build_queue_job(
     *,
     sink: Sink | None,
     values: Deserializer[Any],
-    subtask: int,
-    parallelism: int,
     on_alarm: AlarmListener | None,
     clock: Clock,
     **refused: object,
@@ -79,8 +77,6 @@ def build_queue_job(
             dead_letters=build_dead_letter_sink(registry, given),
             on_alarm=on_alarm,
             traced=traced_calls(given, clock),
-            subtask=subtask,
-            parallelism=parallelism,
             value_type=made_type(values),
         )
     )
@@ -91,11 +87,10 @@ def _check_without_positions(properties: Properties, **arguments: object) -> Non
     for declared, reason in _REFUSED.items():
         if (value := properties.value(declared)) is not None:
             raise ConfigurationError(declared.key, value, reason=reason)
-    if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+    if properties.value(JOB_WORKERS) == "GROUP":
         reason = "processes share a queue without a group; start as many as are needed"
-        raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC", reason=reason)
-    if properties.value(TRACKER) != "IN_PROCESS":
-        raise ConfigurationError(TRACKER.key, properties.as_given(TRACKER), reason=_NO_WATERMARKS)
+        queue = f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}"
+        raise ConfigurationError.conflict(JOB_WORKERS.key, queue, value="GROUP", reason=reason)
     for name, value in arguments.items():
         if value is not None and value != ():
             raise ConfigurationError(name, repr(value)[:200], reason=_REFUSED_ARGUMENTS[name])

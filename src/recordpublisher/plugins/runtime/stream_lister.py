@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 from recordpublisher.publishers import kinesis
-from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
+from recordpublisher.publishers.base import RecordPublisherFactory, own_shards, with_unlisted
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
@@ -24,7 +24,6 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.polling.shard_probe import (
-    OldestRecord,
     TipDistance,
     measure_tip_distance,
     read_oldest_record,
@@ -33,7 +32,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.reading import ENDPOINT, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import FEW_RETRIES, call_with_retries
-from recordpublisher.publishers.shards import Shard, first_unlisted_range
+from recordpublisher.publishers.shards import OldestRecord, Shard, first_unlisted_range
 from recordpublisher.publishers.stream_arns import arn_of
 
 log = logging.getLogger("recordpublisher.discovery")
@@ -82,7 +81,14 @@ class StreamLister:
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream. Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails."""
+        """Return every shard of the stream, with those that only the publisher still has.
+
+        Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
+        """
+        listed = await self._list(stream, after)
+        return listed if after is not None else await with_unlisted(self._factory, stream, listed)
+
+    async def _list(self, stream: str, after: str | None) -> list[Shard]:
         own = await own_shards(self._factory, stream, after)
         self._is_own[stream] = own is not None
         if own is not None:
@@ -153,16 +159,18 @@ class StreamLister:
 
         Raises: KinesisError if a call fails.
         """
+        if await self._has_own_source(stream):
+            return await self._factory.oldest_retained_ms(stream)
         retention_ms = await self._fetch_retention_ms(stream)
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """Return the oldest record that a shard still has (S5), or None if the publisher has a source of its own.
+        """Return the oldest record that a shard still has (S5), or None if a publisher with a source of its own does not know.
 
         Raises: KinesisError if a call fails.
         """
         if await self._has_own_source(shard.stream):
-            return None
+            return await self._factory.oldest_record(shard)
         client = self._kinesis_client()
         return await self._call(lambda: read_oldest_record(client, shard))
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.function_property import imported_function
-from recordpublisher.publishers.properties.groups.job import STREAMS, STREAMS_FILE, STREAMS_FUNCTION, STREAMS_INTERVAL
+from recordpublisher.publishers.properties.groups.job import DISCOVERY_INTERVAL, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
 from recordpublisher.publishers.stream_arns import stream_name
 from recordpublisher.publishers.user_code import UserFunction, describe_error
@@ -73,13 +73,14 @@ class StreamNames:
         return (str(function) if isinstance(function, StreamsFile) else name,)
 
     def stream_list(self, check: Callable[[Sequence[str]], None], properties: Properties) -> StreamList:
-        """Return the list of streams for the fetcher. A function is called again at each `flink.streams.interval`.
+        """Return the list of streams for the fetcher. A function is called again at each `flink.shard.discovery.intervalmillis`.
 
         - `check`: raises an error for streams that the job's publisher cannot read.
         """
-        if self.function is None:
+        interval_ms = properties.value(DISCOVERY_INTERVAL)
+        if self.function is None or interval_ms < 0:
             return StreamList(self._last)
-        return StreamList(self._last, lambda: self._look(check), properties.value(STREAMS_INTERVAL) / 1000)
+        return StreamList(self._last, lambda: self._look(check), interval_ms / 1000)
 
     async def _look(self, check: Callable[[Sequence[str]], None]) -> Sequence[str]:
         """Return the current streams. If the list cannot be used, warn once and return the last valid list."""
@@ -148,7 +149,7 @@ def streams_argument(properties: Properties) -> StreamsArgument:
     """
     keys = [each for each in (STREAMS, STREAMS_FILE, STREAMS_FUNCTION) if properties.is_set(each)]
     if len(keys) > 1:
-        raise ConfigurationError(keys[1].key, properties.value(keys[1]), f"not set together with {keys[0].key}")
+        raise ConfigurationError.conflict(keys[1].key, keys[0].key, reason="each of them names the streams")
     if properties.is_set(STREAMS_FILE):
         return StreamsFile(properties.value(STREAMS_FILE) or "")
     if properties.is_set(STREAMS_FUNCTION):

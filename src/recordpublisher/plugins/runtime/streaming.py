@@ -24,7 +24,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, V
 from .arguments import checked_properties
 from .background_loop import BackgroundLoop
 from .data_fetcher import DataFetcher
-from .job_identity import as_look
+from .looks import as_look
 from .short_errors import SHORT_ERRORS
 from .stream_names import StreamsArgument
 
@@ -58,7 +58,7 @@ def stream(
 
     - Positions are stored only if the call itself says where, with `state_uri` or `state_store`. Then the iteration resumes at the stored
       positions, as the job that they belong to, and a running start of that job ends with FencedError.
-    - Otherwise the iteration does not act as a job. It ignores the positions, group, tracker and dead letters in a job's `properties` (bad
+    - Otherwise the iteration does not act as a job. It ignores the positions, group and dead letters in a job's `properties` (bad
       records are skipped). It also polls, and does not use the job's consumer of enhanced fan-out.
 
     While a service is unavailable, calls are retried for `max_outage`: 30 s if the iteration has a bound, otherwise 15 minutes.

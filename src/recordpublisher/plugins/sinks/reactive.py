@@ -24,7 +24,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, to_millis
 
 BUFFER = integer(
     "flink.sink.reactive.buffer",
-    "Records that may wait for the observers of the reactive sink; 0: a write returns when they are done with its batch.",
+    "Records that may wait for the observers of the reactive sink; 0: a write returns when they have finished its batch.",
     10_000,
     unit="records",
     group="Sinks",

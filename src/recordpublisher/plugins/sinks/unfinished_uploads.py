@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.committing_sink import Leftover
-from recordpublisher.plugins.stores.aws_store_service import NotFoundError, StoreService
 from recordpublisher.publishers.properties.properties import Properties
+
+from ..stores.aws_stores import NotFoundError, StoreService
 
 
 class UnfinishedUploads:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from recordpublisher.extras import install_command
 
+from .process.heap import spare_collection
+
 if TYPE_CHECKING:
     from .data_source import KinesisSource
     from .listeners import ConsumerDeregistration, ProgressListener
@@ -22,6 +24,8 @@ _LAZY = {
     "deregister_consumers": ".service.efo_consumers",
     "run_to_tips": ".repeated_runs",
 }
+
+spare_collection()  # Here because this module is the first one of this library that Spark's processes import.
 
 __all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "deregister_consumers", "run_to_tips"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA, arrow_columns
 from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS, SPARK_SCHEMA
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch
 
+from ..columns.record_columns import RECORD_SCHEMA, arrow_columns
 from .process.python_worker import worker_loop
 
 ROWS_PER_BATCH = 20_000

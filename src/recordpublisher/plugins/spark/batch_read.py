@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,7 +16,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError
 from recordpublisher.publishers.initial_position import check_end
@@ -24,6 +24,7 @@ from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
+from ..columns.record_columns import RECORD_SCHEMA
 from .arrow_rows import ArrowRows, ReusedMemory, chosen_columns
 from .options.spark_options import END_OPTION, SparkOptions
 from .options.start_by_shard import START_OPTION
@@ -124,6 +125,7 @@ def shard_ranges(
     service: KinesisService,
     accepts_loss: bool,
     sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = SystemClock(),  # noqa: B008 - has no state
 ) -> list[ShardRange]:
     """Return the parts to read. They hold the same records whenever they are planned.
 
@@ -134,7 +136,7 @@ def shard_ranges(
     ranges = []
     for stream in streams:
         _check_retained(stream, positions.starts.default, service, accepts_loss)
-        _wait_until_settled(stream, positions.end.arrival_ms, service, sleep)
+        _wait_until_settled(stream, positions.end.arrival_ms, service, sleep, clock)
         shards = service.list_shards(stream)
         _check_exist(stream, shards, positions)
         chosen = [shard for shard in shards if positions.shards is None or shard.shard_id in positions.shards]
@@ -167,18 +169,29 @@ def _check_retained(stream: str, start: StartingPosition, service: KinesisServic
     LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", lost)
 
 
-def _wait_until_settled(stream: str, end_ms: int, service: KinesisService, sleep: Callable[[float], None]) -> None:
+def _wait_until_settled(
+    stream: str, end_ms: int, service: KinesisService, sleep: Callable[[float], None], clock: Clock
+) -> None:
     """Wait until a read finds all records that arrived before the end. Later reads then find the same records.
+
+    The service tells whole seconds, and is later than the last second that it told by at least the time that has passed since. So when a
+    second begins in between, its time is known to a tenth.
 
     Raises: ConfigurationError if the end is too far in the future.
     """
-    waited = 0.0
-    while (now_ms := service.server_time_ms(stream)) < end_ms + SETTLED_MS:
+    waited, ahead_ms = 0.0, -math.inf
+    while True:
+        now_ms = service.server_time_ms(stream)
+        ahead_ms = max(ahead_ms, now_ms - clock.monotonic() * 1000)
+        left_ms = end_ms + SETTLED_MS - (ahead_ms + clock.monotonic() * 1000)
+        if left_ms <= 0:
+            return
         if waited >= LONGEST_WAIT_SECONDS or end_ms - now_ms > LONGEST_WAIT_SECONDS * 1000:
-            clock = "the service's clock (NOW is by the driver's)"
-            check_end(END_OPTION, iso_time(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=clock)
-        sleep(POLL_SECONDS)
-        waited += POLL_SECONDS
+            told = "the service's clock (NOW is by the driver's)"
+            check_end(END_OPTION, iso_time(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=told)
+        pause = min(POLL_SECONDS, left_ms / 1000)
+        sleep(pause)
+        waited += pause
 
 
 class RowsBefore(ArrowRows):

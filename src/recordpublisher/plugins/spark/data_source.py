@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from recordpublisher.plugins.columns.record_fields import SPARK_SCHEMA
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .process.driver_errors import RefusedQuery, one_sentence
+from .process.driver_errors import one_sentence
 
 if TYPE_CHECKING:
     from .batch_read import KinesisBatchReader
@@ -70,17 +70,10 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return KinesisBatchReader(options, positions, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a query. If the options or the schema are invalid, return a reader that raises the error."""
-        try:
-            return self._query_reader(schema)
-        except Exception as error:
-            return RefusedQuery(error)
-
-    def _query_reader(self, schema: Any) -> DataSourceStreamReader:
-        from .arrow_rows import chosen_columns
+        """Return the reader of a query, which reads the options and the schema at its first use."""
         from .stream_reader import QueryReader
 
-        return QueryReader(self.query_options(), chosen_columns(schema))
+        return QueryReader(self, schema)
 
     def query_options(self) -> SparkOptions:
         """Return the options of a query. Raises: ConfigurationError if an option is invalid, or is for batch reads only."""
@@ -89,7 +82,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         options = self._checked_options(keeps_claims=True)
         end = options.properties.value(ENDING_POSITION)
         if end is not None:
-            raise ConfigurationError(END_OPTION, end, "no end", reason="this is for spark.read")
+            raise ConfigurationError(END_OPTION, reason="a query has no end; read a part of a stream with spark.read")
         return options
 
     @one_sentence()

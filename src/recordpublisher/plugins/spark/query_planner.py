@@ -82,7 +82,8 @@ class PlanningCalls:
         self._began: float | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
-        """Return the result of the call of that name, or None if there is none now, because the call is still running or a service is away.
+        """Return the result of the call of that name, or None if it has none yet, because the call is still running or a service cannot
+        be reached.
 
         A call that takes longer continues in the background: ask again later. Raises: OutageError if a service was away for longer than
         `maxOutage`. Errors that are not outages are raised at once.
@@ -218,7 +219,7 @@ class QueryPlanner:
         return task_plans(end, self.planner.options, end.store_token, consumer_arns=None) if tasks is None else tasks
 
     def commit(self, end: BatchOffset) -> None:
-        """Note that Spark has committed a batch."""
+        """Remember that Spark has committed a batch."""
         self.planner.commit(end)
 
     def figures(self) -> dict[str, Any] | None:

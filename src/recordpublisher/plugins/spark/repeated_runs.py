@@ -29,7 +29,10 @@ def run_to_tips(start: Callable[[], Any]) -> int:
 
 
 def has_read(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
-    """Return whether every shard was read far enough before the last batch. An offset does not say what its own batch has read."""
+    """Return whether every shard had been read up to `began_ms` before the last batch.
+
+    The offset of that batch does not say what it has read.
+    """
     texts = [source["endOffset"] or "" for source in (progress or {"sources": ()})["sources"]]
     # PySpark 4.0 and 4.1 convert the offset to the text of a dict.
     offsets = [BatchOffset.from_json(ast.literal_eval(text)) for text in texts if "'plan'" in text]

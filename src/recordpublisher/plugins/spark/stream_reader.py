@@ -6,23 +6,21 @@ Spark uses one class in two places: the driver plans with one instance, and each
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .options.spark_options import SparkOptions
 from .process.driver_errors import one_sentence
 from .process.python_worker import log_to_stderr, worker_loop
 from .source.offset import BatchOffset
 from .versions import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from .options.spark_options import SparkOptions
     from .query_planner import QueryPlanner
     from .source.task_read import TaskPlan
 
@@ -35,16 +33,36 @@ class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not t
         self.plan = plan
 
 
+class QuerySource(Protocol):
+    """The source that made a reader."""
+
+    options: Mapping[str, str]
+
+    def query_options(self) -> SparkOptions:
+        """Return the options of the query. Raises: ConfigurationError if an option is invalid."""
+
+
 class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """The common part of the readers for all versions: everything except how Spark asks for the next offset.
+
+    Spark makes a reader in a process of its own only to send it to the tasks. So the options and the schema, a StructType, are read at
+    their first use, and the first method that needs them raises their errors. Spark 4.3 would hide errors of `streamReader` behind an
+    UnboundLocalError of its own (`python_streaming_source_runner.py`).
 
     - `planner`: only used by tests.
     """
 
-    def __init__(self, options: SparkOptions, schema: pa.Schema, planner: QueryPlanner | None = None) -> None:
-        self._options = options
+    def __init__(self, source: QuerySource, schema: Any, planner: QueryPlanner | None = None) -> None:
+        self._source = source
         self._schema = schema
         self._planner = planner
+        self._parsed: SparkOptions | None = None
+
+    @property
+    def _options(self) -> SparkOptions:
+        if self._parsed is None:
+            self._parsed = self._source.query_options()
+        return self._parsed
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
 
@@ -74,30 +92,35 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def _planning(self) -> QueryPlanner:
         if self._planner is None:
+            from .arrow_rows import chosen_columns
             from .query_planner import QueryPlanner
             from .service.kinesis_service import KinesisService
             from .source.batch_claims import claim_store
             from .source.batch_planner import BatchPlanner
 
             log_to_stderr()
-            self._options.warnings.tell()
-            service, store = KinesisService(self._options), claim_store(self._options)
-            self._planner = QueryPlanner(BatchPlanner(self._options, service, store))
+            options = self._options
+            chosen_columns(self._schema)
+            options.warnings.tell()
+            service, store = KinesisService(options), claim_store(options)
+            self._planner = QueryPlanner(BatchPlanner(options, service, store))
         return self._planner
 
     # --- in a task -------------------------------------------------------------------------------------------------------------
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """Yield the rows of one task as Arrow batches."""
-        from .arrow_rows import ReusedMemory
+        from .arrow_rows import ReusedMemory, chosen_columns
         from .source.batch_claims import claim_store
         from .source.task_read import TaskRead, shard_reader
 
         plan = partition.plan
         with one_sentence():
-            read = shard_reader(self._options, plan.consumer_arns)
-            memory = ReusedMemory.of_process()
-            yield from TaskRead(plan, claim_store(self._options), read, schema=self._schema, memory=memory).rows()
+            # Each task has a reader of its own, and reading the options takes 2 ms.
+            options = worker_loop().cached(("options", *sorted(self._source.options.items())), lambda: self._options)
+            read, memory = shard_reader(options, plan.consumer_arns), ReusedMemory.of_process()
+            schema = chosen_columns(self._schema)
+            yield from TaskRead(plan, claim_store(options), read, schema=schema, memory=memory).rows()
 
 
 class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -108,6 +131,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
         """Return where a query without a checkpoint starts."""
         return self._planning().initial_offset().to_json()
 
+    @one_sentence()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit in records. Spark supports one limit at a time, so bytes are limited in the plans of the tasks."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
@@ -117,6 +141,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
         """Return the plan of the next batch, or `start` if there is none."""
         return self._next_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
+    @one_sentence()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the figures of the last plan.
 
@@ -124,6 +149,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
         """
         return self._planning().figures()
 
+    @one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the tips as of now."""
         self._planning().prepare_available_now()
@@ -142,8 +168,8 @@ class ReaderWithoutStart(KinesisStreamReader):
     These versions show the offset received here as `latestOffset` in the progress, so a plan carries the figures.
     """
 
-    def __init__(self, options: SparkOptions, schema: pa.Schema, planner: QueryPlanner | None = None) -> None:
-        super().__init__(options, schema, planner)
+    def __init__(self, source: QuerySource, schema: Any, planner: QueryPlanner | None = None) -> None:
+        super().__init__(source, schema, planner)
         self._last: dict[str, Any] | None = None
         """The current offset of the query; None for a query without a checkpoint."""
         self._has_planned = False

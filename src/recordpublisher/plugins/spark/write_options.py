@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
@@ -26,6 +25,7 @@ from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABL
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 
+from ..host.build_from_properties import build_dead_letter_sink
 from .options import SPARK
 from .options.peers.translation import own_options
 from .options.spark_options import STREAM, with_loaded_stream
@@ -151,9 +151,9 @@ def with_dead_letters(properties: Properties) -> Properties:
         valid = f"a folder that every executor sees; for other places onFailure=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
         raise ConfigurationError("deadLetters", folder, valid)
     if properties.is_set(ON_FAILURE) and policy != "DEAD_LETTER":
-        raise ConfigurationError("onFailure", policy, "DEAD_LETTER, or no option deadLetters")
-    for key, value in properties.with_prefix(DEAD_LETTER).items():
-        raise ConfigurationError(DEAD_LETTER.key + key, value, "this or the option deadLetters, not both")
+        raise ConfigurationError.conflict("onFailure", "deadLetters", value=policy)
+    for key in properties.with_prefix(DEAD_LETTER):
+        raise ConfigurationError.conflict(DEAD_LETTER.key + key, "deadLetters", reason="both say where dead letters go")
     expanded = {ON_FAILURE.key: "DEAD_LETTER", DEAD_LETTER_SINK.key: "jsonl", FOLDER_KEY: folder}
     return properties.merged(expanded)
 

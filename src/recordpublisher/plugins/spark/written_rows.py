@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
 from recordpublisher.plugins.sinks.kinesis.records import VALIDATION_EXCEPTION, FailedRecord, PendingRecord, size_of
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
@@ -370,7 +370,7 @@ class RejectedRows:
         """Open the sink with the number of the task as subtask."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
-        await self._sink.open(SinkContext(self._task, request_checkpoint=self._request_flush))
+        await self._sink.open(SinkContext(request_checkpoint=self._request_flush))
         return self._sink
 
     def _request_flush(self) -> None:

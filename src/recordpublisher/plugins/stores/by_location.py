@@ -12,15 +12,10 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .durable_files import path_of
-from .folder_store import FolderStore
-from .read_claim_store import ReadClaimStore, RunCoroutine, run_without_loop
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 """A scheme has at least two letters, because `C:/` is a drive."""
 _BACK_ENDS = {"": "FILE", "file": "FILE", "dynamodb": "DYNAMODB"}
-_BACK_ENDS |= dict.fromkeys(("s3", "s3a", "s3n"), "S3")
-_BACK_ENDS |= {"gs": "GOOGLE", "abfs": "AZURE", "abfss": "AZURE"}
-_BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")
 _FORMS = {
     "FILE": "a folder",
     "S3": "s3://bucket/prefix",
@@ -30,25 +25,13 @@ _FORMS = {
     "SQL": "postgresql://user@host/database or sqlite:////path/file.db",
 }
 _REFUSED = {
-    "hdfs": "there is no client of HDFS here",
+    "hdfs": "this library has no client of HDFS",
     "dbfs": "DBFS does not promise that a rename is atomic, and conditional writes to a folder need that",
 }
 OBJECT_STORES = ("S3", "GOOGLE", "AZURE")
 """The back ends whose locations have objects."""
 NOT_FOR_CLAIMS = ("SQL",)
 """The back ends that cannot store claims, because every task of a query would open a session."""
-
-
-def back_end_of(location: str) -> str:
-    """Return FILE, S3, DYNAMODB, GOOGLE, AZURE or SQL; for any other scheme, return the scheme itself.
-
-    A location without a scheme is a path.
-    """
-    if location.startswith("file:"):
-        return "FILE"
-    found = _SCHEME.match(location)
-    scheme = "" if found is None else found[1].partition("+")[0].lower()
-    return _BACK_ENDS.get(scheme, scheme)
 
 
 def conditional_store_of(
@@ -77,22 +60,26 @@ def conditional_store_of(
     return stores.make(name, key, location, key, properties)
 
 
+def back_end_of(location: str) -> str:
+    """Return FILE, S3, DYNAMODB, GOOGLE, AZURE or SQL; for any other scheme, return the scheme itself.
+
+    A location without a scheme is a path.
+    """
+    if location.startswith("file:"):
+        return "FILE"
+    found = _SCHEME.match(location)
+    scheme = "" if found is None else found[1].partition("+")[0].lower()
+    return _BACK_ENDS.get(scheme, scheme)
+
+
+_BACK_ENDS |= dict.fromkeys(("s3", "s3a", "s3n"), "S3")
+_BACK_ENDS |= {"gs": "GOOGLE", "abfs": "AZURE", "abfss": "AZURE"}
+_BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")
+
+
 def missing_folder(location: str) -> Path | None:
     """Return the folder at a location if it does not exist, and None for any other location."""
     if back_end_of(location) != "FILE":
         return None
     folder = Path(path_of(location, STATE_URI.key))
     return None if folder.is_dir() else folder
-
-
-def read_claim_store_of(
-    location: str, properties: Properties, run: RunCoroutine, key: str = "metadataLocation"
-) -> ReadClaimStore:
-    """Return the claim store at a location, which is the value of the option `key`; `run` runs its calls.
-
-    Raises: ConfigurationError if the location is not valid or cannot store claims.
-    """
-    store = conditional_store_of(location, key, properties, refused=NOT_FOR_CLAIMS)
-    if isinstance(store, FolderStore):
-        return ReadClaimStore(FolderStore(store.place, key, in_thread=False), run_without_loop, key)
-    return ReadClaimStore(store, run, key)

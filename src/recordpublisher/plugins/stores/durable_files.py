@@ -1,4 +1,4 @@
-"""Files that survive a crash: what these functions write is on the disk when they return."""
+"""Files that survive a crash: the content is on the disk when a function here returns."""
 
 import contextlib
 import io
@@ -18,33 +18,8 @@ _URI_FORMS = {
 _LIKE_A_URI = r"(?P<scheme>sqlite|postgres|s3|dynamodb|hdfs|dbfs|https?|\w+(?=://))[a-z+]*(:|//)|(?![a-z]:[/\\]).*:.*@"
 
 
-def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file completely, or remove it if that fails, for example on a full disk.
-
-    The file's name is durable only after `sync` of the folder. Raises: OSError if the file cannot be written.
-    """
-    try:
-        with path.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-        raise
-
-
 class DurableFile(io.BufferedWriter):
-    """A file that is on the disk, together with its name, when it is closed. Missing folders above it are created.
+    """A file for writing. When `close` returns, its data and its name are on the disk. Missing folders above it are created.
 
     Raises: FileExistsError if `is_new` and there is such a file.
     """
@@ -69,6 +44,31 @@ class DurableFile(io.BufferedWriter):
         sync(self._folder)
 
 
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file completely, or remove it if that fails, for example on a full disk.
+
+    The file's name is durable only after `sync` of the folder. Raises: OSError if the file cannot be written.
+    """
+    try:
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def make_folder(folder: Path) -> None:
     """Create a folder, and the missing folders above it."""
     if folder.is_dir():
@@ -83,8 +83,8 @@ def path_of(location: str, key: str) -> str:
 
     `key` is the property that contains the location.
 
-    Raises: ConfigurationError if the location is not a path or file: URI. This includes what looks like another kind of URI, because its
-    password would otherwise become the name of a folder.
+    Raises: ConfigurationError if the location is not a path or file: URI. A location that looks like another kind of URI is refused
+    as well, because its password would otherwise become the name of a folder.
     """
     if not location.startswith("file:"):
         if (like := re.match(_LIKE_A_URI, location, re.IGNORECASE)) is not None:
@@ -93,15 +93,15 @@ def path_of(location: str, key: str) -> str:
             raise ConfigurationError(key, location, "a folder, as /path or file:///path", reason=reason)
         return os.path.expanduser(location)
     if (found := re.search("[?#]", location)) is not None:
-        reason = f"a URI ends at {found[0]!r}: write {quote(found[0])}, or a path without file:"
+        reason = f"a URI ends at {found[0]!r}; write {quote(found[0])}, or a path without file:"
         raise ConfigurationError(key, location, "file:///path", reason=reason)
     parts = urlsplit(location)
     if parts.netloc not in ("", "localhost"):
-        reason = f"{parts.netloc!r} would be a host: file: has one slash or three"
+        reason = f"{parts.netloc!r} would be a host; write file: with one slash or three"
         raise ConfigurationError(key, location, "file:///path", reason=reason)
     path = unquote(parts.path)
     if "\0" in path:
-        raise ConfigurationError(key, location, "file:///path", reason="no file name has a null character")
+        raise ConfigurationError(key, location, "file:///path", reason="a file name cannot have a null character")
     return path
 
 
@@ -114,6 +114,6 @@ def why_not_writable(folder: Path) -> str | None:
             return f"{existing} is a link to {existing.readlink()}, which does not exist"
         if not existing.is_dir():
             return f"{existing} is not a folder"
-        return None if os.access(existing, os.W_OK | os.X_OK) else f"no right to write into {existing}"
-    except (OSError, ValueError) as error:  # for example a name that is too long, or has a null character
+        return None if os.access(existing, os.W_OK | os.X_OK) else f"this user may not write into {existing}"
+    except (OSError, ValueError) as error:  # For example, the name is too long, or has a null character.
         return str(error)

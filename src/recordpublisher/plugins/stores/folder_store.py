@@ -59,7 +59,7 @@ class FolderStore(ConditionalStore):
         in_thread: bool = True,
     ) -> None:
         self.place = str(folder) if key is None else path_of(str(folder), key)
-        self._root = Path(self.place).absolute()  # absolute, because user code may change the current folder
+        self._root = Path(self.place).absolute()  # User code may change the current folder.
         self._uses_threads = in_thread
         if key is not None and (reason := why_not_writable(self._root)) is not None:
             raise ConfigurationError(key, self.place, "a folder that this user can write", reason=reason)
@@ -111,9 +111,12 @@ class FolderStore(ConditionalStore):
         return self._root / f"{self._checked(name)}{_SUFFIX}"
 
     def _checked(self, name: str) -> str:
-        """Return the name. Raises: StateError if it leads out of the folder, as a name in a document of another program may do."""
+        """Return the name, which a document of another program may have.
+
+        Raises: StateError if the name leads out of the folder.
+        """
         if name.startswith("/") or ".." in name.split("/"):
-            raise StateError(f"{name!r} is not a name of a value in {self.place}")
+            raise StateError(f"{name!r} is not a valid name of a value in {self.place}")
         return name
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -130,14 +133,14 @@ class FolderStore(ConditionalStore):
             try:
                 if self._put_new(path, version, value):
                     return version
-                if (current := _read(path)) is not None:  # otherwise it has been deleted since then
-                    if current.version == version:  # a network file system has sent the rename twice
+                if (current := _read(path)) is not None:
+                    if current.version == version:  # A network file system has sent the rename twice.
                         return version
                     raise ConflictError(self.place, name, current)
-                reason = "its name is taken, and nothing is stored there"
-            except (
-                FileNotFoundError
-            ) as error:  # a concurrent delete has removed the empty parent, or the parent cannot be created
+                # The value was deleted after the name was found taken, so try again.
+                reason = "the name is taken, but no value is stored there"
+            except FileNotFoundError as error:
+                # A concurrent delete has removed the empty parent, or the parent cannot be created.
                 reason = str(error)
             time.sleep(_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
         raise StateError(f"{path} cannot be written: {reason}")
@@ -170,10 +173,10 @@ class FolderStore(ConditionalStore):
             sync(path)
             (path / f"{_POINTER}{expected}").rename(pointer)
         except FileNotFoundError as error:
-            if not pointer.exists():  # otherwise a network file system has sent the rename twice
+            if not pointer.exists():  # If it exists, a network file system has sent the rename twice.
                 written.unlink(missing_ok=True)
                 raise ConflictError(self.place, name, _read(path)) from error
-        with contextlib.suppress(FileNotFoundError):  # deleted since then
+        with contextlib.suppress(FileNotFoundError):  # Another process has deleted the value in the meantime.
             sync(path)
         (path / f"{_VALUE}{expected}").unlink(missing_ok=True)
         return version
@@ -188,7 +191,7 @@ class FolderStore(ConditionalStore):
                 path = f"{above}/{child}" if above else child
                 name = path.removesuffix(_SUFFIX)
                 if not name.startswith(prefix) or (before is not None and name >= before):
-                    continue  # everything inside a folder that sorts after `before` also sorts after it
+                    continue  # All names inside a folder that sorts after `before` sort after it as well.
                 if is_folder and name == path:
                     waiting.append(path)
                 else:
@@ -201,19 +204,19 @@ class FolderStore(ConditionalStore):
         try:
             path.rename(aside)
         except FileNotFoundError:
-            if not aside.exists():  # otherwise a network file system has sent the rename twice
+            if not aside.exists():  # If it exists, a network file system has sent the rename twice.
                 return
         sync(path.parent)
         shutil.rmtree(aside, ignore_errors=True)
         for folder in path.relative_to(self._root).parents[:-1]:
-            with contextlib.suppress(OSError):  # not empty
+            with contextlib.suppress(OSError):  # The folder has other values.
                 (self._root / folder).rmdir()
 
 
 def folder_error(folder: str | Path, error: OSError, way: str = "") -> StateError:
     """Return our error for a folder: StoreUnavailableError if a retry may help, else StateError.
 
-    `way`: what to do, added to the message.
+    - `way`: advice for the user, which is added to the message.
     """
     kind = StoreUnavailableError if error.errno in _AWAY else StateError
     return kind(f"the folder {folder} cannot be used: {error}{way}")

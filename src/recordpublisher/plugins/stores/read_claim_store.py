@@ -1,4 +1,6 @@
-"""Stores once what a task has read, before any of it is emitted. The first writer wins."""
+"""Claims of Spark tasks: each task stores what it has read, before it emits any of it. The first writer wins."""
+
+from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
@@ -7,44 +9,17 @@ import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
+from recordpublisher.publishers.properties.properties import Properties
+
+from .by_location import NOT_FOR_CLAIMS, conditional_store_of
+from .folder_store import FolderStore
 
 T = TypeVar("T")
-_VALID = "one place that the driver and every executor can read and write"
-
-
-class BatchId(msgspec.Struct, frozen=True):
-    """Identifies a batch: the query, the batch's number, and the random id of its plan.
-
-    The number alone is not enough: a deleted checkpoint, or a driver that still runs in addition to its successor, may have claims with the
-    same number.
-    """
-
-    query: str
-    batch: int
-    plan: str
-
-    @property
-    def prefix(self) -> str:
-        """The folder of the batch's claims. Numbers have ten digits, so that names sort as numbers do."""
-        return f"{self.query}/{self.batch:010d}-{self.plan}/"
-
-
-class StoredClaims(msgspec.Struct, frozen=True):
-    """Claims by name. `has_marker`: whether the store has the query's marker."""
-
-    claims: dict[str, bytes]
-    has_marker: bool
-
-
-class RunCoroutine(Protocol):
-    """Runs a coroutine from synchronous code. All calls run on one event loop, because the store's client is bound to it."""
-
-    def __call__(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of the coroutine."""
+_VALID = "a location that the driver and every executor can read and write"
 
 
 class ReadClaimStore:
-    """Claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block, and are safe from many threads and processes at once.
+    """Keeps claims by batch and name: `<query>/<batch>-<plan>/<name>`. All calls block, and many threads and processes may call at once.
 
     Owns the conditional store, whose client stays open between calls. `key` is the option that names the location.
     """
@@ -111,9 +86,51 @@ class ReadClaimStore:
         self._run(self._store.close())
 
 
-def queries_of(names: Iterable[str]) -> set[str]:
-    """Return the queries of stored claims, from the names of everything that is stored."""
-    return {name.partition("/")[0] for name in names if name.count("/") > 1}
+class BatchId(msgspec.Struct, frozen=True):
+    """Identifies a batch: the query, the batch's number, and the random id of its plan.
+
+    The number alone is not enough: a deleted checkpoint, or a driver that still runs in addition to its successor, may have claims with the
+    same number.
+    """
+
+    query: str
+    batch: int
+    plan: str
+
+    @property
+    def prefix(self) -> str:
+        """The folder of the batch's claims. Numbers have ten digits, so that names sort as numbers do."""
+        return f"{self.query}/{self.batch:010d}-{self.plan}/"
+
+
+class StoredClaims(msgspec.Struct, frozen=True):
+    """Claims by name. `has_marker`: whether the store has the query's marker."""
+
+    claims: dict[str, bytes]
+    has_marker: bool
+
+
+class RunCoroutine(Protocol):
+    """Runs a coroutine from synchronous code. All calls run on one event loop, because the store's client is bound to it."""
+
+    def __call__(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the coroutine."""
+
+
+def read_claim_store_of(
+    location: str, properties: Properties, run: RunCoroutine, key: str = "metadataLocation"
+) -> ReadClaimStore:
+    """Return the claim store at a location.
+
+    - `run`: runs the calls of a store that waits. A folder does not need it, because its calls block.
+    - `key`: the option that has the location.
+
+    Raises: ConfigurationError if the location is not valid or cannot store claims.
+    """
+    store = conditional_store_of(location, key, properties, refused=NOT_FOR_CLAIMS)
+    if isinstance(store, FolderStore):
+        return ReadClaimStore(FolderStore(store.place, key, in_thread=False), run_without_loop, key)
+    return ReadClaimStore(store, run, key)
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -126,14 +143,17 @@ def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
     raise ImpossibleStateError("the store awaited something without an event loop")
 
 
+def queries_of(names: Iterable[str]) -> set[str]:
+    """Return the queries of stored claims, from the names of all stored values."""
+    return {name.partition("/")[0] for name in names if name.count("/") > 1}
+
+
 async def _put_if_absent(store: ConditionalStore, name: str, value: bytes) -> bytes:
     try:
         await store.put_if_absent(name, value)
     except ConflictError as error:
-        if (
-            error.current is None
-        ):  # deleted since then: neither claim is stored, so another attempt of the task reads again
-            raise
+        if error.current is None:
+            raise  # The other claim was deleted in the meantime. Neither is stored, so another attempt of the task reads again.
         return error.current.value
     return value
 

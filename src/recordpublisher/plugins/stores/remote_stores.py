@@ -1,4 +1,4 @@
-"""Common parts of stores of remote services: no credentials in a URI, calls at the same time, and objects below a prefix."""
+"""Common parts of stores in remote services: objects below a prefix, calls at the same time, and checks of a URI."""
 
 import asyncio
 import re
@@ -11,48 +11,6 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
 
 T = TypeVar("T")
-
-
-def refuse_cut(key: str, uri: str, valid: str) -> None:
-    """Refuse a URI with `#` or `?`, where clients cut it off, so that two jobs would share one place.
-
-    Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
-    """
-    if (found := re.search("[?#]", uri)) is not None:
-        reason = (
-            f"clients of such a store cut it at {found[0]!r}, and two places could become one. Use another character"
-        )
-        raise ConfigurationError(key, uri[: found.start()] + found[0], valid, reason=reason)
-
-
-def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
-    """Refuse credentials in a URI, because they would be shown wherever the place is named.
-
-    `place`: the part of the URI between :// and the next slash. Raises: ConfigurationError, without the credentials, if there are any.
-    """
-    if "@" in place or ":" in place:
-        shown = re.sub(r"://.*@", f"://{MASK}@", uri)
-        reason = "credentials do not belong there: aws.credentials.provider says where they come from"
-        raise ConfigurationError(key, shown, valid, reason=reason)
-
-
-async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run the calls at the same time, and return their results in order. The first error ends the others."""
-    tasks = [asyncio.create_task(call) for call in calls]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-async def get_side_by_side(
-    get: Callable[[str], Coroutine[Any, Any, VersionedValue | None]], names: Iterable[str]
-) -> dict[str, VersionedValue]:
-    """Read the names at the same time with `get`, and return the stored value of each name that has one."""
-    names = list(names)
-    values = await side_by_side(map(get, names))
-    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 class ConditionalObjects(ConditionalStore):
@@ -89,3 +47,43 @@ class ConditionalObjects(ConditionalStore):
     @abstractmethod
     async def _delete(self, name: str) -> None:
         """Delete an object, if there is one."""
+
+
+async def get_side_by_side(
+    get: Callable[[str], Coroutine[Any, Any, VersionedValue | None]], names: Iterable[str]
+) -> dict[str, VersionedValue]:
+    """Read the names at the same time with `get`, and return the stored value of each name that has one."""
+    names = list(names)
+    values = await side_by_side(map(get, names))
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run the calls at the same time, and return their results in order. The first error ends the others."""
+    tasks = [asyncio.create_task(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def refuse_cut(key: str, uri: str, valid: str) -> None:
+    """Refuse a URI with `#` or `?`, where clients cut it off, so that two jobs would share one place.
+
+    Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
+    """
+    if (found := re.search("[?#]", uri)) is not None:
+        reason = f"clients of such a store cut the location at {found[0]!r}, so two jobs could share one place; use another character"
+        raise ConfigurationError(key, uri[: found.start()] + found[0], valid, reason=reason)
+
+
+def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
+    """Refuse credentials in a URI, because they would be shown wherever the place is named.
+
+    `place`: the part of the URI between :// and the next slash. Raises: ConfigurationError, without the credentials, if there are any.
+    """
+    if "@" in place or ":" in place:
+        shown = re.sub(r"://.*@", f"://{MASK}@", uri)
+        reason = "it would be shown with its credentials; remove them, and set aws.credentials.provider"
+        raise ConfigurationError(key, shown, valid, reason=reason)

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
-from recordpublisher.plugins.databases.database import Database
-from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
+from recordpublisher.plugins.databases import Database, end_sessions, lock_table_creation, session_prefix
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
@@ -21,7 +20,9 @@ _ATTEMPTS = 10
 
 
 class SqlStore(ConditionalStore):
-    """Owns the connection. A write is one statement in its own transaction. A retry after a lost commit response finds its own version.
+    """Stores each value as a row of one table. Owns the connection.
+
+    A write is one statement in its own transaction. A retry after a lost commit response finds its own version.
 
     The first write creates the table.
 
@@ -37,7 +38,9 @@ class SqlStore(ConditionalStore):
     ) -> None:
         job = properties.value(JOB_NAME)
         if job is None:
-            raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the state is kept under this name")
+            raise ConfigurationError(
+                JOB_NAME.key, None, JOB_NAME.valid, reason="the table keeps the state of each job under its name"
+            )
         self.place = f"table {table} of {mask_passwords(uri)}, job '{job}'"
         self._job = job
         self._database = database or Database(uri, key, properties)
@@ -71,10 +74,13 @@ class SqlStore(ConditionalStore):
                     return version
                 current = self._get(connection, name)
                 if current is not None and current.version == version:
-                    return version
-                if current is not None:  # otherwise it was deleted in the meantime
+                    return version  # The response of an earlier commit was lost.
+                if current is not None:
                     raise ConflictError(self.place, name, current)
-            raise StoreUnavailableError(f"{name} in {self.place} could not be written: it is there, and cannot be read")
+                # The row was deleted after the insert was refused: try again.
+            raise StoreUnavailableError(
+                f"{name} in {self.place} could not be written: a row of that name exists, but it cannot be read"
+            )
 
         return await self._transaction(put)
 
@@ -183,7 +189,7 @@ class SqlStore(ConditionalStore):
 
     def _check_columns(self, connection: Connection) -> None:
         if "version" not in {column["name"] for column in inspect(connection).get_columns(self._table.name)}:
-            raise StateError(f"{self.place} cannot be read: an earlier version of recordpublisher wrote it")
+            raise StateError(f"{self.place} cannot be read, because an earlier version of recordpublisher wrote it")
 
     def _get(self, connection: Connection, name: str) -> VersionedValue | None:
         table = self._table.c

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.consumer.json_field import json_field
+from recordpublisher.consumer.typed_values import json_field
 from recordpublisher.fetcher.sink import Traced, untraced
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.properties.function_property import imported_function

@@ -1,1 +1,1 @@
-"""The KPL's aggregation format, for reading and writing. Start at `kpl_format.py`."""
+"""The KPL's aggregation format. `deaggregation.py` turns responses into user records; `kpl_format.py` reads and writes the format."""

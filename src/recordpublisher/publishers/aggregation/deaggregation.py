@@ -1,61 +1,84 @@
-"""Deaggregator turns the responses of one shard into batches of user records (S4).
+"""Turns the responses of one shard into batches of user records (S4).
 
-It expands KPL aggregates, and passes other records unchanged.
+It expands KPL aggregates, and passes other records unchanged. `ResponseBatches` describes the way of a response.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from enum import Enum
+from typing import Any, Protocol, TypeVar
 
-from ..kinesis.ports import ReadResponse
+from msgspec.structs import astuple
+
+from ..clock import Clock
+from ..errors import KinesisError, RetriesExhaustedError
+from ..kinesis.ports import ReadResponse, RecordDistribution
+from ..log_fields import about
 from ..positions import SequenceNumber, StartingPosition
-from ..records import RecordBatch, UserRecord, behind_after, columns_of, to_millis
+from ..records import (
+    COLUMNS,
+    RECORD_OVERHEAD_BYTES,
+    RecordBatch,
+    RecordColumns,
+    UserRecord,
+    behind_after,
+    columns_of,
+    to_millis,
+)
+from ..retry import RetryPolicy, call_with_retries
 from ..shard_metrics import ShardMetrics
-from ..shards import HashRange, Shard
+from ..shards import HashRange, Shard, hash_key_from
 from ..skipped_records import SkippedRecordsLog
-from .expanded_records import MAX_BATCH_BYTES, ExpandedRecords, records_after
-from .kpl_format import LongAggregate, SubRecords, parse_aggregate
-from .loop_yielder import STEP, LoopYielder
-from .owned_keys import OwnedKeys
-from .record_distribution import ForeignSubRecords
+from .kpl_format import STEP, LongAggregate, SubRecords, parse_aggregate
 
+try:  # CPython's own MD5 is five times as fast as OpenSSL's for short keys. For whole messages OpenSSL's is faster.
+    from _md5 import md5  # type: ignore[import-not-found]
+except ImportError:
+    from hashlib import md5
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MAX_BATCH_BYTES = 4 * 2**20
+"""A batch that takes this much memory (P6) gets no more sub-records. They go into the next batch."""
+STEP_BYTES = 2**20
+"""Bytes of messages that are verified and parsed in one step, in about the same time as `STEP` sub-records."""
 _WHY_DROPPED = (
     "their hash keys belong to other shards. The KPL puts such sub-records again after a reshard; a producer of another kind that "
     "aggregates must do so too, or put only keys of one shard into one record"
 )
 
-log = logging.getLogger(__name__)
-
-
-async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRecords:
-    return ForeignSubRecords.DROP
-
 
 class Deaggregator:
     """Expands the aggregates of one shard, in order. Sub-records whose hash key belongs to another shard are dropped or kept.
 
-    `foreign_sub_records` makes this decision for each response with such sub-records, at most once for misplaced and once for other
-    records. It receives the latest arrival of the response's records (epoch ms). After it has once answered that keys do not decide
-    the shard (AUTO record distribution), every sub-record is kept without a check.
+    It owns the hash range of the shard, and whether sub-records are still checked against the range. If an explicit hash
+    key is not a number below 2^128, it is ignored, and the partition key decides.
+
+    `foreign_sub_records` decides what happens to foreign sub-records. It is asked at most twice for each response: for misplaced and
+    for other records. It receives the latest arrival of the response's records (epoch ms), and whether the record is misplaced. After
+    it has once answered that keys do not decide the shard (AUTO record distribution), every sub-record is kept without a check. Without
+    it they are dropped.
     """
 
     def __init__(
         self,
         shard: Shard,
         metrics: ShardMetrics,
-        foreign_sub_records: Callable[[float, bool], Awaitable[ForeignSubRecords]] = _drop_foreign,
+        foreign_sub_records: Callable[[float, bool], Awaitable[ForeignSubRecords]] | None = None,
     ) -> None:
         self.shard = shard
         self.metrics = metrics
-        self.yielder = LoopYielder()
-        self._takes_all = shard.hash_range == HashRange()
-        self._keys = OwnedKeys(shard.hash_range)
-        self._foreign_sub_records = foreign_sub_records
-        self._latest_arrival_ms = 0
-        self._decisions: dict[bool, ForeignSubRecords] = {}
+        self.foreign_sub_records = foreign_sub_records or _drop_foreign
+        own = shard.hash_range
+        self._takes_all = own == HashRange()
+        self._own = own
+        self._start, self._end = own.start.to_bytes(16, "big"), own.end.to_bytes(16, "big")
+        self._steps = 0.0
         self._dropped_log = SkippedRecordsLog(log)
 
     def batches(
@@ -69,52 +92,31 @@ class Deaggregator:
         self.metrics.count_response(batches.raw_count, batches.raw_bytes, response.millis_behind_latest)
         return batches
 
-    def begin_response(self, latest_arrival_ms: int) -> None:
-        """Prepare to expand a response with aggregates. `latest_arrival_ms` is the latest arrival of its records, epoch ms."""
-        self._latest_arrival_ms = latest_arrival_ms
-        self._decisions.clear()
-
-    async def open(
-        self, aggregate: LongAggregate, record: UserRecord, done: SequenceNumber | None
-    ) -> OpenAggregate | None:
-        """Open a long aggregate behind the position `done`. Return None if the record is a plain one."""
-        if not await aggregate.is_valid():
-            return None
-        is_misplaced = self.owned(aggregate.read(0, 1)) is not None
-        first = done.sub_sequence + 1 if done is not None and done.sequence == record.sequence_number else 0
-        return OpenAggregate(record, aggregate, is_misplaced, min(first, aggregate.length))
-
-    async def read_step(self, opened: OpenAggregate) -> Iterable[Sequence[Any]]:
-        """Return the columns of the user records among a long aggregate's next `STEP` sub-records. Yields to the event loop."""
-        first, parts = opened.done, opened.aggregate.read(opened.done, opened.done + STEP)
-        owned = self.owned(parts)
-        if owned is not None:
-            if opened.decision is None:
-                opened.decision = await self.decide(opened.is_misplaced)
-            owned = self.kept(owned, opened.decision, opened.record)
-        opened.done += len(parts.data)
-        await asyncio.sleep(0)
-        return parts.columns(opened.record, first, owned)
-
-    def owned(self, parts: SubRecords) -> list[bool] | None:
+    def find_owned(self, parts: SubRecords) -> list[bool] | None:
         """Return for each sub-record whether its hash key belongs to the shard, or None if every key does."""
-        return None if self._takes_all else self._keys.owned(parts)
+        if self._takes_all:
+            return None
+        # Many sub-records share few keys, so each key of a table is hashed once.
+        by_key = _results_for_table(self._are_keys_owned, parts.partition_keys, parts.key_indexes)
+        if parts.hash_key_indexes is None:
+            if not isinstance(by_key, dict) and all(by_key):
+                return None  # The usual case: no index needs to be looked up.
+            owned = [by_key[index] for index in parts.key_indexes]
+        else:
+            by_hash_key = _results_for_table(
+                self._are_hash_keys_owned, parts.explicit_hash_keys, parts.hash_key_indexes
+            )
+            explicit = [None if at is None else by_hash_key[at] for at in parts.hash_key_indexes]
+            owned = [
+                by_key[index] if own_key is None else own_key
+                for index, own_key in zip(parts.key_indexes, explicit, strict=True)
+            ]
+        return None if all(owned) else owned
 
-    async def decide(self, is_misplaced: bool) -> ForeignSubRecords:
-        """Return what happens to foreign sub-records of one record of this response.
-
-        `is_misplaced` says that the record's first sub-record is foreign: producers give its hash key to the whole record.
-        """
-        if is_misplaced not in self._decisions:
-            self._decisions[is_misplaced] = await self._foreign_sub_records(self._latest_arrival_ms, is_misplaced)
-        return self._decisions[is_misplaced]
-
-    def kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
-        """Return for each sub-record whether it is kept, or None to keep all.
-
-        If keys decide the shard, foreign sub-records can be dropped, because the KPL sends them again, to their own shard.
-        """
+    def choose_kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
+        """Return for each sub-record whether it is kept, or None to keep all. Count and log the others."""
         if decision is ForeignSubRecords.DROP:
+            # Nothing is lost: the KPL sends these sub-records again, to their own shard.
             self.metrics.add("foreign_sub_records", owned.count(False))
             self._dropped_log.skipped(
                 f"{owned.count(False)} of {len(owned)} sub-records of the aggregate {record.sequence_number} of {self.shard.key}",
@@ -122,36 +124,44 @@ class Deaggregator:
                 shard=self.shard.key,
             )
             return owned
+        # A stream that has used AUTO once may still have records of that time, so its sub-records are never checked again.
         self._takes_all = decision is ForeignSubRecords.KEEP
         if decision is ForeignSubRecords.KEEP_UNCHECKED:
             self.metrics.add("unchecked_sub_records", owned.count(False))
         return None
 
+    def is_due_to_yield(self, sub_records: int, size: int) -> bool:
+        """Count work, and return whether the event loop should run other tasks now (F1). The caller then awaits `asyncio.sleep(0)`.
 
-class OpenAggregate:
-    """A long aggregate that is being expanded. Owns how many of its sub-records are `done`, and the decision about foreign ones."""
+        `sub_records` were expanded from `size` bytes of messages.
+        """
+        self._steps += sub_records / STEP + size / STEP_BYTES
+        if self._steps < 1:
+            return False
+        self._steps = 0.0
+        return True
 
-    def __init__(self, record: UserRecord, aggregate: LongAggregate, is_misplaced: bool, done: int) -> None:
-        self.record = record
-        self.aggregate = aggregate
-        self.is_misplaced = is_misplaced
-        self.done = done
-        self.decision: ForeignSubRecords | None = None
+    def _are_keys_owned(self, keys: Sequence[str]) -> list[bool]:
+        start, end = self._start, self._end
+        return [start <= md5(key.encode()).digest() <= end for key in keys]  # noqa: S324 - the service uses MD5
 
-    @property
-    def is_done(self) -> bool:
-        """Whether every sub-record was read."""
-        return self.done == self.aggregate.length
+    def _are_hash_keys_owned(self, keys: Sequence[str]) -> list[bool | None]:
+        return [None if key is None else key in self._own for key in map(hash_key_from, keys)]
 
-    @property
-    def done_bytes(self) -> int:
-        """The record's bytes in proportion to the sub-records that are done."""
-        return len(self.record.data) * self.done // max(self.aggregate.length, 1)
 
-    @property
-    def position(self) -> SequenceNumber:
-        """The position after the last sub-record that is done, while more sub-records are to come (P2)."""
-        return SequenceNumber(self.record.sequence_number, self.done - 1)
+async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRecords:
+    return ForeignSubRecords.DROP
+
+
+def _results_for_table(
+    work: Callable[[Sequence[str]], list[T]], table: Sequence[str], indexes: Sequence[int | None]
+) -> list[T] | dict[int, T]:
+    """Return the results of `work` for a table's keys, by index."""
+    if len(table) <= STEP:
+        return work(table)
+    # All keys of a longer table would take longer than a step, so only the keys that `indexes` use are worked on.
+    used = [index for index in set(indexes) if index is not None]
+    return dict(zip(used, work([table[index] for index in used]), strict=True))
 
 
 class ResponseBatches:
@@ -159,6 +169,14 @@ class ResponseBatches:
 
     A response is one batch, unless its sub-records would take more memory than `MAX_BATCH_BYTES`. Then each further batch is made
     when the reader asks for it. Only the last batch may be at the tip, and only it carries the child shards.
+
+    The way of a response with aggregates:
+
+    1. `__init__` looks whether there is an aggregate. Without one the records are the batch.
+    2. `_take_records` takes plain records and short aggregates, up to a full batch or a long aggregate.
+    3. `_open` checks a long aggregate, and `_take_step` takes `STEP` of its sub-records at a time.
+    4. Foreign sub-records are found by the deaggregator, and dropped or kept by the decision for this response.
+    5. `_batch_so_far` or `_last_batch` makes the batch.
 
     `done` is the sub-record up to which its record was done before (P2), or None outside an aggregate.
     """
@@ -172,16 +190,17 @@ class ResponseBatches:
     ) -> None:
         raw = columns_of(response.records)
         has_aggregates = raw.has_aggregates
-        if has_aggregates:
-            deaggregator.begin_response(max(raw.arrival_millis))
         self._deaggregator = deaggregator
         self._plain = None if has_aggregates else raw
         # Records are taken from the end of this list, so that their memory is freed after expansion.
         self._reversed = list(reversed(raw.records)) if has_aggregates else []
-        self._record: UserRecord  # the record that was taken last
+        self._record: UserRecord  # This is the record that was taken last.
         self._opened: OpenAggregate | None = None
-        self._millis_behind_latest = response.millis_behind_latest
+        # Arrivals are needed only with aggregates: making this column costs 60 ns a record.
         self._last_arrival_ms = raw.arrival_millis[-1] if has_aggregates else 0
+        self._latest_arrival_ms = max(raw.arrival_millis) if has_aggregates else 0
+        self._decisions: dict[bool, ForeignSubRecords] = {}
+        self._millis_behind_latest = response.millis_behind_latest
         self._child_shards = response.child_shards
         self._read_position = read_position
         self._done = done
@@ -219,45 +238,70 @@ class ResponseBatches:
         return self._last_batch(expanded.records(), expanded.raw_count, expanded.raw_bytes)
 
     async def _take_records(self, expanded: ExpandedRecords) -> None:
-        """Take plain records and short aggregates, up to a full batch or a long aggregate. A long aggregate is open afterwards.
-
-        A short aggregate costs as few calls as possible. Sub-sequence numbers count dropped sub-records as well, so they are the same
-        for every reader.
-        """
+        """Take plain records and short aggregates, up to a full batch or a long aggregate. A long aggregate is open afterwards."""
+        # Most responses consist of short aggregates, so one of them costs as few calls as possible.
         raw, done, deaggregator = self._reversed, self._done, self._deaggregator
         while raw and self._opened is None:
             self._record = record = raw.pop()
-            expanded.raw_count += 1
             aggregate = parse_aggregate(record.data)
             if isinstance(aggregate, SubRecords):
-                owned = deaggregator.owned(aggregate)
+                owned = deaggregator.find_owned(aggregate)
                 if owned is not None:
-                    owned = deaggregator.kept(owned, await deaggregator.decide(not owned[0]), record)
+                    owned = deaggregator.choose_kept(owned, await self._decide(not owned[0]), record)
                 if done is not None and record.sequence_number == done.sequence:
                     first = done.sub_sequence + 1
                     owned = [False] * first + (owned or [True] * len(aggregate.data))[first:]
-                expanded.add(aggregate.columns(record, 0, owned), len(record.data))
-                if deaggregator.yielder.is_due(len(aggregate.data), len(record.data)):
+                # Sub-sequence numbers count dropped sub-records as well, so they are the same for every reader.
+                expanded.add(aggregate.columns(record, 0, owned), len(record.data), raw_count=1)
+                if deaggregator.is_due_to_yield(len(aggregate.data), len(record.data)):
                     await asyncio.sleep(0)
             else:
                 if aggregate is not None:
-                    self._opened = await deaggregator.open(aggregate, record, done)
+                    self._opened = await self._open(aggregate, record)
                 if self._opened is None:
                     expanded.add_plain(record, done)
+                else:
+                    expanded.count_long_aggregate()
             # A full batch ends here. Were it to end at a long aggregate of which nothing is done, its position would be after the
             # aggregate.
             if expanded.held_bytes >= MAX_BATCH_BYTES and expanded.is_full:
                 return
 
+    async def _open(self, aggregate: LongAggregate, record: UserRecord) -> OpenAggregate | None:
+        """Open a long aggregate behind the sub-records that are done. Return None if the record is a plain one."""
+        if not await aggregate.is_valid():
+            return None
+        is_misplaced = self._deaggregator.find_owned(aggregate.read(0, 1)) is not None
+        done = self._done
+        first = done.sub_sequence + 1 if done is not None and done.sequence == record.sequence_number else 0
+        return OpenAggregate(record, aggregate, is_misplaced, min(first, aggregate.length))
+
     async def _take_step(self, expanded: ExpandedRecords, opened: OpenAggregate) -> None:
-        """Take the next step of sub-records of a long aggregate."""
+        """Take the next step of sub-records of a long aggregate, and let the event loop run other tasks."""
         bytes_before = opened.done_bytes
-        columns = await self._deaggregator.read_step(opened)
-        expanded.add(columns, opened.done_bytes - bytes_before)
+        first, parts = opened.read_step()
+        owned = self._deaggregator.find_owned(parts)
+        if owned is not None:
+            owned = self._deaggregator.choose_kept(owned, await self._decide(opened.is_misplaced), opened.record)
+        await asyncio.sleep(0)
+        expanded.add(parts.columns(opened.record, first, owned), opened.done_bytes - bytes_before)
         if opened.is_done:
             self._opened = None
 
+    async def _decide(self, is_misplaced: bool) -> ForeignSubRecords:
+        """Return what happens to the foreign sub-records of one record of this response.
+
+        `is_misplaced` says that the record's first sub-record is foreign: producers give its hash key to the whole record.
+        """
+        # The decision may need a call to the service, so it is made once for each response.
+        if is_misplaced not in self._decisions:
+            self._decisions[is_misplaced] = await self._deaggregator.foreign_sub_records(
+                self._latest_arrival_ms, is_misplaced
+            )
+        return self._decisions[is_misplaced]
+
     def _batch_so_far(self, expanded: ExpandedRecords) -> RecordBatch:
+        """Make a batch after which more of the response is to come."""
         position = SequenceNumber(self._record.sequence_number) if self._opened is None else self._opened.position
         return RecordBatch(
             self._deaggregator.shard,
@@ -281,3 +325,218 @@ class ResponseBatches:
             raw_count=raw_count,
             raw_bytes=raw_bytes,
         )
+
+
+class OpenAggregate:
+    """A long aggregate that is being expanded. Owns how many of its sub-records are `done`."""
+
+    def __init__(self, record: UserRecord, aggregate: LongAggregate, is_misplaced: bool, done: int) -> None:
+        self.record = record
+        self.is_misplaced = is_misplaced
+        self.done = done
+        self._aggregate = aggregate
+
+    def read_step(self) -> tuple[int, SubRecords]:
+        """Return the next `STEP` sub-records, which are done now, and the sub-sequence number of the first."""
+        first, parts = self.done, self._aggregate.read(self.done, self.done + STEP)
+        self.done += len(parts.data)
+        return first, parts
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every sub-record was read."""
+        return self.done == self._aggregate.length
+
+    @property
+    def done_bytes(self) -> int:
+        """The record's bytes in proportion to the sub-records that are done."""
+        return len(self.record.data) * self.done // max(self._aggregate.length, 1)
+
+    @property
+    def position(self) -> SequenceNumber:
+        """The position after the last sub-record that is done, while more sub-records are to come (P2)."""
+        return SequenceNumber(self.record.sequence_number, self.done - 1)
+
+
+class ExpandedRecords:
+    """The records of the next batch so far, as columns. A Kinesis record counts in the batch in which it begins."""
+
+    def __init__(self) -> None:
+        self._columns: list[list[Any]] = [[] for _ in COLUMNS]
+        self._plain: list[UserRecord] = []  # These are the plain records after the last aggregate.
+        self.held_bytes = 0
+        """Memory of the records in bytes (P6): data before de-aggregation plus a measured overhead for each record."""
+        self.raw_count = 0
+
+    def add(self, columns: Iterable[Iterable[Any]], raw_bytes: int, raw_count: int = 0) -> None:
+        """Add sub-records, as `COLUMNS`. `raw_count` Kinesis records begin with them."""
+        if self._plain:
+            # The plain records came before, so they become columns first. `held_bytes` includes them already.
+            data, numbers, arrivals, *others = zip(*map(astuple, self._plain), strict=True)
+            held_bytes, self._plain = self.held_bytes, []
+            self.add((data, numbers, map(to_millis, arrivals), *others), 0)
+            self.held_bytes = held_bytes
+        count = len(self._columns[0])
+        for column, more in zip(self._columns, columns, strict=True):
+            column.extend(more)
+        self.raw_count += raw_count
+        self.held_bytes += raw_bytes + RECORD_OVERHEAD_BYTES * (len(self._columns[0]) - count)
+
+    def add_plain(self, record: UserRecord, done: SequenceNumber | None) -> None:
+        """Add a record that is not an aggregate, unless it was done before."""
+        self.raw_count += 1
+        self.held_bytes += len(record.data)
+        if done is None or record.sequence_number != done.sequence:
+            self.held_bytes += RECORD_OVERHEAD_BYTES
+            self._plain.append(record)
+
+    def count_long_aggregate(self) -> None:
+        """Count a long aggregate, whose sub-records are added step by step."""
+        self.raw_count += 1
+
+    def records(self) -> RecordColumns:
+        """Return the user records."""
+        if not self._columns[0]:
+            return RecordColumns(records=self._plain)
+        self.add([()] * len(self._columns), 0)  # This moves the plain records to the end of the columns.
+        return RecordColumns(**dict(zip(COLUMNS, self._columns, strict=True)))
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of data before de-aggregation."""
+        return self.held_bytes - RECORD_OVERHEAD_BYTES * (len(self._columns[0]) + len(self._plain))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch takes as much memory as it may. A batch without records is never full."""
+        return self.held_bytes >= MAX_BATCH_BYTES and bool(self._columns[0] or self._plain)
+
+
+def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
+    """Return the plain records after a position inside an aggregated record (P2), or all records if `done` is None."""
+    if done is None:
+        return records
+    return [record for record in records if record.sequence_number != done.sequence]
+
+
+# --- whether keys decide the shard ------------------------------------------------------------------------------------------------
+
+MIN_INTERVAL_SECONDS, PROVISIONED_INTERVAL_SECONDS = 10.0, 1.0
+"""Least time between two requests for one stream: an account has 20 DescribeStreamSummary calls a second."""
+FAILED_INTERVAL_SECONDS = 600.0
+"""Least time until the next request after one that failed: the permission may be granted later."""
+ARRIVAL_TOLERANCE_MS = 60_000
+"""How inaccurate an arrival time may be. The service guarantees nothing."""
+
+
+class ForeignSubRecords(Enum):
+    """The ways to treat sub-records whose hash key belongs to another shard."""
+
+    DROP = "keys decide the shard: the producer puts them again, into their own shard"
+    KEEP = "keys do not decide the shard (AUTO record distribution)"
+    KEEP_MISPLACED = "keys decide now, but did not when this record was put: its producer does not put it again"
+    KEEP_UNCHECKED = "not known, the request failed: a duplicate is better than a lost record"
+
+
+class DistributionPort(Protocol):
+    """The call to the service that de-aggregation needs."""
+
+    async def record_distribution(self, stream: str) -> RecordDistribution:
+        """Return how the stream (name or ARN) distributes its records now (DescribeStreamSummary)."""
+
+
+class RecordDistributionCheck:
+    """Owns what is known about one stream. AUTO is never forgotten: records that were put at that time may still be read.
+
+    The distribution can change while the stream is read. So a response "by key" holds only for records that were put
+    before the request. For later records the request is sent again, at most every 10 s, and their shard waits for the
+    response. A stream in provisioned mode is asked about again after one second. Its mode must be changed first, so
+    this is rarely needed, and its shards hardly wait.
+    """
+
+    def __init__(self, port: DistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
+        self._port = port
+        self._stream = stream
+        self._retries = retries
+        self._clock = clock
+        self._request_lock = asyncio.Lock()
+        self._requested_at = self._failed_at = -math.inf
+        self._by_key_until_ms = -math.inf
+        self._is_auto = self._is_switchable = False
+        self._has_warned = False
+
+    async def foreign_sub_records(self, arrival_ms: float, is_misplaced: bool = False) -> ForeignSubRecords:
+        """Return what to do with foreign sub-records of a record that was just read, whose arrival is `arrival_ms`.
+
+        If keys decide, a record goes to the shard of its own hash key, and only a reshard leaves some of its
+        sub-records outside. So a misplaced record of a stream in on-demand mode was put under AUTO, before the stream
+        was switched back. Streams in another mode are never switched.
+
+        Raises: StreamNotFoundError if the stream does not exist.
+        """
+        await self._request_if_needed(arrival_ms)
+        if self._is_auto:
+            return ForeignSubRecords.KEEP
+        if self._has_failed_lately():
+            return ForeignSubRecords.KEEP_UNCHECKED
+        return ForeignSubRecords.KEEP_MISPLACED if is_misplaced and self._is_switchable else ForeignSubRecords.DROP
+
+    async def _request_if_needed(self, arrival_ms: float) -> None:
+        """Ask the service, unless what is known holds for a record that was just read and has this arrival."""
+        read_at = self._clock.monotonic()
+        if self._is_known_by_key(read_at, arrival_ms):
+            return
+        # The shards of a stream wait for one request: its result holds for all records that were read before.
+        async with self._request_lock:
+            if not self._is_auto and not self._has_failed_lately() and not self._is_known_by_key(read_at, arrival_ms):
+                interval = MIN_INTERVAL_SECONDS if self._is_switchable else PROVISIONED_INTERVAL_SECONDS
+                await asyncio.sleep(max(0.0, self._requested_at + interval - self._clock.monotonic()))
+                await self._request()
+
+    def _is_known_by_key(self, read_at: float, arrival_ms: float) -> bool:
+        if self._is_auto or self._has_failed_lately():
+            return False
+        return self._requested_at >= read_at or arrival_ms + ARRIVAL_TOLERANCE_MS <= self._by_key_until_ms
+
+    def _has_failed_lately(self) -> bool:
+        return self._clock.monotonic() < self._failed_at + FAILED_INTERVAL_SECONDS
+
+    async def _request(self) -> None:
+        # The response holds from the time of the request on: the distribution may change while it is on its way.
+        requested_at = self._clock.monotonic()
+        try:
+            found = await call_with_retries(lambda: self._port.record_distribution(self._stream), self._retries)
+        except (KinesisError, RetriesExhaustedError) as error:
+            self._failed_at = self._clock.monotonic()
+            self._warn_once(error)
+            return
+        self._requested_at, self._is_auto = requested_at, not found.by_key
+        self._is_switchable = found.is_switchable
+        if found.by_key and found.server_ms is not None:
+            self._by_key_until_ms = found.server_ms
+
+    def _warn_once(self, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "cannot find out whether keys decide the shard of the records of %s, so sub-records with the key of another shard are "
+                "kept, and some may be read twice: %s",
+                self._stream,
+                error,
+                extra=about(self._stream),
+            )
+
+
+class RecordDistributionChecks:
+    """Owns, for each stream that a factory reads, the check of its record distribution."""
+
+    def __init__(self, retries: RetryPolicy, clock: Clock) -> None:
+        self._retries = retries
+        self._clock = clock
+        self._checks: dict[str, RecordDistributionCheck] = {}
+
+    def check_of(self, port: DistributionPort, stream: str) -> RecordDistributionCheck:
+        """Return the check of a stream (name or ARN). All its shards share it."""
+        if stream not in self._checks:
+            self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)
+        return self._checks[stream]

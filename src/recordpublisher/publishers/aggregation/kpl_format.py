@@ -1,19 +1,80 @@
 """Reads and writes the KPL's aggregation format: magic, a protobuf AggregatedRecord, MD5 (aggregation-format.md of the KPL)."""
 
+from __future__ import annotations
+
 import asyncio
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from ..records import MAGIC, UserRecord, to_millis
 from ..shards import hash_key_from
-from .loop_yielder import STEP, in_steps
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+STEP = 4096
+"""Sub-records or keys that are handled in one step of about 2 ms. Between two steps the event loop runs other tasks (F1)."""
 _DIGEST_BYTES = 16
 Columns = tuple[list[bytes], list[int], Sequence[int | None] | None]
 """The data, key indexes and explicit hash key indexes of sub-records."""
+
+
+def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
+    """Parse the aggregate in a record's data. Return None if the record is a plain one (S4, as in the KCL).
+
+    A record is plain if magic, digest or message is wrong. A short aggregate is returned as all its sub-records. A long
+    one is not checked yet: only protobuf has parsed it, in one step.
+    """
+    # 1. Magic and digest tell an aggregate from other data.
+    if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
+        return None
+    message, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if hashlib.md5(message, usedforsecurity=False).digest() != digest:
+        return None
+    # 2. Parse the message as columns. Record by record only if some sub-records lack a field that others have.
+    try:
+        parsed = _columns(message) or _columns_one_by_one(message)
+        if parsed is None:
+            return None
+        length, read, whole = parsed
+        # 3. Leave a long aggregate to its reader, which takes it in steps. Check a short one at once.
+        table, hash_table = whole.partition_key_table, whole.explicit_hash_key_table
+        if max(length, len(table), len(hash_table)) > STEP:
+            return LongAggregate(length, read, table, hash_table)
+        whole_aggregate = SubRecords(read(0, length), _texts(table), _texts(hash_table) if hash_table else [])
+    except (_protobuf().decode_error, UnicodeDecodeError):
+        return None
+    return whole_aggregate if whole_aggregate.has_all_keys() else None
+
+
+def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
+    """Encode an aggregate of (partition key, explicit hash key, data). Each key is stored once, in a table."""
+    keys: dict[str, int] = {}
+    hash_keys: dict[str, int] = {}
+    whole = _protobuf().whole()
+    add = whole.records.add
+    for key, hash_key, data in parts:
+        index = keys.setdefault(key, len(keys))
+        if hash_key is None:
+            add(partition_key_index=index, data=data)
+        else:
+            explicit = hash_keys.setdefault(hash_key, len(hash_keys))
+            add(partition_key_index=index, explicit_hash_key_index=explicit, data=data)
+    whole.partition_key_table.extend([key.encode() for key in keys])
+    whole.explicit_hash_key_table.extend([key.encode() for key in hash_keys])
+    message: bytes = whole.SerializeToString()
+    return MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
+
+
+def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
+    """Return the 128-bit hash key that decides a record's shard."""
+    explicit = hash_key_from(explicit_hash_key or "")
+    if explicit is not None:
+        return explicit
+    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
 
 
 class SubRecords:
@@ -92,57 +153,17 @@ class LongAggregate:
         return True
 
 
-def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
-    """Parse the aggregate in a record's data. Return None if the record is a plain one (S4, as in the KCL).
-
-    A record is plain if magic, digest or message is wrong. A short aggregate is returned as all its sub-records. A long
-    one is not checked yet: only protobuf has parsed it, in one step.
-    """
-    if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
-        return None
-    message, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-    if hashlib.md5(message, usedforsecurity=False).digest() != digest:
-        return None
-    try:
-        parsed = _columns(message) or _columns_one_by_one(message)
-        if parsed is None:
-            return None
-        length, read, whole = parsed
-        table, hash_table = whole.partition_key_table, whole.explicit_hash_key_table
-        if max(length, len(table), len(hash_table)) > STEP:
-            return LongAggregate(length, read, table, hash_table)
-        whole_aggregate = SubRecords(read(0, length), _texts(table), _texts(hash_table) if hash_table else [])
-    except (_protobuf().DecodeError, UnicodeDecodeError):
-        return None
-    return whole_aggregate if whole_aggregate.has_all_keys() else None
+async def in_steps(work: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R]:
+    """Return the results of `work`, which receives the items step by step. Between two steps the event loop runs other tasks."""
+    results: list[R] = []
+    for first in range(0, len(items), STEP):
+        results += work(items[first : first + STEP])
+        if first + STEP < len(items):
+            await asyncio.sleep(0)
+    return results
 
 
-def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
-    """Encode an aggregate of (partition key, explicit hash key, data). Each key is stored once, in a table."""
-    keys: dict[str, int] = {}
-    hash_keys: dict[str, int] = {}
-    whole = _protobuf().AggregatedRecord()
-    add = whole.records.add
-    for key, hash_key, data in parts:
-        index = keys.setdefault(key, len(keys))
-        if hash_key is None:
-            add(partition_key_index=index, data=data)
-        else:
-            explicit = hash_keys.setdefault(hash_key, len(hash_keys))
-            add(partition_key_index=index, explicit_hash_key_index=explicit, data=data)
-    whole.partition_key_table.extend([key.encode() for key in keys])
-    whole.explicit_hash_key_table.extend([key.encode() for key in hash_keys])
-    message: bytes = whole.SerializeToString()
-    return MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
-
-
-def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
-    """Return the 128-bit hash key that decides a record's shard."""
-    explicit = hash_key_from(explicit_hash_key or "")
-    if explicit is not None:
-        return explicit
-    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
-
+# --- the protobuf message -----------------------------------------------------------------------------------------------------------
 
 _Parsed = tuple[int, Callable[[int, int], Columns], Any]
 """The number of sub-records, a function that reads some of them, and the message with the key tables."""
@@ -153,12 +174,12 @@ def _columns(message: bytes) -> _Parsed | None:
 
     Raises: DecodeError if the message is malformed, or no sub-record has data.
     """
-    whole = _protobuf().AggregatedColumns.FromString(message)
+    whole = _protobuf().columns.FromString(message)
     parts = whole.records
     data, keys, hash_keys = parts.data, parts.partition_key_index, parts.explicit_hash_key_index
     length = len(data)
     if not length and whole.HasField("records"):
-        raise _protobuf().DecodeError("no sub-record has data")
+        raise _protobuf().decode_error("no sub-record has data")
     if len(keys) != length or (hash_keys and len(hash_keys) != length):
         return None
     explicit = hash_keys if hash_keys and whole.explicit_hash_key_table else None
@@ -174,7 +195,7 @@ def _columns_one_by_one(message: bytes) -> _Parsed | None:
 
     Raises: DecodeError if the message is malformed.
     """
-    whole = _protobuf().AggregatedRecord.FromString(message)
+    whole = _protobuf().whole.FromString(message)
     if not whole.IsInitialized():
         return None
     has_hash_keys = bool(whole.explicit_hash_key_table)
@@ -198,9 +219,50 @@ def _texts(keys: Sequence[bytes]) -> list[str]:
     return list(map(bytes.decode, keys))
 
 
-@functools.cache
-def _protobuf() -> Any:
-    """Return the protobuf messages. They are imported with the first aggregate, because most reading processes see none."""
-    from . import kpl_messages
+class _Protobuf(NamedTuple):
+    """The messages of protobuf that read and write an aggregate.
 
-    return kpl_messages
+    - `whole`: AggregatedRecord as the KPL defines it, with a message for each sub-record.
+    - `columns`: a message that parses the same bytes as columns. Its sub-record message is not repeated but the fields of the
+      sub-record are. Protobuf merges a message that occurs again with the one before and appends its repeated fields ("Last One
+      Wins"). So the parser fills three columns and makes no object for each sub-record.
+    - `decode_error`: the error for a malformed message.
+    """
+
+    whole: Any
+    columns: Any
+    decode_error: type[Exception]
+
+
+@functools.cache
+def _protobuf() -> _Protobuf:
+    """Return the messages."""
+    # Imported with the first aggregate, because most reading processes see none.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf.message import DecodeError
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+
+    def message(package: str, of_record: int, records: int) -> Any:
+        """Make the message class of AggregatedRecord, with the given labels for its sub-records and their fields."""
+        file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package)
+        record = file.message_type.add(name="Record")
+        explicit = kinds.LABEL_REPEATED if of_record == kinds.LABEL_REPEATED else kinds.LABEL_OPTIONAL
+        record.field.add(name="partition_key_index", number=1, type=kinds.TYPE_UINT64, label=of_record)
+        record.field.add(name="explicit_hash_key_index", number=2, type=kinds.TYPE_UINT64, label=explicit)
+        record.field.add(name="data", number=3, type=kinds.TYPE_BYTES, label=of_record)
+        whole = file.message_type.add(name="AggregatedRecord")
+        whole.field.add(name="partition_key_table", number=1, type=kinds.TYPE_BYTES, label=kinds.LABEL_REPEATED)
+        whole.field.add(name="explicit_hash_key_table", number=2, type=kinds.TYPE_BYTES, label=kinds.LABEL_REPEATED)
+        whole.field.add(
+            name="records", number=3, type=kinds.TYPE_MESSAGE, label=records, type_name=f".{package}.Record"
+        )
+        pool = descriptor_pool.DescriptorPool()
+        pool.Add(file)
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.AggregatedRecord"))
+
+    return _Protobuf(
+        message("recordpublisher.kpl", kinds.LABEL_REQUIRED, kinds.LABEL_REPEATED),
+        message("recordpublisher.kpl.columns", kinds.LABEL_REPEATED, kinds.LABEL_OPTIONAL),
+        DecodeError,
+    )

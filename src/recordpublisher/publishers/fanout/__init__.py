@@ -1,10 +1,11 @@
-"""Reads one shard by enhanced fan-out, with SubscribeToShard. Start at `publisher.py`.
+"""Reads one shard by enhanced fan-out, with SubscribeToShard.
+
+Start at `publisher.py`. `registration.py` has the stream consumers, and `config.py` the settings.
 
 Public: wrap `FanOutRecordPublisherFactory` to change what fan-out reads or where it reads it from.
 """
 
 from .config import FanOutConfig
-from .factory import FanOutRecordPublisherFactory, register_eagerly
-from .publisher import FanOutRecordPublisher, FanOutService
+from .publisher import FanOutRecordPublisher, FanOutRecordPublisherFactory, FanOutService, register_eagerly
 
 __all__ = ["FanOutConfig", "FanOutRecordPublisher", "FanOutRecordPublisherFactory", "FanOutService", "register_eagerly"]

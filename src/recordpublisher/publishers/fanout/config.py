@@ -18,7 +18,6 @@ from ..properties.groups.reading import (
     DEREGISTRATION,
     DESCRIBE_CONSUMER_RETRIES,
     DESCRIBE_STREAM_RETRIES,
-    INACTIVITY_TIMEOUT,
     LIST_SHARDS_RETRIES,
     RECOVERABLE_ERRORS,
     REGISTER_RETRIES,
@@ -26,13 +25,12 @@ from ..properties.groups.reading import (
     REGISTRATION,
     SUBSCRIBE_RETRIES,
     SUBSCRIBE_TIMEOUT,
-    UNREAD_TIMEOUT,
 )
 from ..properties.properties import Properties
 from ..retry import RetryPolicy
 from ..stream_arns import ConsumerArn, has_own_name, stream_name
 
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern for a ConsumerName
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # This is the service's pattern for a ConsumerName.
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
 
 
@@ -63,6 +61,12 @@ class Retries:
     list_shards: RetryPolicy = of_retries(LIST_SHARDS_RETRIES)
 
 
+INACTIVITY_SECONDS = 20.0
+"""A subscription without an event for this long is reopened: the service sends an event about every 5 s."""
+UNREAD_SECONDS = 60.0
+"""A subscription that is left unread for this long under back-pressure is closed until there is capacity."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanOutConfig:
     """The settings of a fan-out job; time-outs are in seconds.
@@ -78,8 +82,8 @@ class FanOutConfig:
     recoverable: RecoverableErrors
     tags: Mapping[str, str] | None = of_property(CONSUMER_TAGS)
     subscribe_timeout: float = of_property(SUBSCRIBE_TIMEOUT)
-    inactivity_timeout: float = of_property(INACTIVITY_TIMEOUT, 1000)
-    unread_timeout: float = of_property(UNREAD_TIMEOUT, 1000)
+    inactivity_timeout: float = INACTIVITY_SECONDS
+    unread_timeout: float = UNREAD_SECONDS
     register_timeout: float = of_property(REGISTER_TIMEOUT)
     deregister_timeout: float = of_property(DEREGISTER_TIMEOUT)
 
@@ -109,11 +113,8 @@ class FanOutConfig:
         return self.registers and self.deregistration is DeregistrationType.LAST_OUT
 
     def configured_arn(self, stream: str) -> ConsumerArn | None:
-        """Return the consumer of a stream that a property sets, or None. LAZY ignores the property and looks the consumer up.
-
-        Keys are compared without case, because Spark lower-cases them. If two streams differ in case only, the ARN
-        decides.
-        """
+        """Return the consumer of a stream that a property sets, or None. LAZY ignores the property and looks the consumer up."""
+        # Spark lower-cases keys, so they are compared without case. If two streams differ in case only, the ARN decides.
         given = self.configured_arns.get(stream.lower())
         applies = given is not None and given.stream == stream and self.registration is not RegistrationType.LAZY
         return given if applies else None
@@ -121,12 +122,10 @@ class FanOutConfig:
     def check_streams(self, streams: Iterable[str]) -> None:
         """Check that each stream (name or ARN) has a consumer ARN if the registration type is NONE.
 
-        A stream with a name of its own (NAME=ARN) can only be registered LAZY: the key of a configured ARN has the
-        stream's real name.
-
-        Raises: ConfigurationError if an ARN is missing, or a stream with a name of its own is not registered LAZY.
+        Raises: ConfigurationError if an ARN is missing, or a stream with a name of its own (NAME=ARN) is not registered LAZY.
         """
         streams = tuple(streams)
+        # The key of a configured ARN has the stream's real name, so it cannot be found by a name of the stream's own.
         renamed = [stream for stream in streams if has_own_name(stream)]
         if renamed and self.registration is not RegistrationType.LAZY:
             reason = f"{renamed[0]} has a name of its own"

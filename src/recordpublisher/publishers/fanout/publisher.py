@@ -1,24 +1,57 @@
-"""FanOutRecordPublisher reads one shard with SubscribeToShard, one subscription for each run."""
+"""Reads one shard by enhanced fan-out: the publisher, its factory, its subscriptions, and when it subscribes again."""
 
+from __future__ import annotations  # KinesisClient imports the AWS SDK at its first use.
+
+import asyncio
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from ..aggregation.deaggregation import Deaggregator, ResponseBatches
-from ..aggregation.record_distribution import DistributionPort, RecordDistributionCheck
-from ..base import BatchConsumer, RecordPublisher, RunResult
-from ..clock import Clock
-from ..errors import ImpossibleStateError, ResourceNotFoundError
-from ..kinesis.ports import ListingPort, ReadResponse, RegistrationPort, SubscriptionPort
+from .. import kinesis
+from ..aggregation.deaggregation import (
+    Deaggregator,
+    DistributionPort,
+    RecordDistributionCheck,
+    RecordDistributionChecks,
+    ResponseBatches,
+)
+from ..base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
+from ..clock import Clock, SystemClock, observed_timeout
+from ..errors import (
+    ConsumerError,
+    DataLossError,
+    ExpiredIteratorError,
+    ImpossibleStateError,
+    ResourceInUseError,
+    ResourceNotFoundError,
+    RetriesExhaustedError,
+    TransientError,
+)
+from ..kinesis import run_sync
+from ..kinesis.ports import (
+    ListingPort,
+    ReadResponse,
+    RegistrationPort,
+    Subscription,
+    SubscriptionPort,
+    is_shard_listed,
+)
 from ..positions import SequenceNumber, StartingPosition, next_position
+from ..properties.groups.reading import CONSUMER_ARN, ENDPOINT
+from ..properties.properties import Properties
 from ..records import RecordBatch
+from ..retry import Failures, RetryPolicy, call_with_retries
+from ..service_limits import SECONDS_BETWEEN_SUBSCRIBE_CALLS, SECONDS_BETWEEN_SUBSCRIPTIONS
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
-from .config import FanOutConfig
-from .open_subscription import OpenSubscription
-from .registration.consumer_registrar import ConsumerRegistrar
-from .resubscribe_policy import ResubscribePolicy, resolve_not_found
+from ..stream_arns import arn_of, stream_name
+from .config import FanOutConfig, RegistrationType
+from .registration import ConsumerRefCounts, ConsumerRegistrar
+
+log = logging.getLogger(__name__)
 
 
 class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, DistributionPort, Protocol):
@@ -82,13 +115,16 @@ class FanOutRecordPublisher(RecordPublisher):
     async def _run(self, consumer: BatchConsumer) -> RunResult:
         if self._is_complete:
             return RunResult.COMPLETE
+        # 1. Wait until the service, and the failures before, allow a subscription (F3).
         await self._resubscribe.wait()
         if self._registrar.is_stopping:
             return RunResult.CANCELLED
+        # 2. Subscribe from the position. The ARN is asked for each time, because the consumer may have been registered again.
         arn = self._registrar.arn(self._shard.stream)
         subscription = await self._subscribe(arn)
         if subscription is None:
             return RunResult.INCOMPLETE
+        # 3. Read, expand and publish event by event: steps 3 to 5 are in `_publish`.
         try:
             return await self._publish(subscription, arn, consumer)
         finally:
@@ -97,7 +133,7 @@ class FanOutRecordPublisher(RecordPublisher):
 
     async def _subscribe(self, arn: str) -> OpenSubscription | None:
         """Open a subscription. Return None if that failed and may succeed later."""
-        self._resubscribe.pacing.on_call()
+        self._resubscribe.on_call()
         try:
             subscription = await OpenSubscription.open(
                 self._ports, arn, self._shard, self._position, self._config, self._clock
@@ -116,10 +152,14 @@ class FanOutRecordPublisher(RecordPublisher):
         return subscription
 
     async def _publish(self, subscription: OpenSubscription, arn: str, consumer: BatchConsumer) -> RunResult:
+        """Publish events until the subscription ends, or is of no more use."""
+        # 3. Read an event.
         while (event := await self._read(subscription, arn)) is not None:
+            # 4. Expand its aggregates.
             is_last = _ends_the_shard(event)
             batches = self._deaggregator.batches(event, _position_after(event), self._position)
-            del event
+            del event  # A name would keep its records in memory until the next event.
+            # 5. Hand its batches over, and end with the shard.
             if not await self._consume(batches, consumer, subscription):
                 return RunResult.INCOMPLETE
             if is_last:
@@ -130,21 +170,20 @@ class FanOutRecordPublisher(RecordPublisher):
         return RunResult.INCOMPLETE
 
     async def _consume(self, batches: ResponseBatches, consumer: BatchConsumer, subscription: OpenSubscription) -> bool:
-        """Hand an event's batches to the consumer, and wait. This is the back-pressure: the socket is not read in the meantime.
+        """Hand an event's batches to the consumer, and wait. Return False if the consumer did not take all of the event.
 
-        Return False if the consumer did not take all of the event. Then the subscription is of no use, because its next
-        events do not follow the returned position (P1).
+        This is the back-pressure: the socket is not read in the meantime.
         """
         started = self._clock.monotonic()
         with subscription.close_if_unread():
             async for batch in batches:
                 ends = _end_positions(batch)
                 consuming = consumer(batch)
-                del batch  # free the records as soon as the consumer does, before the next batch (P6)
+                del batch  # Free the records as soon as the consumer does, before the next batch (P6).
                 returned = await consuming
                 self._position = _next_start(self._position, returned)
                 if ends is not None and returned not in ends:
-                    return False
+                    return False  # The next events of the subscription do not follow the returned position (P1).
         self._was_backpressured = self._clock.monotonic() - started >= self._config.inactivity_timeout
         return True
 
@@ -153,6 +192,7 @@ class FanOutRecordPublisher(RecordPublisher):
         try:
             event = await subscription.next_event()
         except Exception as error:
+            # Close it first, because the search for what is gone may take long.
             self._metrics.saw_subscription(False)
             await subscription.close()
             if isinstance(error, ResourceNotFoundError):
@@ -175,24 +215,24 @@ class FanOutRecordPublisher(RecordPublisher):
 
 
 def _ends_the_shard(event: ReadResponse) -> bool:
-    """Return whether the shard ends: the event has no continuation, or it has child shards (API reference). Some servers send both (F2)."""
+    """Return whether the shard ends: the event has no continuation, or it has child shards (API reference)."""
+    # Some servers send a continuation together with child shards (F2).
     return event.continuation is None or bool(event.child_shards)
 
 
 def _position_after(event: ReadResponse) -> SequenceNumber | None:
-    """Return the position after the event: its last record, or its continuation if it is empty.
-
-    Only fan-out may use a continuation (F6).
-    """
+    """Return the position after the event: its last record, or its continuation if it is empty."""
+    # Polling could not continue from a continuation (F6), so a record's number is preferred.
     if event.records:
         return SequenceNumber(event.records[-1].sequence_number)
     return None if event.continuation is None else SequenceNumber(event.continuation, continuation=True)
 
 
 def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """Return where to subscribe next. After an empty event the filter of sub-records stays: they are still to come (P2)."""
+    """Return where to subscribe next."""
     following = next_position(position, returned)
     if returned is not None and returned.continuation:
+        # The event was empty, so the sub-records that the filter leaves out are still to come (P2).
         return replace(following, skip_through=position.skip_through)
     return following
 
@@ -203,3 +243,439 @@ def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | No
         return None
     last = batch.records[-1]
     return batch.read_position, SequenceNumber(last.sequence_number, last.sub_sequence_number)
+
+
+# --- the factory --------------------------------------------------------------------------------------------------------------------
+
+
+class FanOutRecordPublisherFactory(RecordPublisherFactory):
+    """Makes the fan-out publishers of one subtask. Owns one client for all shards, and the subtask's references to the stream consumers.
+
+    - `streams`: names or ARNs. They are checked at once, whether given here or to `prepare`. With EAGER their consumers
+      are also registered then. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
+    - `ports`, `clock`, `ref_counts`, `draw`: replaced in tests.
+
+    Raises: ConfigurationError if a property is invalid; with EAGER and `streams` the errors of `register_eagerly`.
+    """
+
+    resumes_by_continuation: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        properties: Mapping[str, object],
+        streams: Iterable[str] = (),
+        *,
+        ports: FanOutService | None = None,
+        clock: Clock | None = None,
+        ref_counts: ConsumerRefCounts | None = None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._properties = Properties(properties)
+        self._config = FanOutConfig.of(self._properties)
+        self._streams: tuple[str, ...] = ()
+        self._ports = ports
+        self._clock = clock or SystemClock()
+        self._distribution_checks = RecordDistributionChecks(self._config.retries.describe_stream, self._clock)
+        self._ref_counts = ref_counts
+        self._draw = draw
+        self._own_client: kinesis.KinesisClient | None = None
+        self._registrar: ConsumerRegistrar | None = None
+        self._is_closed = False
+        self.prepare(tuple(streams))
+
+    @classmethod
+    def check(cls, properties: Properties, streams: Sequence[str]) -> None:
+        """Check that the properties give a consumer name, or an ARN for each stream (C2). Raises: ConfigurationError if one is missing."""
+        FanOutConfig.of(properties).check_streams(streams)
+
+    def prepare(self, streams: Sequence[str]) -> None:
+        """Set the job's streams; EAGER registers their consumers now (F8).
+
+        Raises: ConfigurationError if a consumer's ARN is missing; with EAGER the errors of `register_eagerly`.
+        """
+        self._config.check_streams(streams)
+        if streams:
+            self._streams = tuple(streams)
+            self._properties = register_eagerly(self._properties, self._streams, ports=self._ports)
+            self._config = FanOutConfig.of(self._properties)
+
+    async def create(
+        self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
+    ) -> FanOutRecordPublisher:
+        """Make a publisher of `shard`, once its consumer is ACTIVE.
+
+        Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered,
+        KinesisError if a call fails, ConfigurationError if the registration is NONE and no consumer of the stream is
+        set.
+        """
+        if self._is_closed:
+            raise ImpossibleStateError("create was called on a closed fan-out factory")
+        ports = self._ports or self._client([shard.stream_arn or shard.stream])
+        registrar = self._shared_registrar(ports)
+        await registrar.ensure(shard.stream, shard.stream_arn)
+        distribution = self._distribution_checks.check_of(ports, shard.stream_arn or shard.stream)
+        return FanOutRecordPublisher(
+            shard, starting_position, metrics, self._config, ports, registrar, self._clock, distribution, self._draw
+        )
+
+    async def release(self, stream: str) -> None:
+        """Deregister the stream's consumer, unless another subtask of this process uses it (F8)."""
+        if self._registrar is not None:
+            await self._registrar.release(stream)
+
+    def keep_shared(self) -> None:
+        """Keep the consumers registered at `close`."""
+        if self._registrar is not None:
+            self._registrar.keep_registered()
+
+    async def close(self) -> None:
+        """Deregister the consumers that no other subtask uses (F8), then close the client."""
+        self._is_closed = True
+        try:
+            if self._registrar is not None:
+                await self._registrar.close()
+        finally:
+            used = self._ports or self._own_client
+            if used is not None:
+                await used.close()
+
+    def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
+        """Return the job's client, which also lists its streams (names or ARNs), or None if ports were given. `close` closes it."""
+        return None if self._ports is not None else self._client(streams)
+
+    def _client(self, streams: Sequence[str]) -> kinesis.KinesisClient:
+        if self._own_client is None:
+            self._own_client = kinesis.KinesisClient(self._properties, self._streams or streams)
+        return self._own_client
+
+    def _shared_registrar(self, ports: FanOutService) -> ConsumerRegistrar:
+        if self._registrar is None:
+            endpoint = self._properties.value(ENDPOINT) or ""
+            self._registrar = ConsumerRegistrar(
+                ports, self._config, self._clock, endpoint, self._ref_counts, self._draw
+            )
+        return self._registrar
+
+
+def register_eagerly(
+    properties: Properties, streams: Iterable[str], *, ports: FanOutService | None = None, clock: Clock | None = None
+) -> Properties:
+    """Register the consumer of each stream (names or ARNs) now. Return the properties with the consumers' ARNs added.
+
+    A job that starts with these properties, in this process or another, registers nothing, as in Flink's connector.
+    Properties whose registration is not EAGER are returned unchanged. A client that is made here is closed here; given
+    `ports` stay open.
+
+    Raises: ConfigurationError if a property is invalid, StreamNotFoundError if a stream does not exist, ConsumerError
+    if a consumer cannot be registered, KinesisError if a call fails.
+    """
+    config = FanOutConfig.of(properties)
+    if config.registration is not RegistrationType.EAGER:
+        return properties
+    return properties.merged(
+        run_sync(_register_consumers(properties, config, tuple(streams), ports, clock or SystemClock()))
+    )
+
+
+async def _register_consumers(
+    properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutService | None, clock: Clock
+) -> dict[str, str]:
+    ports = given or kinesis.KinesisClient(properties, streams)
+    try:
+        # The registrar has reference counts of its own, because this call does not use the consumer after it has returned.
+        registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
+        for stream in streams:
+            await registrar.ensure(stream_name(stream), arn_of(stream))
+    finally:
+        if given is None:
+            await ports.close()
+    names = map(stream_name, streams)
+    return {CONSUMER_ARN.key + name: registrar.arn(name) for name in names}
+
+
+# --- one subscription ---------------------------------------------------------------------------------------------------------------
+
+API = "SubscribeToShard"
+
+
+class OpenSubscription:
+    """Owns one open call. Events are pulled, so no event of a closed subscription can reach the next one (F7)."""
+
+    def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
+        self._subscription = subscription
+        self._events = aiter(subscription)
+        self._config = config
+        self._clock = clock
+        self._closing_unread: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        port: SubscriptionPort,
+        arn: str,
+        shard: Shard,
+        position: StartingPosition,
+        config: FanOutConfig,
+        clock: Clock,
+    ) -> OpenSubscription:
+        """Subscribe. Raises: the port's errors; TransientError if the call takes longer than `flink.shard.subscribetoshard.timeout`."""
+        try:
+            async with observed_timeout(clock, config.subscribe_timeout):
+                return cls(await port.subscribe_to_shard(arn, shard, position), config, clock)
+        except TimeoutError as error:
+            message = f"Timed out acquiring subscription - {shard.key} ({arn}) after {config.subscribe_timeout:g} s"
+            raise TransientError(API, "SubscriptionTimeout", message) from error
+
+    @property
+    def is_closed_unread(self) -> bool:
+        """Whether the connection was closed because it was not read for too long."""
+        return self._closing_unread is not None
+
+    async def next_event(self) -> ReadResponse | None:
+        """Read one event from the socket. Return None if the stream ended cleanly, which does not mean the end of the shard (F2).
+
+        Raises: the port's errors; TransientError if no event came within the inactivity time-out (half-open connection,
+        F5).
+        """
+        try:
+            async with observed_timeout(self._clock, self._config.inactivity_timeout):
+                return await anext(self._events)
+        except StopAsyncIteration:
+            return None
+        except TimeoutError as error:
+            message = f"no event for {self._config.inactivity_timeout:g} s, the connection is half open"
+            raise TransientError(API, "InactivityTimeout", message) from error
+
+    @contextmanager
+    def close_if_unread(self) -> Iterator[None]:
+        """Close the connection if the block takes longer than the unread time-out (F5). Nothing is read during the block."""
+        timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._close_unread)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        if self._closing_unread is not None:
+            await self._closing_unread
+        await self._subscription.close()
+
+    def _close_unread(self) -> None:
+        self._closing_unread = asyncio.create_task(self._subscription.close())
+
+
+# --- when to subscribe again --------------------------------------------------------------------------------------------------------
+
+MAX_REREGISTRATIONS = 5
+MAX_PREEMPTIONS = 5
+MAX_REFUSALS = 12  # Refusals are at least 5 s apart, so this is about a minute. A suspension does not distort a count.
+
+
+class ResubscribePolicy:
+    """Owns one shard's count of failures in a row, and the earliest time of its next SubscribeToShard call.
+
+    It knows what has happened by the calls of its `on_...` methods, and decides when `wait` returns.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        config: FanOutConfig,
+        metrics: ShardMetrics,
+        clock: Clock,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._clock = clock
+        self._not_before = clock.monotonic()
+        self._shard = shard
+        self._failures = Failures(config.retries.subscribe, draw=draw)
+        self._recoverable = config.recoverable
+        self._metrics = metrics
+        self._draw = draw
+        self._preemption = SubscriptionPreemptionDetector(shard)
+        self._reregistrations = 0
+
+    async def wait(self) -> None:
+        """Wait until a subscription may be opened."""
+        await self._failures.sleep(self.seconds_to_wait)
+
+    @property
+    def seconds_to_wait(self) -> float:
+        """Seconds until a call may be sent; 0 if it may be sent now."""
+        return max(0.0, self._not_before - self._clock.monotonic())
+
+    def on_call(self) -> None:
+        """Remember that a call is sent now."""
+        self._wait_at_least(SECONDS_BETWEEN_SUBSCRIBE_CALLS)
+
+    def on_subscribed(self) -> None:
+        """Remember that a subscription was opened just now."""
+        self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS)
+        self._preemption.on_subscribed()
+
+    def on_event(self) -> None:
+        """Reset the retry budget, because an event arrived, empty or not."""
+        self._failures.on_success()
+        self._reregistrations = 0
+
+    def on_clean_end(self) -> None:
+        """Remember that a subscription ended without an error. The next one only keeps the service's rate limits."""
+        self._preemption.on_other_end()
+
+    def on_subscribe_error(self, error: Exception, arn: str) -> None:
+        """Plan the next call after a subscription could not be opened. Raises: the error if a retry cannot help."""
+        if isinstance(error, ResourceInUseError) and error not in self._recoverable:
+            self._metrics.add("subscriptions_refused")
+            self._preemption.on_in_use(arn)
+            self._wait_until_free(error)
+        else:
+            self._plan_retry(error)
+
+    def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
+        """Plan the next call after an open subscription broke.
+
+        `was_backpressured` says that the consumer had blocked the reader for long.
+
+        Raises: the error if a retry cannot help.
+        """
+        if isinstance(error, ResourceInUseError):  # Another caller has opened a subscription, which ends ours.
+            self._metrics.add("subscriptions_taken_over")
+            self._preemption.on_preempted(arn)
+            self._wait_until_free(error)
+            return
+        self._preemption.on_other_end()
+        if was_backpressured and isinstance(error, TransientError):
+            self._back_off(error)  # The blocked reader may have caused the break, so it is not counted (F5).
+        else:
+            self._plan_retry(error)
+
+    def on_reregistered(self, arn: str) -> None:
+        """Remember that the consumer was gone and is registered again.
+
+        Raises: ConsumerError after more than MAX_REREGISTRATIONS in a row.
+        """
+        self._preemption.on_other_end()
+        self._reregistrations += 1
+        if self._reregistrations > MAX_REREGISTRATIONS:
+            raise ConsumerError(
+                f"the consumer of {self._shard.key} vanished {self._reregistrations} times in a row without an event between, last {arn}: "
+                "someone keeps deregistering it"
+            )
+
+    def on_unexplained_not_found(self, error: Exception) -> None:
+        """Count a failure, because the service did not find a resource that exists (it is eventually consistent)."""
+        self._preemption.on_other_end()
+        self._count(error)
+
+    def _plan_retry(self, error: Exception) -> None:
+        """Plan the next call after an error that is not about another caller. Raises: the error if a retry cannot help."""
+        if error in self._recoverable:
+            self._back_off(error)
+        elif isinstance(error, TransientError):
+            self._count(error)
+        elif isinstance(error, ExpiredIteratorError):
+            raise ImpossibleStateError(
+                f"a subscription to {self._shard.key} failed with {error}, although it has no iterator"
+            ) from error
+        else:
+            raise error
+
+    def _count(self, error: Exception) -> None:
+        """Count a failure, and wait before the next call. Raises: RetriesExhaustedError if the retries are used up."""
+        try:
+            delay = self._failures.pause_after(error)
+        except RetriesExhaustedError as over:
+            words = (
+                f"Maximum retries exceeded for SubscribeToShard of {self._shard.key}, without an event between: {over}"
+            )
+            raise RetriesExhaustedError(words) from error
+        self._wait(error, delay)
+
+    def _back_off(self, error: Exception) -> None:
+        self._wait(error, self._failures.backoff())
+
+    def _wait(self, error: Exception, delay: float) -> None:
+        self._metrics.count_retry(error)
+        self._wait_at_least(delay)
+        log.info("subscribing to %s again in %.1f s: %s", self._shard.key, delay, error)
+
+    def _wait_until_free(self, error: Exception) -> None:
+        """Wait at least 5 s, because the service refuses calls within 5 s of another caller's success."""
+        self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())  # Jitter keeps two callers from colliding.
+        log.info(
+            "subscription to %s is in use, waiting out %g s: %s", self._shard.key, SECONDS_BETWEEN_SUBSCRIPTIONS, error
+        )
+
+    def _wait_at_least(self, seconds: float) -> None:
+        """Wait at least `seconds` from now. A later time that was set before stays."""
+        self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
+
+
+class SubscriptionPreemptionDetector:
+    """Owns two counts for one shard: subscriptions taken over in a row, and subscribe calls refused in a row.
+
+    After a restart a subscription is taken over once or twice, which is normal. A second job with our consumer's name
+    takes over each time.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._preemptions = 0
+        self._refusals = 0
+
+    def on_subscribed(self) -> None:
+        """Reset the count of refusals, because a subscription was opened."""
+        self._refusals = 0
+
+    def on_other_end(self) -> None:
+        """Reset the count of pre-emptions, because a subscription ended for another reason."""
+        self._preemptions = 0
+
+    def on_preempted(self, arn: str) -> None:
+        """Count that another caller took over our subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
+        self._preemptions += 1
+        error = ConsumerError(
+            f"the subscription to {self._shard.key} was taken over {self._preemptions} times in a row: another job uses the "
+            f"consumer {arn}; give each job its own flink.stream.efo.consumername"
+        )
+        _warn_or_raise(error, self._preemptions, MAX_PREEMPTIONS)
+
+    def on_in_use(self, arn: str) -> None:
+        """Count that the service refused to subscribe because the consumer is in use. Raises: ConsumerError after MAX_REFUSALS in a row."""
+        self._refusals += 1
+        error = ConsumerError(
+            f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
+            f"consumer {arn} (give each job its own flink.stream.efo.consumername) or it is not ACTIVE"
+        )
+        _warn_or_raise(error, self._refusals, MAX_REFUSALS)
+
+
+def _warn_or_raise(error: ConsumerError, count: int, most: int) -> None:
+    """Warn once, when the count passes half of `most`. Raises: `error` at `most`."""
+    if count >= most:
+        raise error
+    # One or two are normal after a restart, so there is no line for them.
+    if count == most // 2 + 1:
+        log.warning("%s; %d more end this one", error, most - count)
+
+
+async def resolve_not_found(
+    shard: Shard, arn: str, registrar: ConsumerRegistrar, listing: ListingPort, policy: RetryPolicy
+) -> bool:
+    """Find out what a ResourceNotFoundException is about: stream, shard or consumer. It never means the end of a shard.
+
+    Return True if the consumer was gone and is registered again, False if stream, shard and consumer all exist.
+
+    Raises: StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, ConsumerError if the consumer
+    is gone and the registration is NONE.
+    """
+    if registrar.arn(shard.stream) != arn:  # The reader of another shard has registered it already.
+        return True
+    is_listed = await call_with_retries(lambda: is_shard_listed(listing, shard), policy)
+    was_consumer_gone = await registrar.reregister_if_gone(shard.stream, arn)
+    # A listing may lack a shard that exists. So the shard counts as gone only if the consumer exists: then it was the shard that the
+    # service did not find.
+    if not is_listed and not was_consumer_gone:
+        raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
+    return was_consumer_gone

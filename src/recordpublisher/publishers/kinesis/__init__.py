@@ -1,4 +1,8 @@
-"""Calls Amazon Kinesis: the only package here that knows the AWS SDK. Start at `client.py` and `ports.py`.
+"""Calls Amazon Kinesis: the only package here that knows the AWS SDK.
+
+`ports.py` has the calls as the layers above see them, and `client.py` makes them. A call goes through `direct_transport.py`,
+or through `sdk/transport.py` if only the SDK can make it; `access.py` decides. `codec.py` and `event_subscription.py` decode
+the responses, and `error_mapping.py` their errors.
 
 Public: what a publisher of another AWS service also needs, which is credentials, endpoints, retries and error
 translation. A name whose module loads the AWS SDK (over a second of CPU time) is imported at its first use, so that
@@ -10,26 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 from ..properties.groups.reading import LIST_SHARDS_RETRIES
 from ..retry import call_with_retries
-from .ports import ReadResponse, RecordDistribution
-from .run_sync import run_sync
+from .ports import ReadResponse, RecordDistribution, run_sync
 
 if TYPE_CHECKING:
+    from .access import endpoint_of, region_of
     from .client import KinesisClient
-    from .endpoint import endpoint_of, region_of
-    from .error_mapping import is_host_unknown, is_refused, is_unanswered, speaks_no_tls
-    from .error_translation import translate_errors
+    from .error_mapping import is_host_unknown, is_refused, is_unanswered, speaks_no_tls, translate_errors
     from .sdk.credentials import session_with_credentials
 
 _LAZY = {
     "KinesisClient": ".client",
-    "endpoint_of": ".endpoint",
+    "endpoint_of": ".access",
     "is_host_unknown": ".error_mapping",
     "is_refused": ".error_mapping",
     "is_unanswered": ".error_mapping",
-    "region_of": ".endpoint",
+    "region_of": ".access",
     "speaks_no_tls": ".error_mapping",
     "session_with_credentials": ".sdk.credentials",
-    "translate_errors": ".error_translation",
+    "translate_errors": ".error_mapping",
 }
 
 __all__ = [
@@ -50,7 +52,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # type checkers would accept any name
+if not TYPE_CHECKING:  # With `__getattr__`, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in _LAZY:

@@ -1,15 +1,24 @@
-"""KinesisClient implements the ports of `ports.py` with the AWS SDK."""
+"""KinesisClient makes the calls to Kinesis: it implements the ports of `ports.py`.
+
+Below it are the parts that only it needs: how streams and shards are listed, and which transport a call takes.
+"""
+
+from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from graphlib import TopologicalSorter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from ..errors import (
+    ConfigurationError,
+    FatalKinesisError,
     KinesisError,
     RecordPublisherError,
     ResourceNotFoundError,
@@ -18,14 +27,15 @@ from ..errors import (
     TransientError,
 )
 from ..positions import PositionType, StartingPosition
+from ..properties.groups.reading import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..properties.properties import Properties
 from ..service_limits import DEFAULT_RECORD_BYTES
-from ..shards import Shard
-from ..stream_arns import ConsumerArn, arn_of, stream_name
-from .codec.put_records import PLACEHOLDER, encode_put
-from .codec.response_decoders import PUT, RAW_EVENTS, READ, to_read_response
+from ..shards import HashRange, Shard
+from ..stream_arns import ConsumerArn, account_of_arn, arn_of, region_of_arn, stream_name
+from .access import known_access, region_of
+from .codec import PLACEHOLDER, PUT, RAW_EVENTS, READ, check_shard_ids, encode_put, to_read_response
+from .direct_transport import DirectTransport
 from .error_mapping import reject_malformed
-from .listing import list_all_shards, list_all_streams, parse_server_time_ms, parse_shard, server_time_ms_or_none
 from .ports import (
     ConsumerDescription,
     PutEntry,
@@ -37,7 +47,6 @@ from .ports import (
     Transport,
 )
 from .read_buffers import SUBSCRIPTION_BUFFER_BYTES
-from .stream_transports import OneTransport, StreamTransports
 
 log = logging.getLogger("recordpublisher.kinesis")
 
@@ -49,7 +58,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class KinesisClient:
     """Makes every call to the service for publishers, discovery and the Kinesis sink: the ports of `ports.py`.
 
-    Owns its transports, which are opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is
+    It owns its transports, which are opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is
     sent with every call, as the service recommends, and decides the region. No call is retried here. Errors are classes of
     `errors.py`.
 
@@ -91,6 +100,7 @@ class KinesisClient:
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         """Read at most `limit` records (1..10,000) and 10 MiB from `iterator`."""
+        # An iterator names its stream, so the call takes no stream name. The ARN decides region and role.
         arn = {key: value for key, value in self._parameter_of(shard).items() if key == "StreamARN"}
         response = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
         with reject_malformed("GetRecords"):
@@ -100,7 +110,7 @@ class KinesisClient:
 
     async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
         """Open a subscription; the caller sets the deadline and closes it."""
-        from .event_subscription import EventSubscription  # imported here because it loads parts of the SDK
+        from .event_subscription import EventSubscription  # Imported here because it loads parts of the SDK.
 
         start = _start_parameters(position, type_key="Type", sequence_key="SequenceNumber")
         response = await self._transport_for(ConsumerARN=consumer_arn).subscribe(
@@ -170,7 +180,8 @@ class KinesisClient:
         """Return whether the stream distributes records by key now. With AUTO record distribution it does not (S4)."""
         response = await self._describe_stream_response(stream)
         with reject_malformed("DescribeStreamSummary"):
-            strategy = response["StreamDescriptionSummary"].get("RecordDistributionStrategy")  # only in on-demand mode
+            # Only a stream in on-demand mode has a strategy.
+            strategy = response["StreamDescriptionSummary"].get("RecordDistributionStrategy")
         return RecordDistribution(strategy != "AUTO", server_time_ms_or_none(response), strategy is not None)
 
     async def retention_ms(self, stream: str) -> int:
@@ -181,7 +192,7 @@ class KinesisClient:
 
     async def list_streams(self) -> list[str]:
         """Return the names of all streams of the account in this region."""
-        return await list_all_streams(self._transports.of(None))
+        return await list_all_streams(self._transports.for_stream(None))
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Return every shard that is still listed, or the shards after the shard id `after`.
@@ -215,7 +226,7 @@ class KinesisClient:
         if arn is None and "ConsumerARN" in parameters:
             consumer = ConsumerArn.parse(parameters["ConsumerARN"])
             arn = None if consumer is None else consumer.stream_arn
-        return self._transports.of(arn)
+        return self._transports.for_stream(arn)
 
     async def _describe_stream(self, stream: str) -> dict[str, Any]:
         response = await self._describe_stream_response(stream)
@@ -240,9 +251,11 @@ class KinesisClient:
                 log.info("stream '%s' is CREATING: %s is tried again until it is ACTIVE", stream, api)
                 return StreamNotActiveError(api, stream)
         except KinesisError:
-            pass  # the stream does not exist, or the identity may not describe it
+            pass  # The stream does not exist, or the identity may not describe it.
         try:
-            return StreamNotFoundError(stream, await list_all_streams(self._transports.of(parameter.get("StreamARN"))))
+            return StreamNotFoundError(
+                stream, await list_all_streams(self._transports.for_stream(parameter.get("StreamARN")))
+            )
         except KinesisError:
             return StreamNotFoundError(stream)
 
@@ -281,3 +294,223 @@ def require_text(given: Any) -> str:
     if not isinstance(given, str):
         raise TypeError(f"{given!r} is not text")
     return given
+
+
+# --- lists of streams and shards ----------------------------------------------------------------------------------------------------
+
+MAX_PAGES_WITHOUT_NEWS, MAX_LISTED = 10, 1_000_000
+"""Limits of a listing, far above what the service returns."""
+MOST_DIGITS = 256
+"""The most digits of a sequence number. Kinesis uses 56, and Python cannot parse numbers of more than 4,300."""
+
+
+async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
+    """Return every shard as the service describes it, or the shards after the shard id `after`."""
+    shards: list[dict[str, Any]] = []
+    progress = ListingProgress("ListShards")
+    page = await _first_page(transport, stream, after)
+    while True:
+        with reject_malformed("ListShards"):
+            progress.check(shard["ShardId"] for shard in page["Shards"])
+            shards += page["Shards"]
+        token = page.get("NextToken")
+        if not token:
+            # Shards that wait for each other would never be read, so a circle of parents is an error here.
+            with reject_malformed("ListShards"):
+                TopologicalSorter({shard["ShardId"]: _parents(shard) for shard in shards}).prepare()
+            return shards
+        try:
+            page = await transport.call(
+                "ListShards", NextToken=token
+            )  # The API refuses a token together with a stream.
+        except TransientError as error:
+            if error.code != "ExpiredNextTokenException":
+                raise
+            # A token is valid for 300 s. The listing continues after the last shard that it has shown.
+            page = await _first_page(transport, stream, shards[-1]["ShardId"] if shards else after)
+
+
+async def _first_page(transport: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:
+    start = {"ExclusiveStartShardId": after} if after else {}
+    return await transport.call("ListShards", **stream, **start)
+
+
+def _parents(shard: dict[str, Any]) -> list[str]:
+    return [shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if shard.get(name)]
+
+
+def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:
+    """Return the Shard of a description. It is closed if it has an ending sequence number.
+
+    Raises: KeyError, TypeError or ValueError if the description is not as documented.
+    """
+    keys = described["HashKeyRange"]
+    named = (described.get("ParentShardId"), described.get("AdjacentParentShardId"))
+    parents = tuple(parent for parent in named if parent)
+    check_shard_ids(described["ShardId"], *parents)
+    if described["ShardId"] in parents:  # The shard would wait for itself.
+        raise ValueError(f"{described['ShardId']} is its own parent")
+    numbers = described.get("SequenceNumberRange", {})
+    first = str(numbers.get("StartingSequenceNumber", ""))
+    return Shard(
+        stream=stream,
+        shard_id=described["ShardId"],
+        parents=parents,
+        hash_range=HashRange.parse(keys["StartingHashKey"], keys["EndingHashKey"]),
+        closed="EndingSequenceNumber" in numbers,
+        stream_arn=stream_arn,
+        starting_sequence_number=first if first.isdecimal() and len(first) <= MOST_DIGITS else None,
+    )
+
+
+async def list_all_streams(transport: Transport) -> list[str]:
+    """List the names of all streams."""
+    with reject_malformed("ListStreams"):
+        return [name async for page in list_stream_pages(transport) for name in page["StreamNames"]]
+
+
+async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any]]:
+    """Yield every page of ListStreams."""
+    progress = ListingProgress("ListStreams")
+    page = await transport.call("ListStreams")
+    while True:
+        yield page
+        found = page["StreamNames"]
+        progress.check(found)
+        if not found or not page.get("HasMoreStreams"):
+            return
+        page = await transport.call("ListStreams", ExclusiveStartStreamName=found[-1])
+
+
+class ListingProgress:
+    """Owns the names that a listing has shown. A listing whose pages never end is malformed."""
+
+    def __init__(self, api: str) -> None:
+        self._api = api
+        self._listed: set[str] = set()
+        self._pages_without_news = 0
+
+    def check(self, page: Iterable[str]) -> None:
+        """Add the names of a page. Raises: TransientError if the pages bring no new names, or too many."""
+        known = len(self._listed)
+        self._listed.update(page)
+        self._pages_without_news = 0 if len(self._listed) > known else self._pages_without_news + 1
+        if self._pages_without_news >= MAX_PAGES_WITHOUT_NEWS or known > MAX_LISTED:
+            raise TransientError(self._api, "MalformedResponse", f"the listing never ends, after {known} names")
+
+
+def parse_server_time_ms(response: dict[str, Any]) -> int:
+    """Return the service's wall clock at the response, epoch ms, cut to whole seconds: never later than the response (P3).
+
+    Raises: FatalKinesisError if the response has no valid Date header.
+    """
+    from email.utils import parsedate_to_datetime  # Imported here because it is slow, and not needed by tasks of Spark.
+
+    date = response["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    try:
+        return int(parsedate_to_datetime(date).timestamp()) * 1000
+    except ValueError as error:
+        raise FatalKinesisError(
+            "ListShards", "NoDate", f"the response's Date header is {date!r}; set a start timestamp"
+        ) from error
+
+
+def server_time_ms_or_none(response: dict[str, Any]) -> int | None:
+    """Return the service's wall clock at the response, epoch ms, or None without a valid Date header."""
+    try:
+        return parse_server_time_ms(response)
+    except (FatalKinesisError, KeyError):
+        return None
+
+
+# --- transports ---------------------------------------------------------------------------------------------------------------------
+
+
+class StreamTransports:
+    """Owns a transport for each region and role. Most jobs have one.
+
+    A stream given by name belongs to the job's region. A stream given by ARN belongs to the region of its ARN, unless
+    all calls go to `aws.endpoint`.
+
+    Making one checks the properties without a call.
+
+    Raises: ConfigurationError if a property is invalid.
+    """
+
+    def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
+        streams = tuple(streams)
+        self._properties = properties
+        # Streams that are given by name are at home: their names say neither a region nor an account.
+        self._home = Destination(region_of(properties, streams), None)
+        self._roles = properties.with_prefix(STREAM_ROLE_ARN)
+        self._check_roles(streams)
+        self._destinations: dict[str | None, Destination] = {}
+        self._transports: dict[Destination, Transport] = {}
+        for stream in streams or [""]:
+            self.for_stream(arn_of(stream))
+
+    def for_stream(self, arn: str | None) -> Transport:
+        """Return the transport for the stream with an ARN, or for streams given by name if `arn` is None.
+
+        Raises: ConfigurationError if the ARN is invalid, or a property of its region is.
+        """
+        destination = self._destinations.get(arn)
+        if destination is None:
+            destination = self._destinations[arn] = self._home if arn is None else self._destination_of(arn)
+        if destination not in self._transports:
+            self._transports[destination] = _transport_to(destination, self._properties)
+        return self._transports[destination]
+
+    async def close(self) -> None:
+        """Close every transport; open subscriptions end."""
+        async with AsyncExitStack() as closing:
+            for transport in self._transports.values():
+                closing.push_async_callback(transport.close)
+
+    def _destination_of(self, arn: str) -> Destination:
+        region, name, account = region_of_arn(arn), stream_name(arn).lower(), account_of_arn(arn)
+        has_own_endpoint = region in self._properties.with_prefix(REGION_ENDPOINT)
+        # A single endpoint (a test server, say) serves the streams of all regions.
+        if self._properties.is_set(ENDPOINT) and not has_own_endpoint:
+            region = self._home.region
+        return Destination(region, self._roles.get(name) or self._roles.get(account))
+
+    def _check_roles(self, streams: Iterable[str]) -> None:
+        by_name = {stream_name(stream).lower() for stream in streams if arn_of(stream) is None}
+        for name in by_name & self._roles.keys():
+            key = STREAM_ROLE_ARN.key + name
+            raise ConfigurationError(key, self._roles[name], "a role for a stream that is given by its ARN")
+
+
+class Destination(NamedTuple):
+    """The region that calls about a stream go to, and the role that makes them, or None for the provider's credentials."""
+
+    region: str
+    role: str | None
+
+
+def _transport_to(destination: Destination, properties: Properties) -> Transport:
+    """Return the transport that needs no SDK if that is enough to begin with, else the SDK's."""
+
+    def with_sdk() -> Transport:
+        from .sdk.transport import SdkTransport
+
+        return SdkTransport(properties, region=destination.region, role=destination.role)
+
+    access = known_access(properties, destination.region, destination.role)
+    return with_sdk() if access is None else DirectTransport(access, properties, with_sdk)
+
+
+class OneTransport:
+    """Owns one transport, which is used for every stream."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def for_stream(self, arn: str | None) -> Transport:
+        """Return the transport, for any ARN."""
+        return self._transport
+
+    async def close(self) -> None:
+        """Close the transport."""
+        await self._transport.close()

@@ -1,11 +1,17 @@
-"""Maps every error of the service and the network to a class of `errors.py`. `sdk/errors.py` maps the errors of the AWS SDK."""
+"""Maps every error of the service, the network and the AWS SDK to a class of `errors.py`.
+
+`translate_errors` is the way in for errors that were raised; `error_for_code` for error codes in responses.
+"""
 
 import errno
+import functools
+import json
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import (
     NOT_TLS,
@@ -21,34 +27,60 @@ from ..errors import (
 )
 from ..properties.groups.reading import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
 from ..undecodable import UNDECODABLE
-from . import ca_bundle
 
 T = TypeVar("T")
 
 
-class TruncatedStreamError(Exception):
-    """An event stream ended inside a frame."""
+@contextmanager
+def translate_errors(api: str) -> Iterator[None]:
+    """Raise errors of the block as classes of `errors.py`, with their cause. Programming errors (such as TypeError) pass unchanged."""
+    try:
+        yield
+    except RecordPublisherError:
+        raise
+    except Exception as error:
+        ours = translate(api, error)
+        if ours is None:
+            raise
+        raise ours from error
 
 
-class MalformedResponseError(Exception):
-    """A response is not HTTP/1.1, or has an encoding that was not requested."""
+def translate(api: str, error: Exception) -> RecordPublisherError | None:
+    """Return the error of `errors.py` for a foreign error, or None for a programming error."""
+    if isinstance(error, (*NETWORK, *BROKEN)):
+        return error_of_transport(api, error)
+    # A process that has not imported the SDK has no error of it, and need not load it here.
+    return None if "botocore" not in sys.modules else _translate_sdk_error(api, error)
 
 
-MAX_RESPONSE_BYTES = 32 * 2**20
-"""The most bytes of one response, or of one event of a subscription: 10 MiB of records (service limit) are 14 MiB in JSON, plus keys."""
+@contextmanager
+def reject_malformed(api: str) -> Iterator[None]:
+    """Raise TransientError if a field that the block reads is missing or has a wrong type."""
+    try:
+        yield
+    except RecordPublisherError:
+        raise
+    # Only a proxy writes such a response, or truncates one, so a retry may get the service's own.
+    # The SDK's parser raises RuntimeError if a time is outside the range of a date.
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
 
 
-def check_response_size(size: int) -> None:
-    """Check the size of a response. Raises: MalformedResponseError if it is longer than any response of the service."""
-    if size > MAX_RESPONSE_BYTES:
-        raise MalformedResponseError(
-            f"a response of {size:,} bytes or more; the service sends less than {MAX_RESPONSE_BYTES:,}"
-        )
+async def with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
+    """Call, and call once more if the service refuses the token as expired and its provider has another token.
+
+    - `renew`: asks the provider again, and returns whether the call would be signed with other keys now.
+    """
+    # A token may be refused although it is valid by its date, for example after a session was revoked.
+    try:
+        return await call()
+    except FatalKinesisError as error:
+        if error.code not in ("ExpiredTokenException", "ExpiredToken") or not await renew():
+            raise
+    return await call()
 
 
-class StreamLostError(Exception):
-    """An HTTP/2 stream, or its connection, ended before the response was complete."""
-
+# --- errors in responses ------------------------------------------------------------------------------------------------------------
 
 THROTTLED = {
     "ProvisionedThroughputExceededException", "LimitExceededException", "KMSThrottlingException", "Throttling",
@@ -64,21 +96,7 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceInUseException": ResourceInUseError,
     "ResourceNotFoundException": ResourceNotFoundError,
 }
-_LONGEST_MESSAGE = 500  # proxies and servers may respond with whole HTML pages
-BROKEN = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
-NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
-
-
-@contextmanager
-def reject_malformed(api: str) -> Iterator[None]:
-    """Raise TransientError if a field that the block reads is missing or has a wrong type: a proxy wrote or truncated the response."""
-    try:
-        yield
-    except RecordPublisherError:
-        raise
-    # The SDK's parser raises RuntimeError if a time is outside the range of a date.
-    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
+_LONGEST_MESSAGE = 500  # Proxies and servers may respond with whole HTML pages.
 
 
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:
@@ -94,65 +112,19 @@ def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> K
 def _kind_of(code: str, http_status: int) -> type[KinesisError]:
     if code in THROTTLED or http_status == 429:
         return ThrottledError
-    # a load balancer sends 408 before it closes an idle connection
+    # A load balancer sends 408 before it closes an idle connection.
     if code in TRANSIENT or http_status >= 500 or http_status == 408:
         return TransientError
     return FatalKinesisError
 
 
-def error_of_transport(api: str, error: Exception) -> KinesisError:
-    """Return the error for a call without a response, or with a response that cannot be read."""
-    if _is_bad_certificate(error):
-        return FatalKinesisError(
-            api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {ca_bundle.CA_BUNDLE_HINT}"
-        )
-    if is_host_unknown(error):
-        return TransientError(api, type(error).__name__, f"{error}; DNS does not know this host")
-    if speaks_no_tls(error):
-        remedy = f"check the endpoint (of Kinesis: {ENDPOINT.key}), which begins with https"
-        return TransientError(api, type(error).__name__, f"{error}; it speaks no TLS: {remedy}")
-    message = str(error) or ("no response in time" if isinstance(error, TimeoutError) else "connection lost")
-    return TransientError(api, type(error).__name__, message)
-
-
-def is_host_unknown(error: object) -> bool:
-    """Return whether DNS does not know the host. False while DNS itself does not answer, and if `error` is not an exception."""
-    codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
-    return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
-
-
-def speaks_no_tls(error: object) -> bool:
-    """Return whether the server at an `https://` address speaks no TLS, as after a mistyped `http://`."""
-    return any(
-        isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in NOT_TLS for cause in _causes(error)
-    )
-
-
-def is_refused(error: object) -> bool:
-    """Return whether no process listens at the port."""
-    refused = f"[Errno {errno.ECONNREFUSED}]"  # with several addresses, one text has the error of each
-    return any(refused in str(cause) for cause in _causes(error))
-
-
-def is_unanswered(error: object) -> bool:
-    """Return whether a call ended without any response: at a closed port, behind a firewall, by a lost connection; False for text."""
-    return any(isinstance(cause, NETWORK) for cause in _causes(error))
-
-
-def _is_bad_certificate(error: BaseException) -> bool:
-    return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
-
-
-def _causes(error: object) -> Iterator[BaseException]:
-    """Yield the error and its causes, which the SDK keeps in `kwargs`. Yield nothing if `error` is not an exception."""
-    while isinstance(error, BaseException):
-        yield error
-        inner = getattr(error, "kwargs", {}).get("error")
-        error = inner if isinstance(inner, BaseException) else error.__cause__
+def hint_for(code: str, kind: type[KinesisError]) -> str:
+    """Return `; do this` for a fatal error code, and "" for an error that is handled by a retry."""
+    return f"; {HINTS.get(code, DEFAULT_HINT)}" if issubclass(kind, FatalKinesisError) else ""
 
 
 class NoCredentialsError(ConfigurationError):
-    """No AWS credentials were found."""
+    """Raised if no AWS credentials were found."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__("AWS credentials", None, TO_HAVE_CREDENTIALS)
@@ -171,6 +143,7 @@ NO_CREDENTIALS_FOUND = f"""No AWS credentials found. Looked in:
 {TO_HAVE_CREDENTIALS[0].upper()}{TO_HAVE_CREDENTIALS[1:]}."""
 _CREDENTIALS = f"check the credentials ({CREDENTIALS_PROVIDER.key} and its keys)"
 _ACCESS = "allow this action for the identity in use (IAM policy, resource policy of the stream or consumer)"
+_TRUSTED_CAS = "the trusted CA file (AWS_CA_BUNDLE, or ca_bundle of the SDK's profile)"
 _CLOCK = "this machine's clock is wrong by more than five minutes: set it"
 HINTS = {
     "AccessDeniedException": _ACCESS,
@@ -207,21 +180,147 @@ _OF_THE_FUTURE = (
 DEFAULT_HINT = "a retry cannot help; the API reference of this call explains the code"
 
 
-def hint_for(code: str, kind: type[KinesisError]) -> str:
-    """Return `; do this` for a fatal error code, and "" for an error that is handled by a retry."""
-    return f"; {HINTS.get(code, DEFAULT_HINT)}" if issubclass(kind, FatalKinesisError) else ""
+# --- errors of the network, and responses that cannot be read -----------------------------------------------------------------------
 
 
-async def with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
-    """Call, and call once more if the service refuses the token as expired and its provider has another token.
+class TruncatedStreamError(Exception):
+    """An event stream ended inside a frame."""
 
-    The service may refuse a token that is valid by its own date, for example after a session was revoked.
 
-    - `renew`: asks the provider again, and returns whether the call would be signed with other keys now.
+class MalformedResponseError(Exception):
+    """A response is not HTTP/1.1, or has an encoding that was not requested."""
+
+
+class StreamLostError(Exception):
+    """An HTTP/2 stream, or its connection, ended before the response was complete."""
+
+
+BROKEN = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
+NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
+MAX_RESPONSE_BYTES = 32 * 2**20
+"""The most bytes of one response, or of one event of a subscription: 10 MiB of records (service limit) are 14 MiB in JSON, plus keys."""
+
+
+def check_response_size(size: int) -> None:
+    """Check the size of a response. Raises: MalformedResponseError if it is longer than any response of the service."""
+    if size > MAX_RESPONSE_BYTES:
+        raise MalformedResponseError(
+            f"a response of {size:,} bytes or more; the service sends less than {MAX_RESPONSE_BYTES:,}"
+        )
+
+
+def error_of_transport(api: str, error: Exception) -> KinesisError:
+    """Return the error for a call without a response, or with a response that cannot be read."""
+    if _is_bad_certificate(error):
+        return FatalKinesisError(
+            api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {_TRUSTED_CAS}"
+        )
+    if is_host_unknown(error):
+        return TransientError(api, type(error).__name__, f"{error}; DNS does not know this host")
+    if speaks_no_tls(error):
+        remedy = f"check the endpoint (of Kinesis: {ENDPOINT.key}), which begins with https"
+        return TransientError(api, type(error).__name__, f"{error}; it speaks no TLS: {remedy}")
+    message = str(error) or ("no response in time" if isinstance(error, TimeoutError) else "connection lost")
+    return TransientError(api, type(error).__name__, message)
+
+
+def is_host_unknown(error: object) -> bool:
+    """Return whether DNS does not know the host. False while DNS itself does not answer, and if `error` is not an exception."""
+    codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+    return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
+
+
+def speaks_no_tls(error: object) -> bool:
+    """Return whether the server at an `https://` address speaks no TLS, as after a mistyped `http://`."""
+    return any(
+        isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in NOT_TLS for cause in _causes(error)
+    )
+
+
+def is_refused(error: object) -> bool:
+    """Return whether no process listens at the port."""
+    # A host with several addresses raises one error, whose text has the error of each address.
+    refused = f"[Errno {errno.ECONNREFUSED}]"
+    return any(refused in str(cause) for cause in _causes(error))
+
+
+def is_unanswered(error: object) -> bool:
+    """Return whether a call ended without any response: at a closed port, behind a firewall, by a lost connection; False for text."""
+    return any(isinstance(cause, NETWORK) for cause in _causes(error))
+
+
+def _is_bad_certificate(error: BaseException) -> bool:
+    return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
+
+
+def _causes(error: object) -> Iterator[BaseException]:
+    """Yield the error and its causes, which the SDK keeps in `kwargs`. Yield nothing if `error` is not an exception."""
+    while isinstance(error, BaseException):
+        yield error
+        inner = getattr(error, "kwargs", {}).get("error")
+        error = inner if isinstance(inner, BaseException) else error.__cause__
+
+
+# --- errors of the AWS SDK ----------------------------------------------------------------------------------------------------------
+
+
+class _SdkErrors(NamedTuple):
+    """Errors of the AWS SDK, and of the HTTP clients that come with it.
+
+    - `no_credentials`: the credentials are missing or incomplete.
+    - `refresh_failed`: a renewal failed. The SDK does not catch the JSONDecodeError of a `credential_process` when it renews
+      credentials.
+    - `transport`: errors of the network, and of responses that cannot be read. They come from the SDK, from aiohttp (which reads
+      event streams), and from urllib3 (in an SDK of the user's own).
     """
-    try:
-        return await call()
-    except FatalKinesisError as error:
-        if error.code not in ("ExpiredTokenException", "ExpiredToken") or not await renew():
-            raise
-    return await call()
+
+    no_credentials: tuple[type[Exception], ...]
+    refresh_failed: tuple[type[Exception], ...]
+    transport: tuple[type[Exception], ...]
+
+
+@functools.cache
+def _sdk_errors() -> _SdkErrors:
+    """Return the classes of the SDK's errors. Called only after the SDK was imported."""
+    import aiohttp
+    import urllib3.exceptions
+    from aiohttp.http_exceptions import HttpProcessingError
+    from botocore import exceptions as sdk
+    from botocore.eventstream import ParserError as FrameError
+    from botocore.parsers import ResponseParserError
+
+    return _SdkErrors(
+        (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError),
+        (sdk.CredentialRetrievalError, sdk.MetadataRetrievalError, sdk.TokenRetrievalError, json.JSONDecodeError),
+        (
+            sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError,
+            sdk.IncompleteReadError, FrameError, ResponseParserError,
+        ),
+    )  # fmt: skip
+
+
+def _translate_sdk_error(api: str, error: Exception) -> RecordPublisherError | None:
+    """Return the error of `errors.py`, or None for an error that is not the SDK's."""
+    from botocore import exceptions as sdk
+
+    kinds = _sdk_errors()
+    if isinstance(error, sdk.ClientError):
+        return _from_sdk_response(api, error)
+    if isinstance(error, kinds.no_credentials):
+        is_missing = isinstance(error, sdk.NoCredentialsError)
+        other = ConfigurationError("AWS credentials", None, TO_HAVE_CREDENTIALS, reason=f"{api}: {error}")
+        return NoCredentialsError() if is_missing else other
+    if isinstance(error, sdk.EndpointProviderError):
+        return ConfigurationError(ENDPOINT.key, None, ENDPOINT.valid, reason=f"{api}: {error}")
+    if isinstance(error, (*kinds.transport, *kinds.refresh_failed)):
+        return error_of_transport(api, error)
+    if isinstance(error, sdk.BotoCoreError):
+        return FatalKinesisError(api, type(error).__name__, str(error))
+    return None
+
+
+def _from_sdk_response(api: str, error: Any) -> KinesisError:
+    details = error.response.get("Error", {})
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    # A call to STS that our call has caused has its own operation name.
+    return error_for_code(error.operation_name or api, details.get("Code", ""), details.get("Message", ""), status)

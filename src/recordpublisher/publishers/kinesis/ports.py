@@ -1,8 +1,10 @@
 """The ports to the service: Protocols of its calls, with their typed responses. `KinesisClient` implements them."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -167,7 +169,7 @@ class WritingPort(Protocol):
 class Transport(Protocol):
     """Sends the calls of a `KinesisClient`, which owns it. Every method raises the errors of `errors.py` and does not retry.
 
-    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec/response_decoders.py`:
+    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec.py`:
     GetRecords has a `ReadBody` under `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an
     open HTTP response under `RAW_EVENTS`. This open response has `content.readany()`, `close()` and `connection`, which
     is None if nothing is read ahead.
@@ -195,3 +197,26 @@ async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
     if is_listing_older_than(shard, listed):
         raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
     return any(one.shard_id == shard.shard_id for one in listed)
+
+
+def is_header_text(value: str) -> bool:
+    """Return whether a key or token can be sent in a header: it has no control characters, such as the end of a line."""
+    return value.isascii() and value.isprintable()
+
+
+T = TypeVar("T")
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine from synchronous code and return its result, with or without a running event loop in this thread.
+
+    The coroutine must make its own client (`async with KinesisClient(...)`), because a client belongs to the loop that
+    opened it.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    # A loop cannot run inside another one, so a thread with a loop of its own does the work, and the caller blocks.
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="recordpublisher-sync") as thread:
+        return thread.submit(asyncio.run, coroutine).result()

@@ -20,7 +20,7 @@ _LAZY = {
 __all__ = ["PollingConfig", "PollingRecordPublisher", "PollingRecordPublisherFactory", "PollingService"]
 
 
-if not TYPE_CHECKING:  # type checkers would accept any name
+if not TYPE_CHECKING:  # With `__getattr__`, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in _LAZY:

@@ -12,8 +12,7 @@ from typing import Protocol
 import msgspec
 
 from .. import kinesis
-from ..aggregation.deaggregation import Deaggregator
-from ..aggregation.record_distribution import DistributionPort, RecordDistributionChecks
+from ..aggregation.deaggregation import Deaggregator, DistributionPort, RecordDistributionChecks
 from ..base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from ..clock import Clock, SystemClock
 from ..errors import (
@@ -135,7 +134,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._size = size.after(batches.raw_count, read_bytes, batches.held_bytes)
             position = batch.read_position
             consuming = consumer(batch)
-            del batch  # free the records as soon as the consumer does, before the next batch (P6)
+            del batch  # Free the records as soon as the consumer does, before the next batch (P6).
             returned = await consuming
             self._position = next_position(self._position, returned)
             if returned != position:
@@ -161,7 +160,10 @@ class PollingRecordPublisher(RecordPublisher):
             )
 
     async def _read(self) -> ReadResponse:
-        """Read the next response, and discard its iterator: after a cancellation the same records are read again from the position."""
+        """Read the next response.
+
+        The iterator is discarded first, so that after a cancellation the same records are read from the position.
+        """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
             self._read_once, self._config.get_records, on_retry=self._metrics.count_retry, min_pause=self._pause_seconds
@@ -264,7 +266,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         """Make a publisher of `shard`. No record is read yet."""
         stream = shard.stream_arn or shard.stream
         service = self._service or self._client([stream])
-        distribution = self._distribution_checks.of(service, stream)
+        distribution = self._distribution_checks.check_of(service, stream)
         deaggregator = Deaggregator(shard, metrics, distribution.foreign_sub_records)
         position = await self._pin_latest(service, stream, starting_position)
         return PollingRecordPublisher(
@@ -389,7 +391,7 @@ async def explain_not_found(
     async def still_listed() -> bool:
         try:
             return await is_shard_listed(listing, shard)
-        except ResourceInUseError as busy:  # the stream is being created or deleted, so list again
+        except ResourceInUseError as busy:  # The stream is being created or deleted, so list again.
             raise TransientError(busy.api, busy.code, str(busy)) from busy
 
     if await call_with_retries(still_listed, policy):

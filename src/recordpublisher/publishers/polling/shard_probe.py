@@ -8,7 +8,7 @@ from ..errors import TransientError
 from ..kinesis.ports import PollingPort, ReadResponse
 from ..positions import StartingPosition
 from ..records import to_millis
-from ..shards import Shard
+from ..shards import OldestRecord, Shard
 
 MAX_READS, MAX_READS_OF_OLDEST = 5, 20
 """Responses may be empty on the way to a record (service documentation). A probe ends after this many reads."""
@@ -27,13 +27,6 @@ class TipDistance(msgspec.Struct, frozen=True):
     has_unread: bool
     oldest_ms: int | None = None
     millis_behind: int = 0
-
-
-class OldestRecord(msgspec.Struct, frozen=True):
-    """The oldest record that a shard still has: its sequence number and arrival (epoch ms), both None if the shard has no record."""
-
-    sequence: str | None = None
-    arrival_ms: int | None = None
 
 
 async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:

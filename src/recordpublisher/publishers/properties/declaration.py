@@ -129,7 +129,10 @@ class PropertyGroup:
     def optional_integer(
         self, key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, unit: str = "", **more: Any
     ) -> Property[int | None]:
-        """Declare a whole number as `integer` does. The value is None if it is not set, which has a special meaning."""
+        """Declare a whole number as `integer` does, without a default.
+
+        The value is None if it is not set; `sentence` says what that means.
+        """
         parse = _range_parser(minimum, maximum, (), unit)
         valid = _describe_range("a whole number", minimum, maximum, (), unit)
         return self._declare("int", key, sentence, None, valid, parse, unit=unit, **more)

@@ -26,7 +26,7 @@ from .groups.job import (
     TRACING,
     VALUES_AND_TIME,
 )
-from .groups.reading import ACCESS, DYNAMODB_STREAMS, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
+from .groups.reading import ACCESS, ARCHIVE_READING, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
 from .groups.sinks import FILES_AND_TABLES, KINESIS_SINK, SINKS
 from .retry_properties import JOB, MAX_OUTAGE
 from .times import which_name, why_no_time
@@ -48,8 +48,8 @@ GROUPS = (
     PUBLISHER,
     POLLING,
     FAN_OUT,
-    DYNAMODB_STREAMS,
     QUEUE,
+    ARCHIVE_READING,
     DISCOVERY_AND_STATE,
     VALUES_AND_TIME,
     FORMATS,
@@ -81,7 +81,7 @@ _MOST_MISSING = 2
 """Segments that may be missing at the beginning of a key, such as `flink.stream`."""
 _REASONS = {
     "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit (F1)",
-    "flink.stream.efo.http-client.read-timeout": "see flink.shard.subscribetoshard.inactivity.timeout (F5)",
+    "flink.stream.efo.http-client.read-timeout": "a subscription without an event for 20 s is reopened (F5)",
     "flink.watermark.sync.queue.capacity": "queues are bounded by flink.shard.queue.records and flink.shard.queue.bytes (P6)",
     "aws.credentials.provider.custom.class": "it names a Java class",
     "aws.credentials.provider.role.provider": "the role is assumed with the SDK's own chain of credentials",
@@ -157,8 +157,8 @@ class Properties(Mapping[str, str]):
         values = [self._parsed(declared, key) for key in given]
         for key, value in zip(given, values, strict=True):
             if value != values[0]:
-                reason = f"'{given[0]}' and '{key}' are two spellings of it and have different values"
-                raise ConfigurationError(declared.key, reason=reason, valid="one of them")
+                reason = f"both are spellings of {declared.key}, and their values differ"
+                raise ConfigurationError.conflict(given[0], key, reason=reason)
         return values[0]
 
     def _parsed(self, declared: Property[T], key: str) -> T:
@@ -238,8 +238,8 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
     if not others.is_set(declared) or others.value(declared) == own.value(declared):
         return
     ours, theirs = (MASK if declared.secret else properties.value(declared) for properties in (own, others))
-    reason = f"the keyword argument '{keyword}' is {ours!r}"
-    raise ConfigurationError(declared.key, theirs, "one of the two, or the same value in both", reason=reason)
+    reason = "both set the same property"
+    raise ConfigurationError.conflict(declared.key, f"{keyword}={ours}", value=theirs, reason=reason)
 
 
 def _as_text(key: str, value: object) -> str:
@@ -332,7 +332,7 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
 
 @cache
 def properties_by_keyword() -> dict[str, Property[Any]]:
-    """Return each property of the table by its keywords. A prefix has no keyword, because it stands for many keys."""
+    """Return the declared properties by the keyword argument that sets each. A prefix has none, because it stands for many keys."""
     of_the_table = [declared for group in GROUPS for declared in group.properties if not declared.is_prefix]
     of_dead_letters = [_for_dead_letters(each) for each in of_the_table if each.key.startswith(_OF_SINKS)]
     return {keyword: declared for declared in [*of_the_table, *of_dead_letters] for keyword in declared.keywords}
@@ -438,7 +438,7 @@ def _is_misspelt(key: str) -> bool:
         # `initpos` is meant for flink.stream.initpos; `version` is not for aws.http.protocol.version.
         return nearest.count(".") - spelled.count(".") <= _MOST_MISSING
     if _nearest_of_plugin(spelled):
-        return True  # Nobody else has keys below the name of a plugin or part, such as flink.sink.sql.
+        return True  # No other program has keys below the name of a plugin or part, such as flink.sink.sql.
     forms = (spelled, *(f"{prefix}.{spelled}" for prefix in _PREFIXES))
     return any(difflib.SequenceMatcher(None, form, nearest).ratio() >= _MISSPELT for form in forms)
 

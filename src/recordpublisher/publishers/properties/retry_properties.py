@@ -60,17 +60,30 @@ def retry_properties(
     base: int,
     maximum: int,
     connector: tuple[str, str, str] = ("", "", ""),
+    also: str = "",
 ) -> RetryProperties:
     """Declare the four properties of an operation.
 
-    `connector` gives the connector's retries, base and maximum if they differ from the FLIP's.
+    - `connector`: the connector's retries, base and maximum if they differ from the FLIP's.
+    - `also`: another spelling of `stem`.
     """
+
+    def spelt(part: str) -> tuple[str, ...]:
+        return (f"{also}.{part}",) if also else ()
+
     retries_words = f"Failures of {operation} in a row, without progress between them, before the job fails."
     of_connector, base_of_connector, maximum_of_connector = connector
     return RetryProperties(
-        group.integer(f"{stem}.maxretries", retries_words, retries, connector=of_connector),
         group.integer(
-            f"{stem}.backoff.base", f"First back-off of {operation}.", base, unit="ms", connector=base_of_connector
+            f"{stem}.maxretries", retries_words, retries, connector=of_connector, aliases=spelt("maxretries")
+        ),
+        group.integer(
+            f"{stem}.backoff.base",
+            f"First back-off of {operation}.",
+            base,
+            unit="ms",
+            connector=base_of_connector,
+            aliases=spelt("backoff.base"),
         ),
         group.integer(
             f"{stem}.backoff.max",
@@ -78,6 +91,13 @@ def retry_properties(
             maximum,
             unit="ms",
             connector=maximum_of_connector,
+            aliases=spelt("backoff.max"),
         ),
-        group.number(f"{stem}.backoff.expconst", f"Growth of the back-off of {operation}.", 1.5, minimum=1.0),
+        group.number(
+            f"{stem}.backoff.expconst",
+            f"Growth of the back-off of {operation}.",
+            1.5,
+            minimum=1.0,
+            aliases=spelt("backoff.expconst"),
+        ),
     )

@@ -8,12 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
-from recordpublisher.fetcher.leases.documents.group_job import GroupJob
+from recordpublisher.fetcher.leases.documents.group_store import PositionKey, PositionPart, StoredPosition, WorkerRecord
 from recordpublisher.fetcher.leases.documents.json_documents import by_stream, long_id, short_id
-from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes, table_to_bytes
-from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, StoredPosition
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.lease_table import (
+    GroupJob,
+    Lease,
+    LeaseTable,
+    table_from_bytes,
+    table_to_bytes,
+)
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

@@ -2,8 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.first_group import store_as_group
-from recordpublisher.fetcher.leases.documents.position_part import SHARDS_PER_PART
+from recordpublisher.fetcher.leases.documents.group_store import SHARDS_PER_PART, store_as_group
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
-from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, WorkerRecord
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
+from recordpublisher.fetcher.leases.documents.group_store import StoredPosition, WorkerRecord
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable, ShardEnd
-from recordpublisher.fetcher.leases.documents.position_part import StoredPosition
-from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
-from recordpublisher.fetcher.leases.planning.group_view import GroupView
-from recordpublisher.fetcher.leases.planning.group_watermark import (
+from recordpublisher.fetcher.leases.planning import (
+    GroupView,
     ShardWatermark,
     WorkerWatermark,
     group_watermark,

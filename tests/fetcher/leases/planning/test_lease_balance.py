@@ -5,8 +5,14 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.leases.planning.lease_balance import MIN_DIFFERENCE, balanced_owners
-from recordpublisher.fetcher.leases.planning.shard_loads import MAX_LEVEL, LoadLevels, next_level, weight
+from recordpublisher.fetcher.leases.planning import (
+    MAX_LEVEL,
+    MIN_DIFFERENCE,
+    LoadLevels,
+    balanced_owners,
+    next_level,
+    weight,
+)
 
 WORKERS = ["a", "b", "c", "d", "e", "f"]
 

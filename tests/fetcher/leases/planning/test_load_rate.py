@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.planning.shard_loads import LoadLevels, LoadRate
+from recordpublisher.fetcher.leases.planning import LoadLevels, LoadRate
 
 BEAT = 5.0
 

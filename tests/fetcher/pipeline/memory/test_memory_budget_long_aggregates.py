@@ -3,15 +3,13 @@
 import asyncio
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfOrderness
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
-from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
-from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
+from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.publishers.aggregation.expanded_records import MAX_BATCH_BYTES
-from recordpublisher.publishers.aggregation.loop_yielder import STEP
+from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES
+from recordpublisher.publishers.aggregation.kpl_format import STEP
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties

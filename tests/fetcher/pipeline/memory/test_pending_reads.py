@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget, PendingReads
+from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, PendingReads
 
 from fakes.shard_entries import entry, watermarked
 

@@ -170,7 +170,10 @@ def test_a_value_that_its_column_does_not_take_is_a_bad_record_of_the_policy(mon
         rp.read_arrow("orders", PROPERTIES, deserializer=Order).read_all()
     frame = rp.read_polars("orders", PROPERTIES, deserializer=Order, deserializer_error="SKIP")
     assert frame["order"].to_list() == [1, 3]
-    assert "skipped record 1 of orders/a: ValueError: field 'order' of Order is no int64" in caplog.text
+    assert (
+        "skipped record 1 of orders/a: ValueError: field 'order' of Order does not fit the Arrow type int64"
+        in caplog.text
+    )
 
 
 def test_a_field_without_a_column_is_refused_at_once(orders):
@@ -229,7 +232,7 @@ def test_a_bad_record_is_raised_with_its_number(orders):
 
 
 def test_a_read_stores_no_positions(orders, tmp_path):
-    properties = PROPERTIES | {"flink.state.uri": str(tmp_path / "state"), "flink.shard.assignment": "ELASTIC"}
+    properties = PROPERTIES | {"flink.state.uri": str(tmp_path / "state"), "flink.job.workers": "GROUP"}
 
     assert rp.read_arrow("orders", properties).read_all().num_rows == 10
     assert list(tmp_path.iterdir()) == []

@@ -6,11 +6,11 @@ import logging
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
-from recordpublisher.plugins.runtime.job_identity import as_look
+from recordpublisher.plugins.runtime.looks import as_look
 
 from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, install
+from fakes.stored_job import alone_worker, snapshot_at, store_alone
 
 
 @pytest.fixture(autouse=True)
@@ -40,17 +40,15 @@ def test_a_consume_that_is_told_keeps_positions(orders, tmp_path):
 
 
 def test_what_the_call_says_itself_stands_in_a_look(orders):
-    with pytest.raises(rp.ConfigurationError, match=r"flink\.watermark\.tracker\.address"):
-        read(watermark_tracker="TCP")
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.state\.uri"):
+        read(job_workers="GROUP")
 
 
-def test_a_look_joins_no_group_and_no_tracker_and_writes_no_dead_letters():
+def test_a_look_joins_no_group_and_writes_no_dead_letters():
     job = rp.Properties(
         {
             "flink.state.uri": "s3://b/p",
-            "flink.shard.assignment": "ELASTIC",
-            "flink.watermark.tracker": "TCP",
-            "flink.watermark.group": "g",
+            "flink.job.workers": "GROUP",
             "flink.deserializer.error": "DEAD_LETTER",
             "flink.stream.recordpublisher": "efo",
             "aws.region": "eu-west-1",
@@ -89,21 +87,21 @@ async def test_a_start_that_takes_over_positions_says_so(caplog):
     caplog.set_level(logging.INFO, "recordpublisher.start")
     store = MemoryStore()
 
-    await SnapshotStore(store).open_generation(0)
-    assert not caplog.messages
-    await SnapshotStore(store).open_generation(0)
-    assert "start 2 of subtask 0 takes over the positions that start 1 has stored in memory" in caplog.text
+    await store_alone(store, snapshot_at(1))
+    assert "takes over" not in caplog.text
+    later = await store_alone(store, snapshot_at(2))
+    assert f"worker {later.name} runs alone, with the positions in memory" in caplog.text
 
 
 async def test_a_start_that_is_replaced_ends_soon_and_logs_what_to_do(orders, caplog):
     store = MemoryStore()
     properties = {**PROPERTIES, "flink.state.checkpoint.interval": "-1"}
     async with rp.DataFetcher("orders", properties, sink=rp.MemorySink(), state_store=store) as fetcher:
-        await SnapshotStore(store).open_generation(0)
+        await alone_worker(store).open()
         with pytest.raises(rp.FencedError):
             async with asyncio.timeout(30):
                 await fetcher.run()
 
     (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
-    assert "no longer reads orders: FencedError: generation 2 of subtask 0 owns the state in memory" in line
-    assert "flink.shard.assignment=ELASTIC" in line
+    assert "no longer reads orders: FencedError: worker " in line
+    assert "flink.job.workers=GROUP" in line

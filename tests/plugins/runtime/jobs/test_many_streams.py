@@ -102,7 +102,7 @@ async def test_a_function_of_streams_brings_one_of_another_region_and_lets_it_go
             "flink.stream.recordpublisher": publisher,
             "flink.stream.efo.consumername": "job",
             "flink.stream.initpos": "TRIM_HORIZON",
-            "flink.streams.interval": 20,
+            "flink.shard.discovery.intervalmillis": 20,
             f"aws.endpoint.{REGIONS[0]}": eu.url,
             f"aws.endpoint.{REGIONS[1]}": us.url,
         }

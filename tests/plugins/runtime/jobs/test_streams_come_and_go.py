@@ -25,7 +25,7 @@ class Job:
             {
                 **served.endpoint.properties(),
                 "flink.streams.file": self.file,
-                "flink.streams.interval": 100,
+                "flink.shard.discovery.intervalmillis": 100,
                 "flink.stream.initpos": "TRIM_HORIZON",
                 "flink.job.name": "many",
                 "flink.sink": "sql",

@@ -1,35 +1,41 @@
-"""What the subtask processes of `run --parallelism` get from their supervisor, and what it reads of them."""
+"""What the processes of `run --parallelism` get from their supervisor, and what it reads of them."""
 
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
-from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, with_local_tracker
+from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, as_group
 from recordpublisher.publishers.properties.properties import Properties
 
-TLS_CA = "flink.watermark.tracker.tls.ca"
+
+def test_processes_share_the_shards_as_a_group_in_the_store_of_the_job():
+    with as_group(Properties({"flink.state.uri": "s3://bucket/job", "my.own": "kept"})) as given:
+        assert given == {"flink.state.uri": "s3://bucket/job", "my.own": "kept", "flink.job.workers": "GROUP"}
 
 
-async def test_the_tracker_of_one_machine_has_a_new_token_and_no_tls():  # C4
-    """It listens on loopback; settings for another tracker would keep the subtasks from it."""
-    async with with_local_tracker(Properties({TLS_CA: "/nowhere/ca.pem", "my.own": "kept"})) as given:
-        assert given["flink.watermark.tracker"] == "TCP"
-        assert given["flink.watermark.tracker.address"].startswith("127.0.0.1:")
-        assert len(given["flink.watermark.tracker.token"]) == 32
-        assert TLS_CA not in given
-        assert given["my.own"] == "kept"
+def test_a_job_without_positions_has_its_leases_in_a_folder_that_goes_with_it():
+    with as_group(Properties({"flink.sink": "memory"})) as given:
+        folder = Path(given["flink.state.uri"])
+        assert folder.is_dir()
+    assert not folder.exists()
 
 
-async def test_a_tracker_that_the_job_names_is_left_as_it_is():
-    properties = Properties({"flink.watermark.tracker": "TCP", TLS_CA: "ca.pem"})
-    async with with_local_tracker(properties) as given:
-        assert given is properties
+def test_a_sink_that_keeps_positions_keeps_the_leases_too():
+    with as_group(Properties({"flink.sink": "jsonl", "flink.sink.jsonl.path": "rows"})) as given:
+        assert "flink.state.uri" not in given
+
+
+def test_processes_that_receive_from_a_queue_are_no_group():
+    queue = Properties({"flink.stream.recordpublisher": "QUEUE"})
+    with as_group(queue) as given:
+        assert given is queue
 
 
 PROGRESS = SubtaskProgress(0, 7, 1, 0, 0, 0, 0, None)
-PRINTING_SUBTASK = """
+PRINTING_WORKER = """
 import os, sys
 print("hello from a handler")
 print(5)
@@ -41,7 +47,7 @@ os.write(int(sys.argv[sys.argv.index("--supervised") + 1]), sys.argv[1].encode()
 async def test_what_user_code_prints_is_no_report_and_what_is_no_report_ends_nothing(noise, capfd):
     reports = []
     line = msgspec.json.encode(PROGRESS).decode() + "\n"
-    command = [sys.executable, "-c", PRINTING_SUBTASK, noise + line]
+    command = [sys.executable, "-c", PRINTING_WORKER, noise + line]
     await Supervisor(command, Properties(), 1, reports.append).run()
 
     assert reports == [PROGRESS]

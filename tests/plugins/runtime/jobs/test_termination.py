@@ -1,31 +1,13 @@
-"""A drain that waits says so."""
+"""Signals of a job's process: the first one drains, the second one ends."""
 
 import asyncio
 import signal
 
 import pytest
 
-from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.plugins.runtime import stop_signals
 from recordpublisher.plugins.runtime.jobs import termination
-from recordpublisher.plugins.runtime.jobs.termination import stop_on_signals, tell_what_drains
-from recordpublisher.testing import run_virtual
-
-
-def test_a_drain_that_waits_says_for_what_and_how_to_end_it(caplog):
-    async def drain_for_25_seconds():
-        telling = asyncio.create_task(tell_what_drains(3, "map", lambda: Unfinished(7, "records not handled: 7")))
-        await asyncio.sleep(25)
-        telling.cancel()
-
-    run_virtual(drain_for_25_seconds())
-
-    first, second = caplog.messages
-    assert first.startswith(
-        "subtask 3 has been draining for 10 s: it waits for the sink 'map' (records not handled: 7)"
-    )
-    assert "A second signal ends it at once" in first
-    assert "draining for 20 s" in second
+from recordpublisher.plugins.runtime.jobs.termination import stop_on_signals
 
 
 @pytest.fixture
@@ -74,4 +56,4 @@ def test_a_loop_that_is_closed_leaves_no_handler_behind():
 def test_a_subtask_that_a_real_time_signal_killed_is_named_by_its_number():
     number = signal.SIGRTMIN + 3
 
-    assert f"was killed by signal {int(number)};" in str(termination.SubtaskFailedError(1, -number))
+    assert f"was killed by signal {int(number)};" in str(termination.WorkerFailedError(1, -number))

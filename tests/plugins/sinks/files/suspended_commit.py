@@ -9,10 +9,10 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import started
+from fakes.commits.committing_sink import snapshot_at, started
 
 OPERATIONS = {"open", "os.rename", "os.mkdir", "os.remove", "os.listdir", "os.scandir"}
-STATE = {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": "1"}}}
+STATE = snapshot_at(1)
 
 
 def suspend_at(number: int) -> None:

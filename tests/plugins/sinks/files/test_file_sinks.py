@@ -18,11 +18,11 @@ from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.sinks.files.staged_files import StagedFiles
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start, started
+from fakes.commits.committing_sink import Start, snapshot_at, started
 
 
 def state(position):
-    return {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": str(position)}}}
+    return snapshot_at(position)
 
 
 class Jsonl:
@@ -171,8 +171,8 @@ async def test_a_commit_counts_its_files_their_bytes_and_what_was_written_before
     job = await started(sink_in(tmp_path, kind))
     await job.sink.write(batch(b"a"))
     await job.sink.write(batch(b"b", shard_id="shardId-1"))
-    await job.commits.commit(state(1), 2)
-    counts = job.commits.counts
+    await job.alone.commit(state(1), 2)
+    counts = job.alone.counts
     size = sum(file.stat().st_size for file in staged(tmp_path))
     assert (counts.files, counts.size, counts.records, counts.undecided) == (2, size, 2, None)
 
@@ -183,11 +183,11 @@ async def test_a_commit_counts_its_files_their_bytes_and_what_was_written_before
 async def test_a_staged_file_that_is_gone_before_it_was_ever_published_is_named(tmp_path, kind):
     job = await started(sink_in(tmp_path, kind))
     await job.sink.write(batch(b"a"))
-    await job.commits.commit(state(1))
+    await job.alone.commit(state(1))
     (hidden,) = staged(tmp_path)
     hidden.unlink()
-    with pytest.raises(rp.StateError, match=r"staged/job\.0\.\w+\.1\.\w+/\d+-0 .*shardId-0.* are in no file"):
-        await job.commits.publish()
+    with pytest.raises(rp.StateError, match=r"staged/\w+/\d+-0 .*shardId-0.* records are lost"):
+        await job.alone.publish()
 
 
 async def test_files_that_a_user_moves_away_break_no_job_and_no_start(tmp_path, kind, caplog):
@@ -200,10 +200,10 @@ async def test_files_that_a_user_moves_away_break_no_job_and_no_start(tmp_path, 
 
     assert await Start(sink_in(tmp_path, kind)).open() == [state(2)]
     assert "no longer there" in caplog.text
-    await job.commits.publish()
+    await job.alone.publish()
 
 
-async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_go_on(tmp_path, kind):
+async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_continue(tmp_path, kind):
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext())
     await sink.write(batch(b"a"))
@@ -223,13 +223,13 @@ async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_go_on(tm
 async def test_a_start_that_was_replaced_before_it_published_is_fenced_also_when_its_files_were_moved(tmp_path, kind):
     sleeper = await started(sink_in(tmp_path, kind))
     await sleeper.sink.write(batch(b"a"))
-    await sleeper.commits.commit(state(1))
+    await sleeper.alone.commit(state(1))
     await started(sink_in(tmp_path, kind))
     for name in visible(tmp_path):
         (tmp_path / name).unlink()
 
     with pytest.raises(rp.FencedError, match="must stop"):
-        await sleeper.commits.publish()
+        await sleeper.alone.publish()
 
 
 async def test_a_start_that_was_replaced_adds_no_file(tmp_path, kind):  # S6
@@ -329,7 +329,7 @@ async def test_a_full_disk_is_an_error_and_nothing_is_committed(tmp_path, kind, 
 
 async def test_a_full_buffer_requests_a_checkpoint(tmp_path, kind):
     asked = []
-    sink = sink_in(tmp_path, kind, **{"flink.sink.file.buffer.bytes": 100})
+    sink = sink_in(tmp_path, kind, **{"flink.sink.buffer.bytes": 100})
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
     await sink.write(batch(b"x" * 100))
     assert asked
@@ -337,7 +337,7 @@ async def test_a_full_buffer_requests_a_checkpoint(tmp_path, kind):
 
 async def test_the_job_waits_while_twice_as_much_waits(tmp_path, kind):
     resumed = []
-    sink = sink_in(tmp_path, kind, **{"flink.sink.file.buffer.bytes": 1_000})
+    sink = sink_in(tmp_path, kind, **{"flink.sink.buffer.bytes": 1_000})
     await sink.open(rp.SinkContext(resume_writing=lambda: resumed.append(sink.has_room())))
     await sink.write(batch(b"x" * 1_000))
     assert sink.has_room()

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, make_dataclass
 from decimal import Decimal
 
+import duckdb
 import pyarrow.dataset as ds
 import pytest
 
@@ -60,6 +61,30 @@ async def test_a_new_column_is_added_and_remembered_also_by_a_start_without_it(t
     files = [ds.dataset(file) for file in sorted(map(str, tmp_path.rglob("*.parquet")))]
     rows = ds.dataset(files, schema=files[1].schema).to_table(columns=["id", "note"]).to_pylist()
     assert sorted(row["id"] for row in rows) == [1, 2, 3]
+
+
+Place = make_dataclass("Place", [("country", str)])
+Sent = make_dataclass("Sent", [("id", int), ("to", Place), ("by", list[Place]), ("of", dict[str, Place])])
+LaterPlace = make_dataclass("LaterPlace", [("country", str), ("code", int)])
+LaterSent = make_dataclass(
+    "LaterSent", [("id", int), ("to", LaterPlace), ("by", list[LaterPlace]), ("of", dict[str, LaterPlace])]
+)
+
+
+async def test_a_field_inside_an_object_is_added_and_remembered_as_a_column_is(tmp_path):
+    old, new = Place("NO"), LaterPlace("SE", 7)
+    await written(tmp_path, Sent(1, old, [old], {"a": old}), 1)
+    await written(tmp_path, LaterSent(2, new, [new], {"a": new}), 2)
+    await written(tmp_path, Sent(3, old, [old], {"a": old}), 3)
+    for name, of in (("code", str), ("Code", int)):
+        other = make_dataclass("Other", [("id", int), ("by", list[make_dataclass("Inner", [(name, of)])])])
+        with pytest.raises(rp.ConfigurationError, match="have a column 'by' of the type list"):
+            await sink_in(tmp_path).open(rp.SinkContext(value_type=other))
+
+    found = duckdb.sql(
+        f'SELECT id, "to".code, "by"[1].code, "of"[\'a\'].code FROM read_parquet(\'{tmp_path}/**/*.parquet\', union_by_name=true)'
+    )
+    assert sorted(found.fetchall()) == [(1, None, None, None), (2, 7, 7, 7), (3, None, None, None)]
 
 
 async def test_other_partitions_are_refused(tmp_path):

@@ -23,7 +23,7 @@ async def test_one_failed_answer_of_the_folder_does_not_stop_a_worker(tmp_path, 
         served.stream("orders").put(*({"n": number} for number in range(10)))
         given = {
             **served.endpoint.properties(),
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.sink": "jsonl",
             "flink.sink.jsonl.path": str(tmp_path / "out"),
             "flink.state.uri": f"{tmp_path}/group",

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import duckdb
+import polars as pl
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.conditional_store import VersionedValue
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import schema_type
-from recordpublisher.plugins.deserializers.schemas.inference import InferredJson, InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredJson, InferredRow, schema_type
 
 from fakes.batches import batch
 
-EXPECTED = "ValueError: it is no row of the schema: "
+EXPECTED = "ValueError: it is not a valid row of the schema: "
 
 
 class Job:
@@ -70,6 +71,34 @@ async def test_new_fields_are_columns_also_inside_objects_and_duckdb_reads_all_f
         (2, 1.5, "SE", 7),
     ]
     assert job.reasons == []
+
+
+def by_duckdb(folder):
+    return (
+        duckdb.sql(f"SELECT * FROM read_parquet('{folder}/**/*.parquet', union_by_name=true)")
+        .to_arrow_table()
+        .to_pylist()
+    )
+
+
+def by_polars(folder):
+    files = [pl.scan_parquet(file, hive_partitioning=True) for file in Path(folder).glob("[!.]*/**/*.parquet")]
+    return pl.concat(files, how="diagonal_relaxed").collect().to_dicts()
+
+
+@pytest.mark.parametrize("read", [by_duckdb, by_polars])
+async def test_readers_unite_files_with_different_columns(tmp_path, read):
+    job = await Job("parquet", tmp_path, **{"flink.sink.partitions": "country={address.country}"}).open()
+    await job.commit({"id": 1, "address": {"country": "NO"}, "stops": [{"a": 1}]})
+    await job.commit({"id": 2, "price": 1.5, "address": {"country": "SE", "code": 7}, "stops": [{"a": 2, "b": "x"}]})
+    await job.commit({"id": 3})
+
+    found = sorted(read(tmp_path), key=lambda row: row["id"])
+    assert [(row["price"], row["country"], row["address"], row["stops"]) for row in found] == [
+        (None, "NO", {"country": "NO", "code": None}, [{"a": 1, "b": None}]),
+        (1.5, "SE", {"country": "SE", "code": 7}, [{"a": 2, "b": "x"}]),
+        (None, None, None, None),
+    ]
 
 
 async def test_a_type_that_does_not_fit_is_a_bad_record_that_names_the_field_and_both_types(kind, tmp_path):
@@ -143,14 +172,36 @@ async def test_a_folder_that_a_schema_began_continues_with_its_columns(tmp_path)
     assert job.reasons == [f"{EXPECTED}$.id: expected int <= 2147483647"]
 
 
-async def test_a_field_in_a_pattern_needs_its_column_and_then_partitions_the_files(tmp_path):
-    pattern = {"flink.sink.partitions": "country={address.country}"}
-    with pytest.raises(rp.ConfigurationError, match=r"'address.country' is not a column"):
-        await Job("parquet", tmp_path / "new", **pattern).open()
+async def test_a_new_folder_is_partitioned_by_fields_whose_types_the_first_records_show(tmp_path):
+    pattern = "customer={customer}/dt={at:%Y-%m-%d}/country={address.country}"
+    pattern = {"flink.sink.partitions": pattern, "flink.sink.parquet.sort": "id"}
+    job = await Job("parquet", tmp_path, **pattern).open()
+    await job.sink.flush()
+    await job.commit(
+        {"id": 2, "customer": 7, "at": "2026-11-26T23:00:00-02:00", "address": {"country": "NO"}}, {"id": 1}
+    )
+    again = await Job("parquet", tmp_path, first=10, **pattern).open()
+    await again.commit({"id": 3, "customer": "x"}, {"id": 4, "customer": 8, "country": "x"}, {"id": 5, "customer": 9})
 
-    by_time = {"flink.sink.partitions": "dt={eventTime:%Y-%m-%d}"}
-    job = await Job("parquet", tmp_path / "lake", **by_time).open()
-    await job.commit({"id": 1}, {"id": 2, "dt": "x"})
+    found = duckdb.sql(
+        f"SELECT id, customer, dt, country, address.country FROM read_parquet('{tmp_path}/**/*.parquet', union_by_name=true,"
+        " hive_types={'customer': BIGINT, 'dt': DATE, 'country': VARCHAR}) ORDER BY id"
+    ).fetchall()
+    assert [(row[0], row[1], row[2] and row[2].isoformat(), *row[3:]) for row in found] == [
+        (1, None, None, None, None),
+        (2, 7, "2026-11-27", "NO", "NO"),
+        (5, 9, None, None, None),
+    ]
+    assert again.reasons[0] == f"{EXPECTED}$.customer: expected int | null, got str"
+    assert ["'country' cannot be a column" in reason for reason in again.reasons] == [False, True]
 
-    assert [path.parent.parent.parent.name for path in (tmp_path / "lake").rglob("*.parquet")] == ["dt=1970-01-01"]
-    assert ["'dt' cannot be a column" in reason for reason in job.reasons] == [True]
+
+@pytest.mark.parametrize("name", ["stream", "eventTime", "data", "value"])
+async def test_a_field_with_the_name_of_a_column_of_metadata_stands_inside_the_value_of_json_lines(tmp_path, name):
+    job = await Job("jsonl", tmp_path).open()
+    await job.commit({"id": 1, name: 7}, {"id": 2, name: "x"})
+    again = await Job("jsonl", tmp_path, first=10).open()
+    await again.commit({"id": 3, name: 8}, {"id": 4, name: "x"})
+
+    assert rows("jsonl", tmp_path, f'id, "{name}"') == [(1, 7), (3, 8)]
+    assert [*job.reasons, *again.reasons] == [f"{EXPECTED}$.{name}: expected int | null, got str"] * 2

@@ -13,10 +13,10 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.testing import CommittingSinkContract, SinkCase
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start
+from fakes.commits.committing_sink import Start, snapshot_at
 from servers.moto_server import KEYS, serve_moto
 
-STATE = {"version": 2, "generation": 1, "shards": {}}
+STATE = snapshot_at(2)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ async def started():
     yield start
     for each in starts:
         await each.sink.close()
-        await each.commits.close()
+        await each.alone.close()
 
 
 class TestContract(CommittingSinkContract):
@@ -100,16 +100,17 @@ async def test_objects_have_the_names_of_files_and_leave_nothing_hidden_but_the_
     job = await started(rp.JsonlSink(bucket.properties()))
     await job.sink.write(batch(b"a", b"b"))
     await job.checkpoint(STATE)
-    assert bucket.names() == [".recordpublisher/entries/subtask-0", "orders/shardId-0/1.-1-2.-1.jsonl"]
+    names = [name for name in bucket.names() if not name.startswith(".recordpublisher/entries/group/")]
+    assert names == ["orders/shardId-0/1.-1-2.-1.jsonl"]
     assert (await started(rp.JsonlSink(bucket.properties()))).restored == [STATE]
 
 
 async def test_the_next_start_copies_what_was_committed_and_deletes_what_was_not(bucket, started):
     dying = await started(rp.JsonlSink(bucket.properties()))
     await dying.sink.write(batch(b"committed"))
-    await dying.commits.commit(STATE)
+    await dying.alone.commit(STATE)
     await dying.sink.write(batch(b"never", shard_id="shardId-1"))
-    await dying.commits._commits.stage()
+    await dying.alone._positions._commits.stage()
     assert (len(bucket.staged()), bucket.visible()) == (2, [])
     await started(rp.JsonlSink(bucket.properties()))
     assert (bucket.staged(), [row["data"] for row in bucket.rows()]) == ([], ["committed"])
@@ -127,11 +128,11 @@ async def test_a_staged_object_that_is_gone_is_named_and_one_that_a_user_moved_a
     assert f"{moved} of {bucket.location}: published before" in caplog.text
 
     await job.sink.write(batch(b"deleted"))
-    await job.commits.commit(STATE)
+    await job.alone.commit(STATE)
     (hidden,) = bucket.staged()
     bucket.client.delete_object(Bucket="bucket", Key=f"{bucket.prefix}/{hidden}")
-    with pytest.raises(rp.StateError, match=f"{hidden} .* are in no file"):
-        await job.commits.publish()
+    with pytest.raises(rp.StateError, match=f"{hidden} .* records are lost"):
+        await job.alone.publish()
 
 
 async def test_a_large_file_is_uploaded_in_parts_and_none_is_left(bucket, started):
@@ -165,17 +166,17 @@ def test_secrets_in_the_location_are_refused():  # C3
     assert "SECRET" not in str(raised.value)
 
 
-@pytest.mark.parametrize("assignment", ["STATIC", "ELASTIC"])
+@pytest.mark.parametrize("assignment", ["ALONE", "GROUP"])
 async def test_a_job_writes_each_record_once_over_its_starts(bucket, tmp_path, assignment):
     with serve_in_thread(streams={"orders": 2}) as served:
         given = {
             **bucket.properties(),
             **served.endpoint.properties(),
             "flink.sink": "jsonl",
-            "flink.shard.assignment": assignment,
+            "flink.job.workers": assignment,
             "flink.state.checkpoint.interval": 200,
             "flink.stream.initpos": "TRIM_HORIZON",
-            **({"flink.state.uri": f"{tmp_path}/group"} if assignment == "ELASTIC" else {}),
+            **({"flink.state.uri": f"{tmp_path}/group"} if assignment == "GROUP" else {}),
         }
         for _ in range(2):
             served.stream("orders").put(*({"n": number} for number in range(20)))

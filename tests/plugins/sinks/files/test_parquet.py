@@ -110,7 +110,7 @@ async def test_what_waits_counts_with_the_bytes_of_its_columns_not_with_those_of
     records = batch(*(b"x" * 100 for _ in range(100)))
     limit = records.held_bytes * 2 // 3
     asked = []
-    sink = rp.ParquetSink({"flink.sink.parquet.path": str(tmp_path), "flink.sink.file.buffer.bytes": limit})
+    sink = rp.ParquetSink({"flink.sink.parquet.path": str(tmp_path), "flink.sink.buffer.bytes": limit})
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(1)))
 
     await sink.write(records)

@@ -15,10 +15,10 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start
+from fakes.commits.committing_sink import Start, snapshot_at
 from processes.command_line import ROOT, process_environment
 
-STATE = {"version": 2, "generation": 1, "shards": {"orders/shardId-1": {"position": "1"}}}
+STATE = snapshot_at(1, "orders/shardId-1")
 
 
 def suspended(folder, operation):

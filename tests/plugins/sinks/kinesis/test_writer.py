@@ -1,6 +1,7 @@
 """The core of the Kinesis sink on virtual time: calls, flush, errors, close (K2, K3)."""
 
 import asyncio
+import logging
 from datetime import timedelta
 
 import pytest
@@ -379,7 +380,7 @@ def test_an_async_callback_is_refused():
     async def later(failed):
         pass
 
-    with pytest.raises(ConfigurationError, match="nobody would await it"):
+    with pytest.raises(ConfigurationError, match="its result would not be awaited"):
         a_sink(FakeKinesis(), on_failure=later)
 
 
@@ -393,3 +394,39 @@ def test_a_callback_that_returns_a_coroutine_fails_the_sink():
                 await sink.put(b"x", "")
 
     run_virtual(job())
+
+
+def test_a_close_in_an_outage_says_once_what_it_waits_for(caplog):
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake, {"flink.job.max.outage": "15m"})
+        await sink.open(SinkContext())
+        fake.fail = TransientError("PutRecords", "EndpointConnectionError", "cannot connect")
+        await put_numbers(sink, range(2))
+        await asyncio.sleep(30)
+        failing = sink.metrics()["failingMs"]
+        asyncio.get_running_loop().call_later(20, setattr, fake, "fail", None)
+        await sink.close()
+        return failing, sink.metrics()["failingMs"]
+
+    with caplog.at_level(logging.WARNING):
+        failing, after = run_virtual(job())
+    (line,) = [text for text in caplog.messages if text.startswith("the close of the Kinesis sink")]
+    assert line.startswith("the close of the Kinesis sink of out waits until 2 records are acknowledged, which a kill")
+    assert "Calls have failed for 32 s and are retried for 14.5 min more (flink.job.max.outage): " in line
+    assert line.endswith("cannot connect")
+    assert (29_000 <= failing <= 31_000, after) == (True, 0)
+
+
+def test_a_short_close_says_nothing_and_throttles_are_no_failure(caplog):
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake) as sink:
+            fake.refuse = lambda entry: "ProvisionedThroughputExceededException" if now() < 2 else None
+            await put_numbers(sink, range(2))
+            await asyncio.sleep(1)
+            return sink.metrics()["failingMs"]
+
+    with caplog.at_level(logging.WARNING):
+        assert run_virtual(job()) == 0
+    assert not any(text.startswith("the close") for text in caplog.messages)

@@ -87,7 +87,7 @@ def test_a_record_is_handled_again_for_as_long_as_retry_for(back_after, handled)
             if loop.time() < back_after:
                 raise ValueError("HTTP 503")
 
-        sink = rp.MapSink(handle, retry_for=900, on_failure="SKIP", clock=VirtualClock())
+        sink = rp.MapSink(handle, retry_for="15m", on_failure="SKIP", clock=VirtualClock())
         await open_and_write(sink, batch(b"a"))
         await sink.flush()
         await sink.close()
@@ -109,7 +109,7 @@ def test_time_in_which_the_process_was_suspended_does_not_count_for_retry_for():
             if len(calls) < 7:
                 raise ValueError("HTTP 503")
 
-        sink = rp.MapSink(handle, retry_for=900, on_failure="SKIP", clock=VirtualClock())
+        sink = rp.MapSink(handle, retry_for="15m", on_failure="SKIP", clock=VirtualClock())
         await open_and_write(sink, batch(b"a"))
         await sink.flush()
         await sink.close()

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing import VirtualClock, run_virtual
 
+from fakes.kept_snapshots import KeptSnapshots
 from fakes.leases.elastic_processes import ElasticProcesses
 from fakes.memory_streams import PROPERTIES, install
 from fakes.scripted_source import ScriptedSource, make_fetcher
-from fakes.snapshots import Snapshots
+from fakes.stored_job import states_in
 
 GIVEN = {**PROPERTIES, "flink.job.name": "job", "flink.state.checkpoint.interval": "20"}
 
@@ -36,8 +36,8 @@ def job(handler, folder, **options):
 
 
 async def stored_positions(folder):
-    states = await SnapshotStore(rp.FolderStore(folder)).load()
-    return {key: entry.get("position") for state in states for key, entry in state["shards"].items()}
+    states = await states_in(rp.FolderStore(folder))
+    return {key: state.get("position") for key, state in states.items()}
 
 
 async def stopped_while_two_run(fetcher, seen, go_on):
@@ -152,19 +152,6 @@ async def test_a_failure_ends_the_job_with_the_record_and_its_cause(tmp_path, en
 DRAIN = {"flink.job.drain.timeout": "30s"}
 
 
-class Kept(Snapshots):
-    """A store that keeps the last snapshot."""
-
-    async def load(self):
-        return []
-
-    async def open_generation(self, subtask):
-        return 1
-
-    async def store(self, subtask, generation, state):
-        self.state = state
-
-
 async def swallowing(record):
     while int(record.data) == 5:
         try:
@@ -185,7 +172,7 @@ def stopped(handler, source, store=None, max_time=None, **properties):
             source,
             rp.MapSink(handler, concurrency=10, ordering="NONE", clock=VirtualClock()),
             {**DRAIN, **properties},
-            checkpoints=None if store is None else SubtaskCheckpoints(store, 0, 1),
+            alone=None if store is None else store.start(),
         )
         await fetcher.open()
         running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=max_time)))
@@ -204,7 +191,7 @@ def stopped(handler, source, store=None, max_time=None, **properties):
 @pytest.mark.parametrize("max_time", [None, 5])
 @pytest.mark.parametrize("has_store", [True, False])
 def test_a_stopped_job_ends_after_the_drain_timeout_and_names_the_handler_and_the_record(caplog, has_store, max_time):
-    source, store = ScriptedSource(), Kept()
+    source, store = ScriptedSource(), KeptSnapshots()
     source.add("a", *range(10))
     seconds = stopped(swallowing, source, store if has_store else None, max_time)
 
@@ -213,7 +200,7 @@ def test_a_stopped_job_ends_after_the_drain_timeout_and_names_the_handler_and_th
     assert "the handler swallowing has run for 3" in line
     assert "with record 5 of s/a" in line
     if has_store:
-        assert store.state["shards"]["s/a"]["position"] == "4"
+        assert store.kept[-1]["shards"]["s/a"]["position"] == "4"
 
 
 @pytest.mark.parametrize(("seconds", "drain"), [(25, 30), (110, 120)])
@@ -221,20 +208,20 @@ def test_what_is_handled_while_it_drains_is_stored(seconds, drain):
     async def slow_before_a_hung_one(record):
         await asyncio.sleep({4: seconds, 5: 1e6}.get(int(record.data), 0))
 
-    source, store = ScriptedSource(), Kept()
+    source, store = ScriptedSource(), KeptSnapshots()
     source.add("a", *range(10))
     stopped(slow_before_a_hung_one, source, store, **{"flink.job.drain.timeout": f"{drain}s"})
-    assert store.state["shards"]["s/a"]["position"] == "4"
+    assert store.kept[-1]["shards"]["s/a"]["position"] == "4"
 
 
 def test_a_stop_waits_while_handlers_return(caplog):
     async def slow(record):
         await asyncio.sleep(20 + 10 * int(record.data))
 
-    source, store = ScriptedSource(), Kept()
+    source, store = ScriptedSource(), KeptSnapshots()
     source.add("a", *range(10))
     assert stopped(slow, source, store) > 100
-    assert store.state["shards"]["s/a"]["position"] == "9"
+    assert store.kept[-1]["shards"]["s/a"]["position"] == "9"
     assert "flink.job.drain.timeout" not in caplog.text
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import sys
 import weakref
+from datetime import timedelta
 
 import pytest
 
@@ -27,9 +28,11 @@ from fakes.memory_streams import PROPERTIES, install
         ("concurrency", 0, "an integer, at least 1"),
         ("batch_size", True, "an integer, at least 1"),
         ("retries", -1, "an integer, at least 0"),
-        ("batch_wait", -0.1, "seconds, at least 0"),
+        ("batch_wait", -0.1, "seconds, at least 0, or a duration such as 15m"),
+        ("batch_wait", None, "seconds, at least 0, or a duration such as 15m"),
+        ("retry_for", "long", "seconds, or a duration such as 15m"),
         ("timeout", 0, "seconds above 0, or None"),
-        ("max_age", "1h", "seconds above 0, or None"),
+        ("max_age", "long", "seconds, or a duration such as 15m"),
         ("ordering", "BY_KEY", "NONE, PER_KEY, PER_SHARD"),
         ("on_failure", "IGNORE", "FAIL, SKIP, DEAD_LETTER"),
     ],
@@ -44,7 +47,10 @@ def test_wrong_arguments_are_named_with_what_is_valid(name, value, valid):
 
 
 def test_a_timeout_of_a_plain_function_is_refused():
-    with pytest.raises(rp.ConfigurationError, match="a thread cannot be ended from outside"):
+    with pytest.raises(
+        rp.ConfigurationError,
+        match="'timeout' needs an async function: a plain function runs in a thread, which cannot be ended",
+    ):
         rp.MapSink(print, timeout=1)
 
 
@@ -199,3 +205,11 @@ def test_a_full_sink_has_room_for_the_write_that_raises_a_failure():
         return resumed
 
     assert run_virtual(job()) == [True]
+
+
+@pytest.mark.parametrize("given", [900, 900.0, "15m", "900 s", timedelta(minutes=15)])
+def test_times_are_seconds_texts_or_timedeltas(given):
+    sink = rp.MapSink(print, batch_size=2, batch_wait=given, retry_for=given, max_age=given)
+
+    settings = sink._settings
+    assert (settings.batch_wait, settings.retry_for, settings.max_age) == (900, 900, 900)

@@ -19,6 +19,7 @@ from sqlalchemy import BigInteger, create_engine, inspect, text
 from sqlalchemy.dialects import postgresql
 
 import recordpublisher as rp
+from recordpublisher.plugins.deserializers.schemas import schema_type
 from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.plugins.sinks.sql.columns import conversion_of
 from recordpublisher.plugins.sinks.sql.target_table import why_no_column
@@ -119,6 +120,45 @@ async def test_a_type_has_a_column_for_each_field(uri):
 async def test_the_columns_of_a_type_are_there_before_the_first_record(uri):
     await commit(uri, of=Order)
     assert list(columns_of(uri))[-len(FIELDS) :] == FIELDS
+
+
+def row_type(schema):
+    return schema_type(rp.Properties(deserializer_schema=schema))
+
+
+NARROW = row_type("s SMALLINT, n INT, x FLOAT, d DECIMAL(5, 2), same DECIMAL(9, 2)")
+WIDE = row_type("s INT, n BIGINT, x DOUBLE, d DECIMAL(9, 3), same DECIMAL(5, 2)")
+SMALL, LARGE = NARROW(s=1, n=2, x=0.5, d=Decimal("1.25")), WIDE(s=2**20, n=2**40, x=1e300, d=Decimal("123456.125"))
+
+
+async def test_evolve_widens_the_columns_of_postgresql_and_those_of_sqlite_hold_every_number(uri):
+    evolve = {"sink_sql_columns": "EVOLVE"}
+    await commit(uri, SMALL, of=NARROW, **evolve)
+    await commit(uri, LARGE, LARGE, of=WIDE, **evolve)  # the first one has the number of a record that is there
+    await commit(uri, SMALL, SMALL, SMALL, of=NARROW, **evolve)
+
+    rows = query(uri, "select s, n, x, cast(d as text) from records order by sequence_number")
+    assert [row[:3] for row in rows] == [(1, 2, 0.5), (2**20, 2**40, 1e300), (1, 2, 0.5)]
+    assert [Decimal(row[3]) for row in rows] == [Decimal("1.25"), Decimal("123456.125"), Decimal("1.25")]
+    if "postgresql" in uri:
+        shown = columns_of(uri)
+        kinds = ["INTEGER", "BIGINT", "DOUBLE PRECISION", "NUMERIC(9, 3)", "NUMERIC(9, 2)"]
+        assert [shown[name] for name in ("s", "n", "x", "d", "same")] == kinds
+
+
+@pytest.mark.slow
+async def test_a_column_of_its_own_table_that_is_too_narrow_is_refused_with_the_statement_to_run(postgresql):
+    query(postgresql, "drop schema public cascade; create schema public")
+    await commit(postgresql, SMALL, of=NARROW)
+    words = (
+        "column 's' of table records is narrower.*: run ALTER TABLE records ALTER COLUMN s TYPE INTEGER. Valid: EVOLVE"
+    )
+    with pytest.raises(rp.ConfigurationError, match=words):
+        await commit(postgresql, LARGE, of=WIDE)
+
+    query(postgresql, "drop table records; create table records (n int, s bigint)")
+    await commit(postgresql, NARROW(s=1, n=2), of=WIDE)
+    assert query(postgresql, "select n, s from records") == [(2, 1)]
 
 
 @dataclass

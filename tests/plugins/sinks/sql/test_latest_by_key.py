@@ -362,6 +362,41 @@ async def test_a_missing_table_without_the_type_of_the_key_is_refused(uri):
     await job.sink.close()
 
 
+INFER = {"deserializer_schema": "INFER"}
+
+
+async def test_a_missing_table_is_created_with_the_key_whose_type_the_first_records_show(uri):
+    async with Job(uri, **INFER) as job:
+        assert await job.sink.check_values(rp.SinkContext()) == (
+            "records will be created when the first records show the type of its key"
+        )
+        await job.sink.flush(rp.Checkpoint(STATE))
+        await job.commit(of_shard((1, {"note": "x"}), (2, {"id": None})))
+        assert job.rejected == [(number, "a field of the key is missing or null") for number in ("1", "2")]
+        await job.commit(
+            of_shard((3, row(1, "a")), (4, row(2, "b")), (5, {"note": "no key"}), (6, row(1, "c", more=1.5)))
+        )
+        assert job.rejected[2:] == [("5", "field 'id' of the key is missing or null")]
+    async with Job(uri, **INFER) as job:
+        await job.commit(of_shard((7, deleted(2)), (8, row(3, "d", later=True))))
+
+    assert query(uri, "select id, note, more from records order by id") == [(1, "c", 1.5), (3, "d", None)]
+
+
+async def test_the_second_of_two_workers_takes_the_table_that_the_first_one_has_made(uri):
+    async with Job(uri, "one", **INFER) as first, Job(uri, "two", **INFER) as second:
+        await first.commit(of_shard((1, row(1, "a"))))
+        await second.commit(of_shard((2, row(2, "b", more="x")), shard="shardId-1"))
+
+    assert query(uri, "select id, note, more from records order by id") == [(1, "a", None), (2, "b", "x")]
+
+
+async def test_a_key_that_the_database_would_round_is_refused_when_the_first_records_show_it(uri):
+    async with Job(uri, **INFER) as job:
+        with pytest.raises(rp.ConfigurationError, match="column 'id' is of type double"):
+            await job.commit(of_shard((1, row(1.5, "a"))))
+
+
 async def test_the_check_of_a_fitting_table_changes_nothing(uri):
     query(uri, OWN)
     job = Job(uri)
@@ -373,7 +408,7 @@ async def test_the_check_of_a_fitting_table_changes_nothing(uri):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"flink.sink.sql.delete": "gone"}, "flink.sink.sql.key is not set"),
+        ({"flink.sink.sql.delete": "gone"}, "delete' needs flink.sink.sql.key"),
         ({"flink.sink.sql.key": "id,id"}, "different names of fields"),
         ({"flink.sink.sql.key": "id,"}, "different names of fields"),
         ({"flink.sink.sql.key": "id", "flink.sink.sql.delete": "=D"}, "a boolean field, or field=value"),

@@ -10,11 +10,11 @@ from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.plugins.stores.sql_store import SqlStore
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import started
+from fakes.commits.committing_sink import snapshot_at, started
 from servers.postgresql import serve_pgbouncer
 
 pytestmark = pytest.mark.slow
-STATE = {"version": 2, "generation": 1, "shards": {}}
+STATE = snapshot_at(2)
 
 
 @pytest.fixture(scope="module")

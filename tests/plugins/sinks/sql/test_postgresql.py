@@ -17,10 +17,10 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink, target_table
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import started
+from fakes.commits.committing_sink import snapshot_at, started
 
 pytestmark = pytest.mark.slow
-STATE = {"version": 2, "generation": 1, "shards": {}}
+STATE = snapshot_at(2)
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ import msgspec
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
 from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.plugins.stores.sql_store import SqlStore
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start, started
+from fakes.commits.committing_sink import Start, snapshot_at, started
 
-STATE = {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": "2"}}}
+STATE = snapshot_at(2)
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ async def test_a_start_that_was_replaced_commits_nothing(path):  # S6
     await sleeper.sink.write(batch(b"old"))
     successor = await started(sink_on(path))
 
-    with pytest.raises(rp.FencedError, match="another process owns subtask-0 in table recordpublisher_commits"):
+    with pytest.raises(rp.FencedError, match="another process owns group/positions/"):
         await sleeper.checkpoint(STATE)
 
     assert query(path, "select count(*) from records") == [(0,)]
@@ -96,18 +95,6 @@ async def test_jobs_share_a_database_by_their_names(path):
 
     assert await Start(sink_on(path, **{"flink.job.name": "other"}), job="other").open() == []
     await one.checkpoint(STATE)
-
-
-async def test_the_state_store_of_the_job_may_be_in_the_same_database(path):
-    """Both have an entry of subtask 0, in tables of their own."""
-    given = rp.Properties({"flink.job.name": "job"})
-    kept = SubtaskCheckpoints(SnapshotStore(SqlStore(f"sqlite:///{path}", "flink.state.uri", given)), 0, 1)
-    await kept.open()
-    job = await started(sink_on(path))
-    await kept.store({**STATE, "kept": True})
-    await job.checkpoint(STATE)
-    await kept.store({**STATE, "kept": False})
-    assert await Start(sink_on(path)).open() == [STATE]
 
 
 @pytest.mark.parametrize("table", ["recordpublisher_positions", "recordpublisher_workers"])
@@ -275,7 +262,7 @@ async def test_fields_do_not_replace_the_records_metadata(path):
 
 async def test_a_full_buffer_requests_a_checkpoint(path):
     asked = []
-    sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1000})
+    sink = sink_on(path, **{"flink.sink.buffer.bytes": 1000})
     await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(True)))
     await sink.write(batch(b"small"))
     assert not asked
@@ -285,7 +272,7 @@ async def test_a_full_buffer_requests_a_checkpoint(path):
 
 async def test_the_job_waits_while_twice_as_much_waits(path):
     resumed = []
-    sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1_000})
+    sink = sink_on(path, **{"flink.sink.buffer.bytes": 1_000})
     await sink.open(rp.SinkContext(resume_writing=lambda: resumed.append(sink.has_room())))
     await sink.write(batch(b"x" * 1_000))
     assert sink.has_room()
@@ -305,19 +292,19 @@ async def test_calls_that_are_cancelled_and_overtaken_leave_whole_transactions(p
     for number in range(60):
         job = await started(sink)
         await sink.write(with_values(*[{"n": number}] * 200))
-        committing = asyncio.ensure_future(job.checkpoint(STATE | {"round": number}))
+        committing = asyncio.ensure_future(job.checkpoint(snapshot_at(number)))
         await asyncio.sleep(0.002 * (number % 5))
         committing.cancel()
         await asyncio.gather(committing, return_exceptions=True)
     job = await started(sink)
     await sink.write(with_values({"n": 60}))
-    await job.checkpoint(STATE | {"round": 60})
+    await job.checkpoint(snapshot_at(60))
     await sink.close()
 
     counts = query(path, "select n, count(*) from rounds group by n order by n")
     assert counts[-1] == (60, 1)
     assert {count for _, count in counts[:-1]} <= {200}
-    assert await Start(sink_on(path, **{"flink.sink.sql.table": "rounds"})).open() == [STATE | {"round": 60}]
+    assert await Start(sink_on(path, **{"flink.sink.sql.table": "rounds"})).open() == [snapshot_at(60)]
 
 
 async def test_a_commit_that_was_interrupted_is_there_once_after_the_next_one(path):
@@ -470,7 +457,7 @@ async def test_the_checks_refuse_the_schema_that_a_start_refuses(path):
 
 
 async def test_the_checks_refuse_a_file_in_a_folder_that_does_not_exist(path):
-    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.uri.*there is no folder .*/not/there"):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.uri.*the folder .*/not/there does not exist"):
         await findings(sink_on(path.parent / "not/there/job.db"))
 
 
@@ -496,7 +483,7 @@ async def test_a_commit_that_is_still_in_the_thread_has_its_rows_when_the_next_l
     job = await started(sink_on(path))
     await job.checkpoint(STATE)
     await job.sink.write(batch(b"a"))
-    await job.commits._commits.stage()
+    await job.alone._positions._commits.stage()
     in_transaction, goes_on, replace_in = threading.Event(), threading.Event(), SqlStore.replace_in
 
     def held_up(*arguments):
@@ -505,7 +492,7 @@ async def test_a_commit_that_is_still_in_the_thread_has_its_rows_when_the_next_l
         return replace_in(*arguments)
 
     monkeypatch.setattr(SqlStore, "replace_in", held_up)
-    commit = asyncio.ensure_future(job.commits._commits.commit(lambda number, staged: b"entry", STATE))
+    commit = asyncio.ensure_future(job.alone._positions._commits.commit(lambda number, staged: b"entry", STATE))
     await asyncio.to_thread(in_transaction.wait)
     commit.cancel()
     await asyncio.wait([commit])
@@ -513,7 +500,8 @@ async def test_a_commit_that_is_still_in_the_thread_has_its_rows_when_the_next_l
     goes_on.set()
     await job.sink._database.in_thread(lambda: None)
 
-    assert query(path, "select value from recordpublisher_commits where name = 'subtask-0'") == [(b"entry",)]
+    part = f"group/positions/{job.life}/0"
+    assert query(path, f"select value from recordpublisher_commits where name = '{part}'") == [(b"entry",)]
     assert query(path, "select data from records") == [(b"a",)]
     await job.sink.close()
 
@@ -522,9 +510,9 @@ async def test_a_commit_whose_rows_were_dropped_with_its_life_is_refused(path): 
     job = await started(sink_on(path))
     await job.checkpoint(STATE)
     await job.sink.write(batch(b"a"))
-    await job.commits._commits.stage()
+    await job.alone._positions._commits.stage()
     await job.sink.begin("next")
     with pytest.raises(rp.FencedError, match="a later life has begun"):
-        await job.commits._commits.commit(lambda number, staged: b"entry", STATE)
+        await job.alone._positions._commits.commit(lambda number, staged: b"entry", STATE)
     assert query(path, "select count(*) from recordpublisher_commits where value = x'656e747279'") == [(0,)]
     await job.sink.close()

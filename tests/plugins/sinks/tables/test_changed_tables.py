@@ -13,16 +13,17 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
-from recordpublisher.fetcher.checkpoints.state_entries import read_entries
-from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
+from recordpublisher.fetcher.checkpoints.snapshot import PARTS, checked_snapshot
+from recordpublisher.fetcher.leases.alone_takeover import seal_worker
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart, store_as_group
+from recordpublisher.fetcher.leases.position_store import seal_parts
 from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
 from recordpublisher.plugins.sinks.tables.folder import TableFolder
 
 from .lake_tables import Delta, Iceberg, number, opened
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start
+from fakes.commits.committing_sink import Start, snapshot_at
 from fakes.memory_store import MemoryStore
 
 
@@ -164,7 +165,7 @@ async def test_a_commit_is_not_published_into_a_table_of_delta_that_was_made_ane
 
 async def test_a_dropped_column_is_added_again_by_option(tmp_path):
     kind = Delta(tmp_path)
-    sink = await opened(kind, context=rp.SinkContext(value_type=Order), **{"flink.sink.delta.columns": "EVOLVE"})
+    sink = await opened(kind, context=rp.SinkContext(value_type=Order), **{"flink.sink.table.columns": "EVOLVE"})
     rewritten(kind, with_schema(renamed))
     await sink.write(batch(b"x").with_columns(values=[Order(2)]))
     await sink.publish([await sink.stage(number(2))])
@@ -175,7 +176,7 @@ async def test_a_dropped_column_is_added_again_by_option(tmp_path):
 async def test_a_field_that_differs_from_a_column_of_the_table_in_case_only_is_named(kind):
     """EVOLVE would add it: Delta refuses that, and readers of Iceberg that ignore case fail."""
     await (await opened(kind, context=rp.SinkContext(value_type=TypedDict("Row", {"id": str})))).close()
-    evolve = {f"flink.sink.{kind.name}.columns": "EVOLVE"}
+    evolve = {"flink.sink.table.columns": "EVOLVE"}
     with pytest.raises(rp.ConfigurationError, match=r"the field 'ID' differs from the column 'id' of .* in case only"):
         await opened(kind, context=rp.SinkContext(value_type=TypedDict("Row", {"ID": str})), **evolve)
 
@@ -230,23 +231,36 @@ class Job:
         self.kind, self.store = kind, MemoryStore()
 
     async def start(self):
-        start = Start(self.kind.sink())
-        await start.sink.open(rp.SinkContext(value_type=Order))
-        start.commits = SubtaskCommits(start.sink, self.store, "job", 0, 1)
-        self.states = await start.commits.open()
+        sink = self.kind.sink()
+        sink.entries = lambda: None
+        start = Start(sink, rp.SinkContext(value_type=Order), self.store)
+        self.states = await start.open()
         return start
 
     async def commit(self, start, n):
         await start.sink.write(batch(b"x").with_columns(values=[Order(n)]))
-        await start.commits.settle()
-        await start.commits.commit({"position": n})
+        await start.alone.settle()
+        await start.alone.commit(snapshot_at(n))
 
     async def take_back(self, sink=None):
         """What the command does."""
         sink = sink or self.kind.sink()
-        for name, stored in (await read_entries(self.store)).items():
-            if staged := await sink.unpublished(stored.document.staged):
+        for name, part in (await self.parts()).items():
+            if staged := await sink.unpublished(part.staged):
+                await seal_worker(GroupStore(self.store), part.worker)
                 await take_back(Unpublished(sink, self.store, name, staged))
+
+    async def seal(self):
+        group = GroupStore(self.store)
+        for part in (await self.parts()).values():
+            await seal_parts(group, await seal_worker(group, part.worker))
+
+    async def parts(self):
+        """The parts that name something staged."""
+        found = {
+            name: PositionPart.from_bytes(each.value, name) for name, each in (await self.store.list(PARTS)).items()
+        }
+        return {name: part for name, part in found.items() if part.staged}
 
     def numbers(self):
         return sorted(row["n"] for row in self.kind.rows())
@@ -273,7 +287,7 @@ async def refused(kind):
     job = Job(kind)
     start = await job.start()
     await job.commit(start, 1)
-    await start.commits.publish()
+    await start.alone.publish()
     await job.commit(start, 2)
     return job, start, break_table(kind)
 
@@ -284,7 +298,7 @@ async def test_the_error_names_the_command_and_nothing_is_printed(refused, capsy
     with pytest.raises(
         rp.StateError, match=r"committed and cannot be published: .*recordpublisher leftovers .* --take-back"
     ):
-        await start.commits.publish()
+        await start.alone.publish()
     assert capsys.readouterr().out == ""
 
 
@@ -295,9 +309,9 @@ async def test_the_positions_from_before_are_returned_and_the_rows_are_read_agai
 
     start = await job.start()
 
-    assert job.states == [{"position": 1}]
+    assert job.states == [snapshot_at(1)]
     await job.commit(start, 2)
-    await start.commits.publish()
+    await start.alone.publish()
     assert job.numbers() == [1, 2]
     await start.sink.close()
 
@@ -307,19 +321,23 @@ async def test_a_process_that_publishes_later_is_refused_by_the_table(refused):
     await job.take_back()
     mend()
     with pytest.raises(rp.FencedError):
-        await zombie.commits.publish()
+        await zombie.alone.publish()
     assert job.numbers() == [1]
 
 
 async def test_a_reset_of_the_positions_stays(refused):
     """It came after the commit that is taken back."""
     job, _, mend = refused
-    snapshots = SnapshotStore(job.store, "job")
-    await snapshots.store(0, await snapshots.open_generation(0), {"position": 7})
+    group = GroupStore(job.store)
+    found = await group.read_table()
+    await seal_parts(group, await seal_worker(group, found.document.alone.worker))
+    await store_as_group(
+        job.store, {key: each.state for key, each in checked_snapshot(snapshot_at(7)).shards.items()}, found
+    )
     await job.take_back()
     mend()
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 7}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(7)], [1])
 
 
 async def test_a_process_that_publishes_later_adds_nothing_where_delta_has_dropped_its_number(tmp_path, monkeypatch):
@@ -329,7 +347,7 @@ async def test_a_process_that_publishes_later_adds_nothing_where_delta_has_dropp
     await job.commit(zombie, 1)
     await job.take_back()
     monkeypatch.setattr(DeltaLakeTable, "last_number", lambda *_: 0)
-    await zombie.commits.publish()
+    await zombie.alone.publish()
     assert job.numbers() == []
     with pytest.raises(rp.FencedError):
         await job.commit(zombie, 2)
@@ -337,6 +355,7 @@ async def test_a_process_that_publishes_later_adds_nothing_where_delta_has_dropp
 
 async def test_a_command_that_dies_between_table_and_positions_is_run_again(refused, monkeypatch):
     job, _, mend = refused
+    await job.seal()
     with monkeypatch.context() as patched:
         patched.setattr(MemoryStore, "compare_and_set", None)
         with pytest.raises(TypeError):
@@ -350,7 +369,7 @@ async def test_a_command_that_dies_between_table_and_positions_is_run_again(refu
     await job.take_back()
 
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])
 
 
 async def test_a_table_that_was_dropped_is_told_and_made_again_by_the_next_start(tmp_path):
@@ -360,23 +379,23 @@ async def test_a_table_that_was_dropped_is_told_and_made_again_by_the_next_start
     await job.commit(start, 1)
     drop_table(kind)
     with pytest.raises(rp.StateError, match="there is no such table now"):
-        await start.commits.publish()
+        await start.alone.publish()
     with pytest.raises(rp.StateError, match=r"lake.orders .*: the next start makes one, and publishes into it"):
         await job.take_back()
 
     await job.start()
 
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])
 
 
 async def test_what_is_published_is_not_taken_back(kind):
     job = Job(kind)
     start = await job.start()
     await job.commit(start, 1)
-    await start.commits.publish()
+    await start.alone.publish()
     await job.take_back()
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])
 
 
 async def test_who_publishes_while_it_is_taken_back_wins_or_is_refused(refused):
@@ -388,17 +407,17 @@ async def test_who_publishes_while_it_is_taken_back_wins_or_is_refused(refused):
     def after_another(*given):
         sink._table.commit = commit
         publisher = job.kind.sink()
-        publisher._publish_once(start.commits._commits._writer, staged)
+        publisher._publish_once(start.alone._positions._commits._writer, staged)
         commit(*given)
 
-    (stored,) = (await read_entries(job.store)).values()
-    staged = [each for each in stored.document.staged if each.number.n > 2]
+    (part,) = (await job.parts()).values()
+    staged = part.staged[-1:]
     sink._table.commit = after_another
 
     await job.take_back(sink)
 
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 2}], [1, 2])
+    assert (job.states, job.numbers()) == ([snapshot_at(2)], [1, 2])
 
 
 async def test_purged_files_are_read_again(kind):
@@ -407,13 +426,13 @@ async def test_purged_files_are_read_again(kind):
     await job.commit(start, 1)
     shutil.rmtree(next((kind.data / "data").iterdir()))
     with pytest.raises(rp.StateError, match=r"committed and not there.*--take-back"):
-        await start.commits.publish()
+        await start.alone.publish()
 
     await job.take_back()
 
     start = await job.start()
     await job.commit(start, 1)
-    await start.commits.publish()
+    await start.alone.publish()
     assert job.numbers() == [1]
 
 
@@ -425,13 +444,13 @@ async def test_rows_whose_mark_was_left_behind_stay_when_a_later_commit_is_taken
     with monkeypatch.context() as patched:
         patched.setattr(TableFolder, "delete", None)
         with pytest.raises(TypeError):
-            await start.commits.publish()
+            await start.alone.publish()
     await job.commit(start, 2)
     mend = break_table(kind)
     await job.take_back()
     mend()
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])
 
 
 async def test_values_of_a_column_that_was_dropped_after_the_commit_are_not_lost(tmp_path):
@@ -441,7 +460,7 @@ async def test_values_of_a_column_that_was_dropped_after_the_commit_are_not_lost
     await job.commit(start, 1)
     rewritten(kind, with_schema(renamed))
     with pytest.raises(rp.StateError, match=r"the column 'n', which is .*long.* in the records, no longer exists"):
-        await start.commits.publish()
+        await start.alone.publish()
 
 
 # --- marks
@@ -453,7 +472,7 @@ async def test_iceberg_keeps_the_numbers_of_few_starts(tmp_path):
     for n in range(6):
         start = await job.start()
         await job.commit(start, n)
-        await start.commits.publish()
+        await start.alone.publish()
         await start.sink.close()
     marks = [name for name in kind.table().properties if name.startswith("recordpublisher.")]
     assert len(marks) <= 3
@@ -483,9 +502,9 @@ async def test_a_process_whose_number_is_gone_adds_nothing_again(tmp_path):
     for n in range(1, 5):
         start = await job.start()
         await job.commit(start, n)
-        await start.commits.publish()
+        await start.alone.publish()
     with pytest.raises(rp.FencedError):
-        await zombie.commits.publish()
+        await zombie.alone.publish()
     assert job.numbers() == [*range(5)]
 
 
@@ -493,7 +512,7 @@ async def test_delta_dates_its_numbers_and_drops_them_by_the_tables_own_rule(tmp
     kind = Delta(tmp_path)
     job = Job(kind)
     await job.commit(start := await job.start(), 1)
-    await start.commits.publish()
+    await start.alone.publish()
     table = DeltaTable(str(kind.data))
     assert table.metadata().configuration["delta.setTransactionRetentionDuration"] == "interval 30 days"
     actions = [json.loads(line) for line in max((kind.data / "_delta_log").glob("*.json")).read_text().splitlines()]
@@ -504,8 +523,8 @@ async def test_a_commit_whose_number_delta_has_dropped_is_known_by_its_mark(tmp_
     kind = Delta(tmp_path)
     job = Job(kind)
     await job.commit(start := await job.start(), 1)
-    await start.commits.publish()
+    await start.alone.publish()
     monkeypatch.setattr(type(start.sink._table), "last_number", lambda *_: 0)
     await job.take_back()
     await job.start()
-    assert (job.states, job.numbers()) == ([{"position": 1}], [1])
+    assert (job.states, job.numbers()) == ([snapshot_at(1)], [1])

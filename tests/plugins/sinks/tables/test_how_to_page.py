@@ -1,6 +1,7 @@
 """The page about lakes: its jobs write each record once, into tables that deltalake, pyiceberg and DuckDB read."""
 
 import asyncio
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -58,11 +59,28 @@ class Change:
     op: str | None = None
 
 
+def iceberg_of(folder):
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    given = {f"flink.sink.iceberg.catalog.{name}": value for name, value in catalog.items()}
+    given |= {"flink.sink": "iceberg", "flink.sink.iceberg.table": "shop.orders", "flink.state.uri": f"{folder}/state"}
+    return catalog, given
+
+
 @pytest.mark.slow
-async def test_the_merge_of_the_page_keeps_the_newest_row_of_each_key(tmp_path):
-    script = re.search(r"```python\n(# merge_orders.py\n.*?)```", PAGE.read_text(), re.DOTALL)[1]
-    given = {"flink.job.name": "orders", "flink.sink": "delta", "flink.sink.delta.uri": f"{tmp_path}/orders"}
-    given["flink.stream.initpos"] = "TRIM_HORIZON"
+@pytest.mark.parametrize("script_name", ["merge_orders.py", "merge_iceberg.py"])
+async def test_the_merge_of_the_page_keeps_the_newest_row_of_each_key(tmp_path, script_name):
+    script = re.search(rf"```python\n(# {script_name}\n.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    catalog, given = iceberg_of(tmp_path)
+    if script_name == "merge_orders.py":
+        given = {"flink.sink": "delta", "flink.sink.delta.uri": f"{tmp_path}/orders"}
+    given |= {"flink.job.name": "orders", "flink.stream.initpos": "TRIM_HORIZON"}
+    environment = {f"PYICEBERG_CATALOG__DEFAULT__{name.upper()}": value for name, value in catalog.items()}
+
+    def latest():
+        if script_name == "merge_orders.py":
+            return DeltaTable(tmp_path / "latest_orders").to_pyarrow_table().to_pylist()
+        return load_catalog("default", **catalog).load_table("shop.latest_orders").scan().to_arrow().to_pylist()
+
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
 
         async def merged(*payloads):
@@ -70,15 +88,49 @@ async def test_the_merge_of_the_page_keeps_the_newest_row_of_each_key(tmp_path):
                 endpoint.stream("orders").put(payload, "key")
             async with rp.DataFetcher("orders", {**endpoint.properties(), **given}, deserializer=Change) as fetcher:
                 await fetcher.run_bounded(stop_at_tip=True)
-            process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", script, str(tmp_path), env={**os.environ, **environment}
+            )
             assert await process.wait() == 0
-            rows = DeltaTable(tmp_path / "latest_orders").to_pyarrow_table().to_pylist()
-            return sorted((row["id"], row["status"], row["op"]) for row in rows)
+            return sorted((row["id"], row["status"], row["op"]) for row in latest())
 
         first = await merged(*(b'{"id":%d,"status":"paid"}' % number for number in (1, 2)), b'{"id":1,"status":"sent"}')
         assert first == [(1, "sent", None), (2, "paid", None)]
         assert await merged() == first
         assert await merged(b'{"id":2,"status":"paid","op":"D"}') == [(1, "sent", None), (2, "paid", "D")]
+
+
+@pytest.mark.slow
+async def test_a_table_of_delta_is_rewritten_with_wider_types_and_the_job_goes_on(tmp_path):
+    script = re.search(r"```python\n(# widen.py\n.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    given = {"flink.job.name": "orders", "flink.sink": "delta", "flink.sink.delta.uri": f"{tmp_path}/orders"}
+    given |= {"flink.stream.initpos": "TRIM_HORIZON", "flink.sink.partitions": "country={address.country}"}
+    narrow, wide = (
+        "id INT, price FLOAT, address STRUCT<country: STRING>",
+        "id BIGINT, price DOUBLE, address STRUCT<country: STRING>",
+    )
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+
+        async def run(schema, *payloads):
+            for payload in payloads:
+                endpoint.stream("orders").put(payload, "key")
+            job = {**endpoint.properties(), **given, "flink.deserializer.schema": schema}
+            async with rp.DataFetcher("orders", job) as fetcher:
+                await fetcher.run_bounded(stop_at_tip=True)
+
+        await run(narrow, b'{"id":1,"price":0.5,"address":{"country":"NO"}}', b'{"id":2,"price":1.5}')
+        with pytest.raises(rp.ConfigurationError, match=r"column 'id' is integer in .*rewrite the table"):
+            await run(wide)
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
+        assert await process.wait() == 0
+        await run(wide, b'{"id":%d,"price":1e300,"address":{"country":"SE"}}' % 2**40)
+
+    rows = DeltaTable(tmp_path / "orders").to_pyarrow_table(columns=["id", "price", "country", "address"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [
+        (1, 0.5, "NO", {"country": "NO"}),
+        (2, 1.5, None, None),
+        (2**40, 1e300, "SE", {"country": "SE"}),
+    ]
 
 
 def test_the_page_has_the_costs_that_are_computed():

@@ -88,15 +88,6 @@ async def test_a_file_of_all_shards_is_sorted_and_compressed_as_properties_say(t
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-async def test_a_copy_of_the_positions_beside_those_of_the_rows_is_named(tmp_path, caplog):
-    async with LocalKinesis(streams={"orders": 1}) as endpoint:
-        endpoint.stream("orders").put(b"a", "key")
-        await run(endpoint, kind := Delta(tmp_path), {"flink.state.uri": f"{tmp_path}/state"})
-
-    rows = f"positions are in {kind.data}/_recordpublisher/positions, with the rows"
-    assert f"{rows}; those in {tmp_path}/state are a copy" in caplog.text
-
-
 async def test_positions_of_another_table_are_refused(tmp_path):
     kind = Iceberg(tmp_path)
     async with LocalKinesis(streams={"orders": 1}) as endpoint:

@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.plugins.deserializers.schemas.inference import InferredJson, InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredJson, InferredRow
 
-from .lake_tables import Delta, Iceberg, number, opened
+from .lake_tables import Delta, Iceberg, data_files, number, opened
 from fakes.batches import batch
 
 INFER = {"flink.deserializer.schema": "INFER"}
@@ -99,7 +99,7 @@ async def test_a_value_of_another_type_is_a_bad_record_that_names_the_field_and_
     await made.sink.close()
 
     assert [row["id"] for row in sorted(kind.rows(), key=lambda row: row["id"])] == [1, 2]
-    expected = "ValueError: it is no row of the schema: "
+    expected = "ValueError: it is not a valid row of the schema: "
     assert made.reasons == [
         f"{expected}$.id: expected int | null, got str",
         f"{expected}$.id: expected int | null, got float",
@@ -163,7 +163,7 @@ async def test_types_of_a_table_that_is_there_are_those_of_the_rows(kind, tmp_pa
     await made.sink.close()
 
     assert sorted((row["id"], row["at"].second, row["new"]) for row in kind.rows()) == [(1, 0, None), (2, 1, "x")]
-    assert made.reasons == ["ValueError: it is no row of the schema: $.id: expected int <= 2147483647"]
+    assert made.reasons == ["ValueError: it is not a valid row of the schema: $.id: expected int <= 2147483647"]
 
 
 async def test_of_two_workers_that_add_a_field_at_once_the_first_one_says_its_type(kind):
@@ -176,7 +176,7 @@ async def test_of_two_workers_that_add_a_field_at_once_the_first_one_says_its_ty
     await second.sink.close()
 
     assert sorted((row["id"], row["x"]) for row in kind.rows()) == [(1, 1), (3, None)]
-    assert second.reasons == ["ValueError: it is no row of the schema: $.x: expected int | null, got str"]
+    assert second.reasons == ["ValueError: it is not a valid row of the schema: $.x: expected int | null, got str"]
 
 
 async def test_a_field_that_another_worker_adds_between_reading_the_table_and_changing_it_is_taken_from_there(kind):
@@ -190,7 +190,7 @@ async def test_a_field_that_another_worker_adds_between_reading_the_table_and_ch
     await second.sink.close()
 
     assert sorted((row["id"], row["x"], row["y"]) for row in kind.rows()) == [(1, 1, None), (3, None, "new")]
-    assert second.reasons == ["ValueError: it is no row of the schema: $.x: expected int | null, got str"]
+    assert second.reasons == ["ValueError: it is not a valid row of the schema: $.x: expected int | null, got str"]
 
 
 @pytest.mark.parametrize("sink", ["delta", "iceberg"])
@@ -198,12 +198,113 @@ def test_columns_that_must_not_change_are_refused_beside_infer(tmp_path, sink):
     made = {"delta": Delta, "iceberg": Iceberg}[sink](tmp_path)
 
     with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.schema=INFER adds columns. Valid: EVOLVE"):
-        made.sink(**INFER, **{f"flink.sink.{sink}.columns": "FIXED"})
+        made.sink(**INFER, **{"flink.sink.table.columns": "FIXED"})
 
 
-async def test_a_partition_by_a_field_needs_its_column(tmp_path):
-    with pytest.raises(rp.ConfigurationError, match="'country' is not a column"):
-        await job(Delta(tmp_path), **{"flink.sink.partitions": "country={country}"})
+BY_FIELDS = {"flink.sink.partitions": "customer={customer}/dt={at:%Y-%m-%d}/country={address.country}"}
+BY_FIELD = {"flink.sink.partitions": "customer={customer}/dt={at:%Y-%m-%d}"}
+
+
+async def test_a_new_table_is_partitioned_by_fields_whose_types_the_first_records_show(kind):
+    made = await job(kind, **BY_FIELD)
+    await made.commit()
+    await made.commit({"customer": 7, "at": "2026-11-26T23:00:00-02:00"}, {"customer": 8}, {"id": 1})
+    await made.commit({"customer": "x"}, {"customer": 9, "at": "soon"})
+    await made.sink.close()
+
+    assert sorted((row["customer"] or 0, str(row["at"])[:13]) for row in kind.rows()) == [
+        (0, "None"),
+        (7, "2026-11-27 01"),
+        (8, "None"),
+    ]
+    assert columns(kind).field("customer").type == pa.int64()
+    assert len(data_files(kind)) == 3
+    reasons = ["$.customer: expected int | null, got str", "$.at: invalid RFC3339 encoded datetime"]
+    assert made.reasons == [f"ValueError: it is no row of the schema: {reason}" for reason in reasons]
+
+
+async def test_a_field_of_a_partition_that_the_first_records_lack_is_a_text(kind):
+    made = await job(kind, **BY_FIELD)
+    await made.commit({"id": 1}, {"id": 2, "customer": [1]})
+    await made.commit({"id": 3, "customer": "NO"})
+    await made.sink.close()
+
+    assert fields(kind, "id", "customer") == [(1, None), (3, "NO")]
+    assert made.reasons == ["ValueError: it is no row of the schema: $.customer: expected str | null, got array"]
+
+
+async def test_a_restart_keeps_the_types_of_partitions(kind):
+    first = await job(kind, **BY_FIELD)
+    await first.commit({"customer": True})
+    await first.sink.close()
+    second = await job(kind, 2, **BY_FIELD)
+    await second.commit({"customer": False})
+    await second.sink.close()
+
+    assert sorted(row["customer"] for row in kind.rows()) == [False, True]
+
+
+async def test_the_first_of_two_workers_makes_the_table_whose_types_the_other_one_takes(kind):
+    first, second = await job(kind, **BY_FIELD), await job(kind, 2, **BY_FIELD)
+    await first.write({"customer": 1})
+    await second.write({"customer": "x"}, {"customer": 2})
+    await first.commit()
+    await second.commit()
+
+    assert sorted(row["customer"] for row in kind.rows()) == [1, 2]
+    assert second.reasons == ["ValueError: it is no row of the schema: $.customer: expected int | null, got str"]
+    for made in (first, second):
+        await made.sink.close()
+
+
+async def test_a_new_table_is_partitioned_by_a_field_inside_an_object(kind):
+    made = await job(kind, **BY_FIELDS)
+    await made.commit({"id": 1, "address": {"country": "NO"}}, {"id": 2, "address": None}, {"id": 3})
+    await made.commit({"id": 4, "address": {"country": 5}}, {"id": 6, "address": {"country": "SE", "code": 1}})
+    await made.sink.close()
+
+    assert sorted((row["id"], (row["address"] or {}).get("country")) for row in kind.rows()) == [
+        (1, "NO"),
+        (2, None),
+        (3, None),
+        (6, "SE"),
+    ]
+    assert len(data_files(kind)) == 3
+    assert made.reasons == ["ValueError: it is no row of the schema: $.address.country: expected str | null, got int"]
+
+
+async def test_a_new_table_is_partitioned_by_a_time_inside_an_object(kind):
+    made = await job(kind, **{"flink.sink.partitions": "hour={order.at:%Y-%m-%d %H}"})
+    for at in ("2026-11-26T06:59:59.999Z", "2026-11-26T07:00:00+00:00", "1969-12-31T23:59:59Z", None):
+        await made.commit({"order": {"at": at}}, {"order": {"at": at, "id": 1}})
+    await made.sink.close()
+
+    rows = [row["order"] and row["order"]["at"] for row in kind.rows()]
+    assert sorted(str(at)[:19] for at in rows) == [
+        *["1969-12-31 23:59:59"] * 2, *["2026-11-26 06:59:59"] * 2, *["2026-11-26 07:00:00"] * 2, "None", "None",
+    ]  # fmt: skip
+    if isinstance(kind, Iceberg):
+        assert sorted(str(file.file.partition) for file in kind.table().scan().plan_files()) == [
+            "Record[-1]", "Record[498798]", "Record[498799]", "Record[None]",
+        ]  # fmt: skip
+        found = kind.table().scan(row_filter="order.at < '1970-01-01T00:00:00+00:00'")
+        assert (len(list(found.plan_files())), len(found.to_arrow())) == (1, 2)
+
+
+async def test_files_are_sorted_by_a_field_that_the_first_records_show(kind):
+    made = await job(kind, **{"flink.sink.parquet.sort": "price"})
+    await made.commit({"price": 2.5}, {"price": 1})
+    await made.sink.close()
+
+    assert [row["price"] for row in kind.rows()] == [1.0, 2.5]
+
+
+async def test_a_group_asks_a_table_that_nobody_has_made_yet_for_its_writers(kind):
+    made = await job(kind, **BY_FIELD)
+
+    assert list(await made.sink.writers()) == []
+    assert await made.sink.forget(lambda life: True)
+    await made.sink.close()
 
 
 async def test_delta_finds_rows_by_the_statistics_of_columns_that_came_later(tmp_path):

@@ -105,12 +105,6 @@ async def test_a_filter_finds_each_row(tmp_path, read, other):
                 assert read(table, name, value) == 1, name
 
 
-@pytest.mark.parametrize("read", READERS)
-async def test_a_filter_finds_rows_of_files_without_statistics(tmp_path, read):
-    table = await table_of(tmp_path, FIRST, OTHERS["usual"], **{"flink.sink.parquet.statistics": "false"})
-    assert [read(table, name, getattr(FIRST, name)) for name in ("n", "text", "at")] == [1, 1, 1]
-
-
 async def test_a_file_with_nan_has_no_limits(tmp_path):
     table = await table_of(tmp_path, FIRST, OTHERS["NaN"])
     (action,) = pa.table(table.get_add_actions(flatten=True)).to_pylist()

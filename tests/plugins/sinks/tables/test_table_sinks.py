@@ -9,13 +9,12 @@ import pytest
 from deltalake import DeltaTable
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.sinks.tables.sink import TableSink
 
 from .lake_tables import Delta, Iceberg, data_files, marks, number, opened, payloads
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start
+from fakes.commits.committing_sink import Start, snapshot_at
 from fakes.memory_store import MemoryStore
 
 
@@ -78,16 +77,17 @@ async def test_writers_that_the_table_remembers_are_named(kind):
 @pytest.mark.parametrize("job", ["j", "other"])
 async def test_positions_that_were_deleted_overwrite_no_rows_and_the_new_start_is_told(kind, tmp_path, caplog, job):
     for name, value in (("j", b"a"), (job, b"b")):
-        start = Start(kind.sink())
-        start.commits = SubtaskCommits(start.sink, MemoryStore(), name, 0, 1)
+        sink = kind.sink()
+        sink.entries = lambda: None
+        start = Start(sink, store=MemoryStore(), job=name)
         await start.open()
         await start.sink.write(batch(value))
-        await start.checkpoint({"version": 2})
+        await start.checkpoint(snapshot_at(1))
         await start.sink.close()
 
     assert payloads(kind) == [b"a", b"b"]
     (told,) = [each.getMessage() for each in caplog.records if "other positions belong to them" in each.getMessage()]
-    assert f"{start.sink.destination()} has rows of j/j.0." in told
+    assert f"{start.sink.destination()} has rows of j/" in told
 
 
 async def test_an_entry_is_published_once_whoever_publishes_it_and_how_often(kind):
@@ -272,7 +272,7 @@ async def test_a_stage_that_was_cancelled_while_its_files_were_taken_is_part_of_
 
 
 async def test_memory_is_bounded_by_row_groups_that_are_written_early(kind):
-    sink = await opened(kind, **{"flink.sink.file.buffer.bytes": 20_000})
+    sink = await opened(kind, **{"flink.sink.buffer.bytes": 20_000})
     for n in range(20):
         await sink.write(batch(*(b"%d" % n * 100 for _ in range(50))))
         await sink._write_waiting()
@@ -287,7 +287,7 @@ async def test_memory_is_bounded_by_row_groups_that_are_written_early(kind):
 async def test_so_many_bytes_request_a_commit(kind):
     asked = []
     sink = await opened(
-        kind, context=rp.SinkContext(request_checkpoint=lambda: asked.append(1)), **{f"flink.sink.{kind.name}.bytes": 1}
+        kind, context=rp.SinkContext(request_checkpoint=lambda: asked.append(1)), **{"flink.sink.table.bytes": 1}
     )
     await sink.write(batch(b"x" * 5_000_000))
     assert asked

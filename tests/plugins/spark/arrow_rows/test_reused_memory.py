@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.columns.column_buffers import binary_column
+from recordpublisher.plugins.columns.record_columns import binary_column
 from recordpublisher.plugins.spark.arrow_rows import ROWS_PER_BATCH, ArrowRows, ReusedMemory
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

@@ -23,9 +23,10 @@ OLDEST = StartingPosition.trim_horizon()
 
 @dataclass
 class Service:
-    """A service whose clock moves by each sleep."""
+    """A service whose clock moves by each sleep. `tells_ms` is how exact the time is that it tells."""
 
     now_ms: int = END.arrival_ms + 5_000
+    tells_ms: int = 1
     oldest_ms: int | None = None
     shards: list[str] = field(default_factory=lambda: ["a", "b"])
 
@@ -33,7 +34,10 @@ class Service:
         return [Shard(stream, shard) for shard in self.shards]
 
     def server_time_ms(self, stream: str) -> int:
-        return self.now_ms
+        return self.now_ms // self.tells_ms * self.tells_ms
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
 
     def oldest_retained_ms(self, stream: str) -> int | None:
         return self.oldest_ms
@@ -43,7 +47,9 @@ class Service:
 
 
 def planned(service, positions=None, streams=("s",), accepts_loss=False):
-    return shard_ranges(streams, positions or ReadRange(Starts(OLDEST), END), service, accepts_loss, service.sleep)
+    return shard_ranges(
+        streams, positions or ReadRange(Starts(OLDEST), END), service, accepts_loss, service.sleep, service
+    )
 
 
 def test_each_shard_of_each_stream_is_a_part():
@@ -88,6 +94,24 @@ def test_an_end_now_waits_until_every_record_before_it_can_be_read():
     service = Service(now_ms=END.arrival_ms - 2_000)
     planned(service)
     assert service.now_ms >= END.arrival_ms + 1_000
+
+
+@pytest.mark.parametrize("late_ms", range(0, 1_000, 150))
+def test_whole_seconds_of_the_service_make_the_wait_little_longer(late_ms):
+    """A second begins while planning waits, so its time is known to a tenth."""
+    end = EndPosition(END.arrival_ms + 100)
+    service = Service(now_ms=end.arrival_ms + late_ms, tells_ms=1_000)
+    planned(service, ReadRange(Starts(OLDEST), end))
+    assert end.arrival_ms + 1_000 <= service.now_ms <= end.arrival_ms + 1_200
+
+
+@pytest.mark.parametrize("fraction_ms", range(0, 1_000, 100))
+@pytest.mark.parametrize("late_ms", [0, 400, 900])
+def test_planning_never_ends_before_every_record_can_be_read(fraction_ms, late_ms):
+    end = EndPosition(END.arrival_ms + fraction_ms)
+    service = Service(now_ms=end.arrival_ms + late_ms, tells_ms=1_000)
+    planned(service, ReadRange(Starts(OLDEST), end))
+    assert end.arrival_ms + 1_000 <= service.now_ms <= end.arrival_ms + 2_000
 
 
 def test_c2_an_end_in_the_future_is_refused():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange
 from recordpublisher.plugins.spark.read_range import EndPosition
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError

@@ -1,4 +1,4 @@
-"""The code blocks of the pages about decoding, limits, MERGE and figures, as they are written, on a real Spark."""
+"""The code blocks of the pages in `docs/spark`, as they are written, on a real Spark."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import types
 import uuid
 import zlib
 from typing import Any, ClassVar
+from urllib.request import urlopen
 
 import fastavro
 import pytest
+
+import recordpublisher as rp
 
 from processes.command_line import ROOT
 from processes.documentation_page import blocks
@@ -97,7 +100,7 @@ def test_a_limited_batch_has_as_many_rows_as_the_page_says_and_the_progress_its_
 
 def check_figures(query: Any) -> None:
     """What the page says of `lastProgress`."""
-    shown = code("README.md", "figures.py").figures(query)
+    shown = code("monitor.md", "figures.py").figures(query)
     assert (shown["records"], shown["millisBehindLatest"], shown["atTip"]) == (250, 0, 2)
     progress = query.lastProgress
     (source,) = progress["sources"]
@@ -153,12 +156,112 @@ def test_a_batch_that_is_merged_again_adds_nothing_and_is_read_once(spark, kines
     assert sorted(json.loads(row.data)["n"] for row in FakeTable.rows.values()) == list(range(30))
 
 
-def test_every_block_of_these_pages_is_a_file_that_a_test_runs():
-    run = {"decode_json.py", "decode_avro.py", "compressed.py", "limited.py", "merge_job.py"}
-    named = {
-        block.file_name
-        for page in ("decode.md", "run-a-job.md")
-        for block in blocks(PAGES / page, {})
-        if block.language == "python"
-    }
-    assert named == run
+def plain_blocks(page: str, folder: Any = "/shared") -> list[str]:
+    """The blocks of Python that are not files; paths of the page are in `folder`."""
+    found = blocks(PAGES / page, {"/shared/": f"{folder}/", "127.0.0.1:9249": "127.0.0.1:0"})
+    return [block.text for block in found if block.language == "python" and block.file_name is None]
+
+
+class AtEndpoint:
+    """A session, or the rows of one, whose reads and writes have these options, too: the pages have no endpoint."""
+
+    def __init__(self, real: Any, options: dict[str, str]) -> None:
+        self._real = real
+        self._options = options
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        return found.options(**self._options) if name in ("read", "readStream", "writeStream") else found
+
+    def selectExpr(self, *columns: str) -> AtEndpoint:  # noqa: N802 - Spark's name
+        return AtEndpoint(self._real.selectExpr(*columns), self._options)
+
+
+def test_the_first_example_reads_by_fan_out_and_a_start_by_shard_is_taken(spark, kinesis, tmp_path):
+    stream = kinesis("flights")
+    stream.put(20)
+    example, start = plain_blocks("README.md", tmp_path)
+    options = {**stream.served.properties(), "startingPosition": "TRIM_HORIZON"}
+    names: dict[str, Any] = {"spark": AtEndpoint(spark, options)}
+    exec(example, names)
+    writer = names["flights"].writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).format("noop")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == 20
+    assert [consumer.name for consumer in stream.stream.consumers.all()] == ["flights-to-parquet"]
+    exec(f"rows = (spark.read.format('kinesis').option('stream', 'flights')\n{start}\n.load())", names)
+    assert "data" in names["rows"].columns
+
+
+def test_a_batch_read_of_a_day_that_is_past_retention_is_empty_if_that_is_accepted(spark, kinesis):
+    stream = kinesis("orders")
+    stream.put(20)
+    (example,) = plain_blocks("batch-reads.md")
+    names: dict[str, Any] = {"spark": AtEndpoint(spark, {**stream.served.properties(), "failOnDataLoss": "false"})}
+    exec(example, names)
+    assert names["orders"].count() == 0
+
+
+def test_listeners_are_added(spark, kinesis):
+    stream, added = kinesis("flights"), []
+
+    def add(listener: Any) -> None:
+        added.append(listener)
+        spark.streams.addListener(listener)
+
+    (example,) = plain_blocks("monitor.md")
+    session = types.SimpleNamespace(streams=types.SimpleNamespace(addListener=add))
+    properties = {**stream.served.properties(), "flink.stream.efo.consumername": "flights-to-parquet"}
+    exec(example, {"spark": session, "rp": rp, "properties": properties})
+    progress, _ = added
+    with urlopen(progress.url) as page:
+        assert page.status == 200
+    for listener in added:
+        spark.streams.removeListener(listener)
+    progress.close()
+
+
+class EnoughError(Exception):
+    """All rows are there."""
+
+
+def test_rows_are_written_with_ids_and_read_without_duplicates(spark, kinesis, tmp_path):
+    stream, checked = kinesis("orders"), kinesis("orders-checked")
+    stream.put(20)
+    write, read = plain_blocks("write.md", tmp_path)
+    rows = stream.load(spark, tmp_path / "read", maxTasks=1).selectExpr("n AS price", "partitionKey AS customer")
+    names: dict[str, Any] = {"orders": AtEndpoint(rows, stream.served.properties())}
+    exec(write, names)
+    names["query"].processAllAvailable()
+    names["query"].stop()
+    assert len(checked.records()) == 20
+    first = checked.records()[0]
+    checked.served.call(checked.stream.put, first.data, first.partition_key)  # as a task that runs again
+    handled: list[Any] = []
+
+    def handle(value: Any) -> None:
+        handled.append(value)
+        if value["price"] == "last":
+            raise EnoughError
+
+    last = json.dumps({"price": "last", "rowId": "last"}).encode()
+    for open_shard in checked.stream.open_shards:
+        checked.served.call(checked.stream.put, last, "key", open_shard.hash_range.start)
+    properties = {**checked.served.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
+    with pytest.raises(EnoughError):
+        exec(read, {"rp": rp, "properties": properties, "handle": handle})
+    prices = [value["price"] for value in handled if value["price"] != "last"]
+    assert len(prices) == len(set(prices))
+    assert prices
+
+
+FILES = {"decode_json.py", "decode_avro.py", "compressed.py", "limited.py", "merge_job.py", "figures.py"}
+PLAIN = {"README.md": 2, "batch-reads.md": 1, "monitor.md": 1, "write.md": 2}
+
+
+def test_every_block_of_these_pages_is_run():
+    """Those of `test-a-job.md` and `platforms.md` are run by `tests/docs`."""
+    pages = [page for page in PAGES.glob("*.md") if page.name not in ("test-a-job.md", "platforms.md")]
+    found = [block for page in pages for block in blocks(page, {}) if block.language == "python"]
+    assert {block.file_name for block in found} == {*FILES, None}
+    assert {page.name: len(plain_blocks(page.name)) for page in pages if plain_blocks(page.name)} == PLAIN

@@ -62,6 +62,21 @@ def test_a_batch_read_has_a_task_for_each_slot_and_more_where_each_would_have_mo
 
 
 @pytest.mark.parametrize(
+    ("given", "shards", "tasks"),
+    [
+        ({"maxtasks": "8"}, 1, 1),
+        ({"maxtasks": "8"}, 16, 1),
+        ({"maxtasks": "8"}, 17, 2),
+        ({"maxtasks": "8"}, 1_000, 8),
+        ({"shardspertask": "1"}, 9, 9),
+        ({"maxtasks": "8", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "c"}, 16, 8),
+    ],
+)
+def test_the_first_batch_of_an_available_now_run_has_few_tasks_if_it_polls(given, shards, tasks):
+    assert SparkOptions.parse({**GIVEN, **given}).tasks_of_first_batch(shards) == tasks
+
+
+@pytest.mark.parametrize(
     ("changed", "words"),
     [
         ({"stream": ","}, "setting 'stream' is required"),
@@ -139,8 +154,8 @@ def test_a_place_among_the_options_goes_before_that_of_the_environment(monkeypat
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"metadataroot": "/all"}, "'metadataRoot' is '/all': 'metadataLocation' is '/claims'. Valid: one"),
-        ({"metadataroot": "hdfs://a/b", "metadatalocation": ""}, "'metadataRoot' is .* no client of HDFS .*s3://"),
+        ({"metadataroot": "/all"}, "'metadataRoot' cannot be combined with 'metadataLocation'"),
+        ({"metadataroot": "hdfs://a/b", "metadatalocation": ""}, "'metadataRoot' is .* no client of HDFS.*s3://"),
         ({"onmetadataloss": "ignore"}, "Valid: FAIL, REPLAY"),
     ],
 )

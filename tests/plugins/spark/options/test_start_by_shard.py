@@ -86,5 +86,5 @@ def test_c2_positions_by_shard_are_for_one_stream():
 
 
 def test_c2_two_starts_by_shard_are_an_error():
-    with pytest.raises(ConfigurationError, match="one start"):
+    with pytest.raises(ConfigurationError, match="cannot be combined with"):
         with_starts({"startingposition": '{"a": "5"}', "kinesis.startingposition": '{"a": "6"}'})

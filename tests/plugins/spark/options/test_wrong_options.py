@@ -20,7 +20,7 @@ NOW = {"availableNow": True}
         ({"flink.shard.getrecords.maxrecordcount": "many"}, "is 'many'"),
         (
             {"metadataLocation": "hdfs://host/claims"},
-            "there is no client of HDFS here. Valid: a folder, s3://bucket/prefix",
+            "this library has no client of HDFS. Valid: a folder, s3://bucket/prefix",
         ),
         ({"mode": "continuous"}, "the mode CONTINUOUS no longer exists. Valid: BATCH"),
         ({"stream": ","}, "setting 'stream' is required"),
@@ -38,7 +38,7 @@ def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path,
     ("changed", "schema", "words", "trigger"),
     [
         ({"metadataLocation": ""}, None, "setting 'metadataLocation' is required", {"processingTime": "1 second"}),
-        ({"endingPosition": "NOW"}, None, "this is for spark.read", NOW),
+        ({"endingPosition": "NOW"}, None, "read a part of a stream with spark.read", NOW),
         ({}, "data string", "setting 'schema' is", {"processingTime": "1 second"}),
         ({"startingPosition": "yesterday"}, "data binary", "yesterday", NOW),
     ],

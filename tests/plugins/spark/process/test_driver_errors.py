@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.plugins.spark.process import driver_errors
 from recordpublisher.plugins.spark.process.driver_errors import HIDE, one_sentence
+from recordpublisher.plugins.spark.process.heap import is_process_of_spark
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 
 
@@ -66,4 +66,4 @@ def test_a_users_own_process_is_left_alone(monkeypatch):
     with pytest.raises(ConfigurationError):
         wrong()
     assert os.environ[HIDE] == ""
-    assert not driver_errors._is_process_of_spark()
+    assert not is_process_of_spark()

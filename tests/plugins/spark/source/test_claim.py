@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.claim import ReadClaim, ShardRead
 from recordpublisher.publishers.errors import StateError

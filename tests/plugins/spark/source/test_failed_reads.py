@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.plugins.spark.source.claim import ReadClaim, ShardRead
 from recordpublisher.plugins.spark.source.task_plans import MAX_DOUBLINGS
 from recordpublisher.publishers.errors import OutageError, TransientError

@@ -6,7 +6,7 @@ import json
 import pickle
 from dataclasses import replace
 
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.plugins.spark.source.reshards import unread_shard
 from recordpublisher.publishers.positions import StartingPosition

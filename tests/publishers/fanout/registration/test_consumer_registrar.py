@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import recordpublisher as rp
+from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError, FatalKinesisError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts, ConsumerRegistrar
+from recordpublisher.publishers.fanout.registration import ConsumerKey, ConsumerRefCounts, ConsumerRegistrar
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -238,3 +241,104 @@ def test_f8_a_deregistration_ends_at_its_time_out(caplog):
 
     run_virtual(main())
     assert "Timeout waiting for stream consumer to deregister" in caplog.text
+
+
+# ConsumerRefCounts: which user of a consumer is the last one (F8).
+
+
+KEY = ConsumerKey("", "arn", "app")
+
+
+def test_only_the_last_release_returns_true():
+    ref_counts = ConsumerRefCounts()
+    ref_counts.acquire(KEY)
+    ref_counts.acquire(KEY)
+    assert [ref_counts.release(KEY, keeps_registered=False), ref_counts.release(KEY, keeps_registered=False)] == [
+        False,
+        True,
+    ]
+
+
+def test_consumers_are_counted_separately():
+    ref_counts = ConsumerRefCounts()
+    ref_counts.acquire(KEY)
+    ref_counts.acquire(ConsumerKey("http://127.0.0.1:1", "arn", "app"))
+    assert ref_counts.release(KEY, keeps_registered=False)
+
+
+def test_after_a_failure_the_last_release_returns_false_and_counting_starts_again():
+    ref_counts = ConsumerRefCounts()
+    ref_counts.acquire(KEY)
+    ref_counts.acquire(KEY)
+    assert [ref_counts.release(KEY, keeps_registered=True), ref_counts.release(KEY, keeps_registered=False)] == [
+        False,
+        False,
+    ]
+    ref_counts.acquire(KEY)
+    assert ref_counts.release(KEY, keeps_registered=False)
+
+
+def test_threads_may_acquire_and_release_at_the_same_time():
+    ref_counts = ConsumerRefCounts()
+
+    def one(_: int) -> bool:
+        ref_counts.acquire(KEY)
+        return ref_counts.release(KEY, keeps_registered=False)
+
+    ref_counts.acquire(KEY)
+    with ThreadPoolExecutor(8) as pool:
+        assert not any(pool.map(one, range(1_000)))
+    assert ref_counts.release(KEY, keeps_registered=False)
+
+
+# A job with fan-out deregisters its consumer when it ends, and not when it fails: its restart needs it (F8).
+
+
+class FailingSink(rp.Sink):
+    """A sink whose disk is full."""
+
+    async def write(self, batch):
+        raise OSError("the disk is full")
+
+
+def failing(record):
+    raise OSError("the disk is full")
+
+
+def consumers_after(make_sink):
+    """How many consumers are registered after a job with this sink, and the error that ended it."""
+    with serve_in_thread(streams={"orders": 1}) as server:
+        server.call(lambda: server.endpoint.stream("orders").put(b"data", "key"))
+        settings = {"registration": "LAZY", "consumername": "app"}
+        properties = {
+            **server.properties(),
+            "flink.stream.initpos": "TRIM_HORIZON",
+            "flink.stream.recordpublisher": "EFO",
+            **{f"flink.stream.efo.{key}": value for key, value in settings.items()},
+        }
+
+        async def job():
+            async with rp.DataFetcher(["orders"], properties, sink=make_sink()) as fetcher:
+                await fetcher.run_bounded(max_records=1)
+
+        error = None
+        try:
+            asyncio.run(job())
+        except (rp.RecordPublisherError, OSError) as raised:
+            error = raised
+        now_ms = server.endpoint.clock.now_ms()
+        known = server.call(server.endpoint.stream("orders").consumers.all)
+        return [consumer.status(now_ms) for consumer in known], error
+
+
+@pytest.mark.parametrize("make_sink", [FailingSink, lambda: rp.MapSink(failing, retries=0)], ids=["sink", "handler"])
+def test_f8_after_a_failed_write_the_consumer_stays_registered(make_sink):
+    statuses, error = consumers_after(make_sink)
+    assert statuses == ["ACTIVE"]
+    assert "the disk is full" in str(error)
+
+
+def test_f8_after_a_job_that_ended_the_consumer_is_deregistered():
+    statuses, error = consumers_after(rp.MemorySink)
+    assert statuses in (["DELETING"], [])
+    assert error is None

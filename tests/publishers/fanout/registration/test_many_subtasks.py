@@ -12,7 +12,7 @@ from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from recordpublisher.local import LocalKinesis
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import (
     ConsumerError,
     FatalKinesisError,
@@ -13,12 +15,13 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
+from recordpublisher.publishers.fanout.registration import RegistrationCalls
+from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.fanout_service import EFO, STREAM_ARN, ScriptedPorts, throttled
+from fakes.fanout_service import EFO, STREAM_ARN, ScriptedPorts, network, throttled
 
 
 def registration(ports, **properties):
@@ -210,3 +213,79 @@ def test_a_consumer_that_another_process_has_just_deregistered_is_no_error():
 
     run_virtual(main())
     assert ports.consumers.calls == ["describe", "deregister"]
+
+
+# Each call of a registration is retried by its own properties only (F8).
+
+
+KEYS = {
+    "stream": "flink.stream.describe",
+    "describe": "flink.stream.describestreamconsumer",
+    "register": "flink.stream.registerstreamconsumer",
+    "deregister": "flink.stream.deregisterstreamconsumer",
+}
+
+
+async def use(call, own_retries):
+    """Let `call` fail twice; no other call is retried. Returns how often it was made."""
+    ports = ScriptedPorts()
+    retries = {f"{key}.maxretries": own_retries if name == call else 0 for name, key in KEYS.items()}
+    registration = RegistrationCalls(
+        ports, FanOutConfig.of(Properties({**EFO, **retries})), VirtualClock(), lambda: 1.0
+    )
+    if call == "deregister":
+        ports.consumers.add("app")
+    ports.consumers.errors = {call: [network(), network()]}
+    match call:
+        case "stream":
+            await registration.stream_arn("orders")
+        case "deregister":
+            await registration.deregister(STREAM_ARN, "app")
+        case _:
+            await registration.ensure_active(STREAM_ARN, "app", lambda: True)
+    return ports.consumers.count(call)
+
+
+@pytest.mark.parametrize("call", KEYS)
+def test_a_call_is_retried_as_often_as_its_own_property_allows(call):
+    assert run_virtual(use(call, 2)) >= 3
+
+
+@pytest.mark.parametrize("call", KEYS)
+def test_a_call_is_not_retried_more_often(call):
+    with pytest.raises(RetriesExhaustedError):
+        run_virtual(use(call, 1))
+
+
+@pytest.mark.parametrize("call", KEYS)
+def test_the_waits_of_a_call_are_bounded_by_its_own_maximum(call):
+    async def seconds():
+        await use(call, 2)
+        return VirtualClock().monotonic()
+
+    policy = FanOutConfig.of(Properties(EFO)).retries
+    longest = {
+        "stream": policy.describe_stream,
+        "describe": policy.describe_consumer,
+        "register": policy.register,
+        "deregister": policy.deregister,
+    }[call]
+    assert run_virtual(seconds()) <= 2 * longest.max_ms / 1000
+
+
+# Tags of a registered consumer, through the real SDK.
+
+
+def test_a_consumer_is_registered_with_its_tags():
+    async def main():
+        async with LocalKinesis(streams={"orders": 1}) as endpoint:
+            tags = {"flink.stream.efo.consumername": "app", "flink.stream.efo.tags": "team=blue"}
+            properties = Properties({**endpoint.properties(), **tags})
+            client = KinesisClient(properties)
+            calls = RegistrationCalls(client, FanOutConfig.of(properties), SystemClock())
+            await calls.ensure_active(await calls.stream_arn("orders"), "app", lambda: True)
+            await client.close()
+            consumer = endpoint.stream("orders").consumers.find(name="app")
+            assert consumer.tags.describe() == [{"Key": "team", "Value": "blue"}]
+
+    asyncio.run(main())

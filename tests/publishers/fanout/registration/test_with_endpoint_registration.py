@@ -7,7 +7,7 @@ import pytest
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 

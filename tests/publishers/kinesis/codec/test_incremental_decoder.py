@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.kinesis.codec import incremental_decoder as decoder_module
-from recordpublisher.publishers.kinesis.codec.incremental_decoder import MIN_PIECE_BYTES, IncrementalReadDecoder
-from recordpublisher.publishers.kinesis.codec.response_decoders import decode_read
+from recordpublisher.publishers.kinesis import codec as decoder_module
+from recordpublisher.publishers.kinesis.codec import MIN_PIECE_BYTES, IncrementalReadDecoder, decode_read
 
 from servers.event_frames import wire_record
 

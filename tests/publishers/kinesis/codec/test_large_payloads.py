@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.kinesis.codec import large_payloads
-from recordpublisher.publishers.kinesis.codec.large_payloads import decode_json, simd_decode
-from recordpublisher.publishers.kinesis.codec.response_decoders import ReadBody
+from recordpublisher.publishers.kinesis import codec
+from recordpublisher.publishers.kinesis.codec import ReadBody, decode_json, simd_decode
 
 from servers.event_frames import wire_record
 
@@ -22,7 +21,7 @@ COMPACT = (",", ":")
 
 @pytest.fixture(autouse=True)
 def _small_payloads_are_cut_out(monkeypatch):
-    monkeypatch.setattr(large_payloads, "LARGE_BYTES", 1)
+    monkeypatch.setattr(codec, "LARGE_PAYLOAD_BYTES", 1)
 
 
 def outcome(decode):
@@ -109,5 +108,5 @@ def test_small_payloads_and_a_missing_library_leave_all_to_the_decoder(monkeypat
 
     body = json.dumps({"Records": [wire_record(b"x" * 1_000, "1")]}, separators=COMPACT).encode()
     assert decode_json(DECODER, attrgetter("Records"), body, None) == DECODER.decode(body)
-    monkeypatch.setattr(large_payloads, "LARGE_BYTES", 2_700)
+    monkeypatch.setattr(codec, "LARGE_PAYLOAD_BYTES", 2_700)
     assert decode_json(DECODER, attrgetter("Records"), body, unexpected) == DECODER.decode(body)

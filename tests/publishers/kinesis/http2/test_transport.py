@@ -7,6 +7,8 @@ import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.error_mapping import StreamLostError
+from recordpublisher.publishers.kinesis.http2 import Http2Stream
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
@@ -177,7 +179,7 @@ async def test_a_cancelled_subscribe_releases_its_stream():
         (peer,) = server.connections
         peer.silent = True
         opening = asyncio.create_task(subscribe(client, 1))
-        connection = next(iter(client._transports.of(None)._http2._pools.values()))._connections[0]
+        connection = next(iter(client._transports.for_stream(None)._http2._pools.values()))._connections[0]
         await until(lambda: len(connection._streams) == 2)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -248,7 +250,7 @@ async def test_an_unreachable_server_is_transient():
 
 @pytest.mark.parametrize("protocol", ["HTTP2", "http2"])
 def test_the_error_without_the_extra_names_it(monkeypatch, protocol):
-    monkeypatch.setitem(__import__("sys").modules, "recordpublisher.publishers.kinesis.http2.http2_sender", None)
+    monkeypatch.setitem(__import__("sys").modules, "recordpublisher.publishers.kinesis.http2", None)
     with pytest.raises(ConfigurationError, match=r"aws.http.protocol.version.*pip install .*\[http2\]"):
         KinesisClient(Properties({**ACCESS, "aws.http.protocol.version": protocol, "aws.region": "eu-west-1"}))
 
@@ -271,3 +273,29 @@ async def test_a_host_in_no_proxy_is_connected_directly(monkeypatch):
         (peer,) = server.connections
         await client.close()
         await until(peer.transport.is_closing)
+
+
+# One stream of a connection: a response that is none ends this stream, and no other.
+
+
+class Connection:
+    """Keeps which streams were cancelled."""
+
+    def __init__(self):
+        self.cancelled = []
+
+    def acknowledge(self, stream_id, length):
+        pass
+
+    def reset(self, stream_id):
+        self.cancelled.append(stream_id)
+
+
+@pytest.mark.parametrize("status", [b"x", b"", b"000", b"2000", b"-20"], ids=repr)
+async def test_a_status_that_is_no_number_of_three_digits_cancels_the_stream(status):
+    connection = Connection()
+    stream = Http2Stream(connection, 3)
+    stream.on_headers([(b":status", status), (b"a", b"b")])
+    with pytest.raises(StreamLostError, match="not an HTTP status"):
+        await stream.wait_for_headers()
+    assert connection.cancelled == [3]

@@ -88,7 +88,7 @@ async def test_a_client_that_is_opened_while_another_is_closed_stays_open():
     await aws.call("Scan", len)
     may_close.set()
     await closing
-    assert is_open == {await aws._opened()}
+    assert is_open == {await aws._get_client()}
     await aws.close()
     assert not is_open
 

@@ -8,10 +8,10 @@ from botocore.exceptions import CredentialRetrievalError
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.known_access import provider_name
+from recordpublisher.publishers.kinesis.access import provider_name
 from recordpublisher.publishers.kinesis.sdk import internals
-from recordpublisher.publishers.kinesis.sdk.checked_credentials import CheckedCredentials
-from recordpublisher.publishers.kinesis.sdk.session import profile_session
+from recordpublisher.publishers.kinesis.sdk.credentials import profile_session
+from recordpublisher.publishers.kinesis.sdk.session import CheckedCredentials
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing import run_virtual
 
@@ -100,7 +100,9 @@ async def test_one_basic_key_alone_names_the_other(given, missing):
     async with service() as stub:
         with pytest.raises(ConfigurationError) as raised:
             await list_with(stub, **{given: "X"})
-    assert str(raised.value).startswith(f"property '{PREFIX}{missing}' is required: needed beside {PREFIX}{given}")
+    assert str(raised.value).startswith(
+        f"property '{PREFIX}{missing}' is required: needed together with {PREFIX}{given}"
+    )
 
 
 async def test_env_var_reads_the_environment_and_nothing_else(monkeypatch, tmp_path):

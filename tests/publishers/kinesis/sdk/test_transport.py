@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.kinesis.call_starts import CallStartLimiter
+from recordpublisher.publishers.kinesis.direct_transport import CallStartLimiter
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from recordpublisher.fetcher.leases.planning import group_view as view_module
-from recordpublisher.fetcher.leases.planning.shard_loads import RATE_SECONDS, LoadLevels, LoadRate
+from recordpublisher.fetcher.leases import planning as view_module
+from recordpublisher.fetcher.leases.planning import RATE_SECONDS, LoadLevels, LoadRate
 
 from .patches import Patches
 

@@ -17,13 +17,11 @@ from recordpublisher.fetcher.elastic.committed_positions import CommittedPositio
 from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, OwnDocument
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.group_observer import GroupObserver
-from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
-from recordpublisher.fetcher.leases.lease_taker import LeaseTaker
-from recordpublisher.fetcher.leases.planning.group_view import GroupView
+from recordpublisher.fetcher.leases.group_observer import GroupObserver, GroupUpkeep
+from recordpublisher.fetcher.leases.heartbeat import SendTime, SilenceObserver, WritePermission
+from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
-from recordpublisher.fetcher.leases.silence_observer import SilenceObserver
-from recordpublisher.fetcher.leases.write_permission import SendTime, WritePermission
+from recordpublisher.fetcher.leases.worker import LeaseTaker
 from recordpublisher.publishers.errors import FencedError
 
 from ..simulated_process import SuspendableClock

@@ -11,8 +11,7 @@ from recordpublisher.fetcher.leases import group_observer as observer_module
 from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
-from recordpublisher.fetcher.leases.planning.group_view import GroupView
-from recordpublisher.fetcher.leases.planning.group_watermark import WorkerWatermark, group_watermark
+from recordpublisher.fetcher.leases.planning import GroupView, WorkerWatermark, group_watermark
 
 from .patches import Patches
 

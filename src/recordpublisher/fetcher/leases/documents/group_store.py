@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+import math
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import (
-    LEASE_TABLE,
-    PARTS,
-    SUBTASK_PREFIX,
-    refuse_assignment,
-)
+from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, LEASE_TABLE, PARTS
+from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
 from recordpublisher.fetcher.conditional_store import (
     ConditionalStore,
     ConflictError,
@@ -21,12 +21,131 @@ from recordpublisher.fetcher.conditional_store import (
     VersionedValue,
     write_value,
 )
+from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
+from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, check_document, read_document
+from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
+from recordpublisher.publishers.positions import StartingPosition
 
-from .lease_table import LeaseTable
-from .lease_table_json import table_from_bytes, table_to_bytes
-from .position_part import PositionPart
-from .worker_record import WorkerRecord
+from . import json_documents
+from .lease_table import GroupJob, LeaseTable, is_begun, lease_of, table_from_bytes, table_to_bytes
+
+MAX_AGE_SECONDS = 60.0
+
+
+class TableCache:
+    """Owns the last table that was read or written, and the time at which it was read.
+
+    `job` is the job of this process. A table that names no job gets it with the next write.
+
+    Every call raises StateError if it finds the table of another job: other processes have begun that job while this process was not in the
+    group (E10). The first call that finds or creates a table also raises it if a fixed number of subtasks has begun in the meantime.
+    """
+
+    def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
+        self._group = group
+        self._clock = clock
+        self._job = job
+        self._stored: Stored[LeaseTable] | None = None
+        self._read_at = -math.inf
+
+    @property
+    def table(self) -> LeaseTable | None:
+        """The newest known table, or None if none was read."""
+        return None if self._stored is None else self._stored.document
+
+    @property
+    def version(self) -> int:
+        """Version of the newest known table; 0 if none was read."""
+        return 0 if self._stored is None else self._stored.document.version
+
+    def is_older_than(self, version: int) -> bool:
+        """Return whether to read the table again: another worker knows a later version, or a minute has passed."""
+        return self.version < version or self._clock.monotonic() - self._read_at > MAX_AGE_SECONDS
+
+    async def read(self) -> LeaseTable | None:
+        """Read the table consistently, and return the newest known one."""
+        now = self._clock.monotonic()
+        found = await self._group.read_table()
+        self._adopt(found)
+        self._read_at = now
+        return self.table
+
+    async def replace(self, table: LeaseTable) -> bool:
+        """Write the next version, and return whether this write took effect. If another write was faster, its table is known now.
+
+        Raises: StoreUnavailableError if the outcome is unknown; the table is then read again at the next opportunity.
+        """
+        if table.version != self.version + 1:
+            return False
+        if table.job is None:
+            table = replace(table, job=self._job)
+        read_at, self._read_at = self._read_at, -math.inf
+        try:
+            written = await self._group.write_table(table, None if self._stored is None else self._stored.version)
+        except ConflictError as error:
+            if error.current is not None:
+                self._adopt(self._group.table_of(error.current))
+            self._read_at = read_at
+            return False
+        self._adopt(written)
+        self._read_at = read_at
+        return True
+
+    def _adopt(self, stored: Stored[LeaseTable] | None) -> None:
+        if stored is not None and stored.document.version > self.version:
+            difference = None if self._job is None else self._job.contradiction(stored.document.job)
+            if difference is not None:
+                raise StateError(f"others have begun another job with the group of this process: {difference}")
+            self._stored = stored
+
+
+# Stores the first positions of a job.
+#
+# They belong to a worker that is sealed from the start, so any worker that joins can take its shards.
+
+FIRST_VERSION = 1
+
+
+async def store_as_group(
+    store: ConditionalStore, states: Mapping[str, ShardState], over: Stored[LeaseTable] | None = None
+) -> None:
+    """Store states by `Shard.key` as the positions of a new group, or of an existing group that no process is in.
+
+    `over` is the lease table of the existing group; None creates a new group. The lease table is written last, because no process uses the
+    states before that.
+
+    Raises: StateError if the job has positions already.
+    """
+    group, worker = GroupStore(store), f"import-{secrets.token_hex(8)}"
+    exists = StateError(f"{store.place} has a group of workers already: use {ANOTHER_PLACE}")
+    if over is None and await group.read_table() is not None:
+        raise exists
+    version = FIRST_VERSION if over is None else over.document.version + 1
+    positions = {
+        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if is_begun(state)
+    }
+    keys = sorted(positions)
+    parts = [keys[first : first + SHARDS_PER_PART] for first in range(0, len(keys), SHARDS_PER_PART)]
+    for number, part in enumerate(parts):
+        own = {key: positions[key] for key in part}
+        await group.own_part(worker, number).write(PositionPart(worker, is_sealed=True, positions=own))
+    await group.own_record(worker).write(WorkerRecord(worker, 1, is_sealed=True, parts=len(parts)))
+    leases = {shard: lease_of(shard, states, worker, version) for shard in states}
+    try:
+        if over is None:
+            await group.write_table(LeaseTable(version, worker, StartingPosition.trim_horizon(), leases), None)
+        else:
+            await group.write_table(over.document.begun_anew(worker, leases), over.version)
+    except ConflictError as error:
+        await group.delete_worker(worker)
+        raise exists from error
+    except StoreUnavailableError:
+        raise  # the table may be stored, and name this worker
+    except StateError:
+        await group.delete_worker(worker)
+        raise
+
 
 WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
@@ -73,19 +192,6 @@ class GroupStore:
     async def write_table(self, table: LeaseTable, expected: str | None) -> Stored[LeaseTable]:
         """Replace the version `expected`, or create the table if `expected` is None."""
         return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
-
-    async def delete_table(self) -> None:
-        """Delete the lease table. There is no group after that."""
-        await self._call(self._store.delete(LEASE_TABLE))
-
-    async def has_subtasks(self) -> bool:
-        """Return whether a fixed number of subtasks keeps its positions here (E10)."""
-        return bool(await self._call(self._store.list_names(SUBTASK_PREFIX)))
-
-    async def refuse_subtasks(self) -> None:
-        """Raise StateError if a fixed number of subtasks keeps its positions here (E10)."""
-        if await self.has_subtasks():
-            refuse_assignment(self.place, "STATIC", "ELASTIC")
 
     def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
         """Return the lease table that a value contains."""
@@ -202,22 +308,257 @@ class OwnDocument(Generic[D]):
         raise StoreUnavailableError(f"{self._name} was refused {MAX_ATTEMPTS} times")
 
 
-async def write_first_table(group: GroupStore, table: LeaseTable) -> Stored[LeaseTable]:
-    """Write the first lease table, and then check that no subtasks have positions here.
-
-    The check comes after the write. A subtask that starts later sees the table, and a subtask that has not seen the table is found by the
-    check. If the check gets no answer, the table stays, because other workers may already use it. The worker that reads it first checks
-    again (`TableCache`).
-
-    Raises: ConflictError if there is a table; StateError if a fixed number of subtasks has positions here (E10).
-    """
-    created = await group.write_table(table, None)
-    if await group.has_subtasks():
-        await group.delete_table()
-        refuse_assignment(group.place, "STATIC", "ELASTIC")
-    return created
-
-
 def part_name(worker: str, number: int) -> str:
     """Return the name of a part."""
     return f"{PARTS}{worker}/{number}"
+
+
+# The record in which a worker reports about itself with each heartbeat (E2, E3).
+
+HOST = socket.gethostname()[:255]
+"""This host, as the records of its workers name it."""
+MAX_PARTS = 10_000
+"""The most parts that a record may name. With a few shards each, that is far more than a worker can read."""
+
+
+class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
+    """The record of one life of a worker. A process that seals it ends that life: the record is never written again.
+
+    - `beat`: the number of the heartbeat, which makes each stored value unique.
+    - `is_leaving`: the worker releases all shards and takes none.
+    - `parts`: number of its position parts. A part is created before the record names it.
+    - `table_version`: the newest version of the lease table that the worker knows.
+    - `released`: the epoch of each shard that the worker has released, with its last position stored.
+    - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
+    - `is_active`: whether at least one of its shards counts.
+    - `max_watermark`: the highest watermark of its shards (W12).
+    - `group_watermark`: the highest watermark of the group that the worker knows (E8).
+    - `loads`: the load level of each shard (`shard_loads.py`); a missing shard has the lowest level.
+    - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). It is for people only; no decision depends on
+      it.
+    - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
+    - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
+    - `host`, `pid`: where the worker's process runs, for people.
+    - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms), for people.
+    - `is_held`: whether a shard of the worker has waited for the watermark of the group lately. Then the others state each second how far
+      they are, if that has changed (E8).
+    - `replaced_ms`: when this worker, which runs alone, replaced one that may have been running, by its clock (epoch ms). None if it did
+      not.
+    """
+
+    worker: WorkerName
+    beat: Count
+    is_sealed: bool = msgspec.field(name="sealed", default=False)
+    is_leaving: bool = msgspec.field(name="leaving", default=False)
+    parts: Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTS)] = 0
+    table_version: Count = msgspec.field(name="table", default=0)
+    released: json_documents.ByStream = {}
+    watermark: Millis | None = None
+    is_active: bool = msgspec.field(name="active", default=False)
+    max_watermark: Millis | None = msgspec.field(name="maxWatermark", default=None)
+    group_watermark: Millis | None = msgspec.field(name="groupWatermark", default=None)
+    loads: json_documents.ByStream = {}
+    checkpoint_ms: Millis | None = msgspec.field(name="checkpoint", default=None)
+    lease_ms: Millis | None = msgspec.field(name="lease", default=None)
+    is_alone: bool = msgspec.field(name="alone", default=False)
+    host: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    pid: Count = 0
+    sent_ms: Millis | None = msgspec.field(name="sent", default=None)
+    is_held: bool = msgspec.field(name="held", default=False)
+    replaced_ms: Millis | None = msgspec.field(name="replaced", default=None)
+
+    def has_released(self, shard: str, epoch: int) -> bool:
+        """Return whether the worker has released the shard that it held since this epoch."""
+        return json_documents.number_of(shard, self.released) == epoch
+
+    def load_level(self, shard: str) -> int:
+        """Return the load level that the worker states for one of its shards."""
+        return json_documents.number_of(shard, self.loads) or 0
+
+    def to_bytes(self) -> bytes:
+        """Return the record as JSON, without defaults: at most 1 KB for a worker at rest (E2)."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, value: bytes, place: str) -> WorkerRecord:
+        """Read a record that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
+        return read_document(value, cls, place, json_documents.FORMAT)
+
+
+# The positions of a few shards of one worker, by shard and epoch (E1, E2).
+
+
+class PositionKey(NamedTuple):
+    """A shard (`Shard.key`) in an epoch.
+
+    A worker may have two positions of the same shard: the one that it released, and the one that it prepared for a take (E5).
+    """
+
+    shard: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPosition:
+    """How far a shard was emitted. With the shard's end it has the parents of each child (E7).
+
+    `is_idle` is stored too, for the next reader of the shard (E8).
+    """
+
+    state: ShardState
+    children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_idle: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain dict, without values that equal their defaults."""
+        children = {"children": self.children} if self.children else {}
+        return {**self.state.to_json(), **children, **({"idle": True} if self.is_idle else {})}
+
+
+Positions = Mapping[PositionKey, StoredPosition]
+SHARDS_PER_PART = 16
+"""Number of shards in a part, for stores such as DynamoDB that bill whole items.
+
+Positions that did not change should not be in the same item as those that did. An item of DynamoDB has at most 400 KB, and a position less
+than 1 KB. Other stores have all positions of a worker in one part.
+"""
+TIP_MS = 300_000
+"""A change of the time of the last read at the tip is stored after this time only (ms).
+
+That time changes with each read of a shard at rest, and is only compared with retentions of a day and more.
+"""
+
+
+def is_stored(positions: Positions, stored: Positions) -> bool:
+    """Return whether these positions need no write, because they equal the stored ones except for times of reads at the tip (E2)."""
+    if positions == stored:
+        return True
+    return positions.keys() == stored.keys() and all(
+        _is_same(each.state, stored[key].state)
+        and (each.children, each.is_idle) == (stored[key].children, stored[key].is_idle)
+        for key, each in positions.items()
+    )
+
+
+def _is_same(state: ShardState, stored: ShardState) -> bool:
+    if state.tip_ms is None or stored.tip_ms is None:
+        return state == stored
+    return state.tip_ms - stored.tip_ms < TIP_MS and replace(state, tip_ms=stored.tip_ms) == stored
+
+
+def positions_to_json(positions: Positions) -> list[Any]:
+    """Return the positions as a plain list, sorted by shard and epoch."""
+    return [
+        [shard, epoch, stored.to_json()]
+        for (shard, epoch), stored in sorted(positions.items(), key=lambda each: each[0])
+    ]
+
+
+def positions_from_json(content: Any, place: str) -> Positions:
+    """Read positions that `positions_to_json` wrote. Raises: StateError, with the place, if they cannot be read."""
+    return _by_key(check_document(content, list[_Position], place))
+
+
+class _StoredPosition(StoredState, rename="camel"):
+    children: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    idle: bool = False
+
+
+_Position = tuple[str, Count, _StoredPosition]
+
+
+def _by_key(positions: Sequence[_Position]) -> Positions:
+    return {
+        PositionKey(shard, epoch): StoredPosition(stored.state, stored.children, stored.idle)
+        for shard, epoch, stored in positions
+    }
+
+
+class _StoredStaged(msgspec.Struct):
+    writer: Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
+    n: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    content: dict[str, Any]
+    before: Any = None
+
+    @property
+    def staged(self) -> Staged:
+        return Staged(CommitNumber(self.writer, self.n), self.content, before=self.before)
+
+
+class _StoredPart(msgspec.Struct, kw_only=True):
+    worker: WorkerName
+    write: Count
+    sealed: bool = False
+    pinned: Millis | None = None
+    taken: Millis | None = None
+    alone: bool = False
+    staged: list[_StoredStaged] = []
+    target: str = ""
+    positions: list[_Position]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionPart:
+    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice.
+
+    A sealed part is never written again, except when a commit is taken back. The part of a worker with a `CommittingSink` has two more
+    fields:
+
+    - `staged`: the staged items that the part commits.
+    - `target`: the target of the sink, where the rows are.
+
+    The part of a worker that runs alone (`is_alone`, with a `CommittingSink`) has the time that replaced LATEST (`pinned_ms`), and the time
+    of its checkpoint for people (`taken_ms`, epoch ms).
+    """
+
+    worker: str
+    write: int = 1
+    is_sealed: bool = False
+    positions: Positions = field(default_factory=dict)
+    staged: Sequence[Staged] = ()
+    target: str = ""
+    pinned_ms: int | None = None
+    taken_ms: int | None = None
+    is_alone: bool = False
+
+    def before(self, first: CommitNumber, place: str) -> Positions:
+        """Return the positions before a commit that the part names.
+
+        A shard that a worker of a group took after that commit has its position in a later commit. A worker that runs alone takes no shards
+        later: a shard without a position before the commit begins at its start again.
+
+        Raises: StateError if the positions cannot be read.
+        """
+        since = [each for each in self.staged if each.number >= first]
+        if self.is_alone:
+            return positions_from_json(since[0].before, place)
+        known = [*(positions_from_json(each.before, place) for each in since), self.positions]
+        return {key: next(each[key] for each in known if key in each) for key in self.positions}
+
+    def to_bytes(self) -> bytes:
+        """Return the part as JSON."""
+        positions = positions_to_json(self.positions)
+        sealed = {"sealed": True} if self.is_sealed else {}
+        named = _staged_to_json(self.staged, self.target)
+        times = {"pinned": self.pinned_ms, "taken": self.taken_ms, "alone": self.is_alone or None}
+        known = {name: value for name, value in times.items() if value is not None}
+        content = {"worker": self.worker, "write": self.write, **sealed, **named, **known, "positions": positions}
+        return json_documents.to_bytes(content)
+
+    @classmethod
+    def from_bytes(cls, value: bytes, place: str) -> PositionPart:
+        """Read a part that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
+        stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
+        staged = tuple(each.staged for each in stored.staged)
+        positions, times = _by_key(stored.positions), (stored.pinned, stored.taken, stored.alone)
+        return cls(stored.worker, stored.write, stored.sealed, positions, staged, stored.target, *times)
+
+
+def _staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
+    """Return the staged items and the target as a plain dict, without empty values."""
+    names = [
+        {"writer": each.number.writer, "n": each.number.n, "content": each.content}
+        | ({} if each.before is None else {"before": each.before})
+        for each in staged
+    ]
+    return {**({"staged": names} if names else {}), **({"target": target} if target else {})}

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 
+from .group_store import PositionKey, Positions
 from .lease_table import AloneOwner, LeaseTable
-from .position_part import PositionKey, Positions
 
 
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:

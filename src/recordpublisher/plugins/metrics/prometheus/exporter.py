@@ -1,4 +1,4 @@
-"""Serves the pages /metrics (in the text format of Prometheus), /healthz and /readyz."""
+"""Serves the pages /metrics, /healthz and /readyz, and makes the text of /metrics for other servers (`rp.metrics_text`)."""
 
 import errno
 import logging
@@ -17,24 +17,146 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..exported_metrics import ExportedMetric, Origin, exported_tables
+from ..export import (
+    ExportedMetric,
+    FetchersHere,
+    MeasuredFetcher,
+    MeasuredProducer,
+    Origin,
+    as_fetchers,
+    exported_tables,
+)
 from ..http_pages import LOCAL_NAMES, HttpPages, Page
 
+log = logging.getLogger("recordpublisher.metrics")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PORTS = 20
+"""Number of ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
+_VALID = "host:port, for example 127.0.0.1:9249, or 0.0.0.0:9249 for other machines"
 Row = tuple[str, dict[str, Any]]
 """The labels of a subtask or shard, and its values."""
-
 _UP = "recordpublisher_subtask_up", "gauge", "1 while the event loop of the subtask responds"
 _READY = "recordpublisher_subtask_ready", "gauge", "1 while the subtask reads and its checkpoints are stored"
+_PRODUCER_READY = "recordpublisher_producer_ready", "gauge", "1 until an error ends the producer"
+
+
+class PrometheusExporter(MetricsExporter):
+    """Serves the pages of one machine at `flink.metrics.prometheus.address`. Owns the server.
+
+    Raises: ConfigurationError if the address is invalid.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        self._address = properties.value(PROMETHEUS_ADDRESS)
+        self._tries = 1 if properties.is_set(PROMETHEUS_ADDRESS) else PORTS
+        self._host, self._port = host_and_port(self._address)
+        pages = {"/metrics": self._metrics, "/healthz": self._alive, "/readyz": self._ready}
+        self._pages = HttpPages(pages, is_local=self._host in LOCAL_NAMES)
+
+    @property
+    def url(self) -> str:
+        """URL of the pages, once the exporter is open."""
+        return f"http://{self._host}:{self._port}"
+
+    async def open(self, source: MetricsSource) -> None:
+        """Listen. Raises: ConfigurationError if the address cannot be used."""
+        self._source = source
+        try:
+            self._port = await self._listen()
+        except (OSError, ValueError) as error:
+            # A ValueError means that a part of the host name is too long, or has a null character.
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            raise ConfigurationError(
+                PROMETHEUS_ADDRESS.key, self._address, "an address of this machine with a free port", reason=reason
+            ) from error
+        log.info("metrics are at %s/metrics, health at /healthz and /readyz", self.url)
+
+    async def _listen(self) -> int:
+        """Listen, and return the port. If no address was set, the next free port is used when another process has the port.
+
+        Raises: OSError or ValueError if the address cannot be used.
+        """
+        for port in range(self._port, self._port + self._tries):
+            try:
+                found = await self._pages.listen(self._host.strip("[]"), port)
+            except OSError as error:
+                # Only a port that is in use is a reason to try the next one.
+                if error.errno != errno.EADDRINUSE or port == self._port + self._tries - 1:
+                    raise
+            else:
+                if found != self._port and self._tries > 1:
+                    message = (
+                        "another process uses port %d, so metrics and health are at port %d. Set %s to choose a port"
+                    )
+                    log.warning(message, self._port, found, PROMETHEUS_ADDRESS.key)
+                return found
+        raise AssertionError("the loop tries at least one port")
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        await self._pages.close()
+
+    async def _metrics(self) -> Page:
+        page = page_of(await self._source.metrics(), await self._source.health())
+        return Page(page.encode(), content_type=CONTENT_TYPE)
+
+    async def _alive(self) -> Page:
+        return _health_page([_silence(each) for each in await self._source.health() if not each.responds])
+
+    async def _ready(self) -> Page:
+        health = await self._source.health()
+        reasons = [f"{each.name}: {reason}" for each in health for reason in each.not_ready]
+        page = _health_page([_silence(each) for each in health if not each.responds] + reasons)
+        # A job that is not ready has no meaningful lag.
+        return page if page.status == 503 else Page(page.body + await self._behind())
+
+    async def _behind(self) -> bytes:
+        """Return a line with the lag of the job, because a job that is ready may be far behind."""
+        lags = [shard["lagMs"] for each in await self._source.metrics() for shard in each.shards.values()]
+        known = [lag for lag in lags if lag is not None]
+        return b"%.1f s behind\n" % (max(known) / 1000) if known else b""
+
+
+def _silence(health: SubtaskHealth) -> str:
+    return f"{health.name}: its event loop does not respond"
+
+
+def _health_page(reasons: list[str]) -> Page:
+    return Page("\n".join([*(reasons or ["ok"]), ""]).encode(), status=503 if reasons else 200)
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of an address. Raises: ConfigurationError if it is not host:port."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 <= int(port) < 65_536:
+        raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, _VALID)
+    return host, int(port)
+
+
+def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
+    """Return the metrics in the text format of Prometheus, for a page `/metrics` that the application serves itself.
+
+    - `sources`: fetchers, whose event loop must make the call, producers, and Kinesis sinks that are not the sink of a job. The label
+      `producer` of a producer or sink is its stream, and `orders-2` for the second one of the stream `orders`.
+
+    Raises: TypeError if a source has no metrics.
+    """
+    here = FetchersHere(as_fetchers(sources))
+    return page_of(here.measure(), here.check())
 
 
 def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth]) -> str:
-    """Return the page: each metric once, with a line for each subtask or shard."""
-    healths = list(health)
-    lines = [
-        *family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths]),
-        *family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths]),
-    ]
+    """Return the page /metrics: each metric once, with a line for each subtask, shard or producer."""
+    found = list(health)
+    healths, producers = [each for each in found if not each.producer], [each for each in found if each.producer]
+    lines: list[str] = []
+    if healths or not producers:
+        lines += family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths])
+        lines += family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths])
+    if producers:
+        lines += family(
+            *_PRODUCER_READY, [f"{{{_producer(each.producer)}}} {int(each.is_ready)}" for each in producers]
+        )
     for metrics, rows in exported_tables(list(subtasks)):
         labelled = [(_labels(origin), values) for origin, values in rows]
         for metric in metrics:
@@ -59,7 +181,13 @@ def _samples(metric: ExportedMetric, rows: list[Row]) -> list[str]:
     return [f"{{{labels}}} {value!r}" for labels, value in numbers if value is not None]
 
 
+def _producer(name: str) -> str:
+    return f'producer="{escaped_label(name)}"'
+
+
 def _labels(origin: Origin) -> str:
+    if origin.producer:
+        return _producer(origin.producer)
     stream, shard = escaped_label(origin.stream), escaped_label(origin.shard)
     return (f'stream="{stream}",shard="{shard}",' if shard else "") + f'subtask="{origin.subtask}"'
 
@@ -67,95 +195,3 @@ def _labels(origin: Origin) -> str:
 def escaped_label(text: str) -> str:
     """Return a text as the value of a label."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-log = logging.getLogger("recordpublisher.metrics")
-PORTS = 20
-"""Number of ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
-_VALID = "host:port, for example 127.0.0.1:9249, or 0.0.0.0:9249 for other machines"
-
-
-class PrometheusExporter(MetricsExporter):
-    """Serves the pages of one machine at `flink.metrics.prometheus.address`. Raises: ConfigurationError if the address is invalid."""
-
-    def __init__(self, properties: Properties) -> None:
-        self._address = properties.value(PROMETHEUS_ADDRESS)
-        self._tries = 1 if properties.is_set(PROMETHEUS_ADDRESS) else PORTS
-        self._host, self._port = host_and_port(self._address)
-        pages = {"/metrics": self._metrics, "/healthz": self._alive, "/readyz": self._ready}
-        self._pages = HttpPages(pages, is_local=self._host in LOCAL_NAMES)
-
-    @property
-    def url(self) -> str:
-        """URL of the pages, once the exporter is open."""
-        return f"http://{self._host}:{self._port}"
-
-    async def open(self, source: MetricsSource) -> None:
-        """Listen. Raises: ConfigurationError if the address cannot be used."""
-        self._source = source
-        try:
-            self._port = await self._listen()
-        # ValueError: a part of the host name is too long, or has a null character.
-        except (OSError, ValueError) as error:
-            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-            raise ConfigurationError(
-                PROMETHEUS_ADDRESS.key, self._address, "an address of this machine with a free port", reason=reason
-            ) from error
-        log.info("metrics are at %s/metrics, health at /healthz and /readyz", self.url)
-
-    async def _listen(self) -> int:
-        """Listen, and return the port. If no address was set, the next free port is used when another process has the port.
-
-        Raises: OSError or ValueError if the address cannot be used.
-        """
-        for port in range(self._port, self._port + self._tries):
-            try:
-                found = await self._pages.listen(self._host.strip("[]"), port)
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE or port == self._port + self._tries - 1:
-                    raise
-            else:
-                if found != self._port and self._tries > 1:
-                    message = "another process has port %d: metrics and health are at port %d. Set %s to choose a port"
-                    log.warning(message, self._port, found, PROMETHEUS_ADDRESS.key)
-                return found
-        raise AssertionError("there is at least one port")
-
-    async def close(self) -> None:
-        """Stop listening and close every connection."""
-        await self._pages.close()
-
-    async def _metrics(self) -> Page:
-        page = page_of(await self._source.metrics(), await self._source.health())
-        return Page(page.encode(), content_type=CONTENT_TYPE)
-
-    async def _alive(self) -> Page:
-        return _health_page([_silence(each) for each in await self._source.health() if not each.responds])
-
-    async def _ready(self) -> Page:
-        health = await self._source.health()
-        reasons = [f"subtask {each.subtask}: {reason}" for each in health for reason in each.not_ready]
-        page = _health_page([_silence(each) for each in health if not each.responds] + reasons)
-        return page if page.status == 503 else Page(page.body + await self._behind())
-
-    async def _behind(self) -> bytes:
-        """Return a line with the lag of the job, since a job that is ready may be far behind."""
-        lags = [shard["lagMs"] for each in await self._source.metrics() for shard in each.shards.values()]
-        known = [lag for lag in lags if lag is not None]
-        return b"%.1f s behind\n" % (max(known) / 1000) if known else b""
-
-
-def _silence(health: SubtaskHealth) -> str:
-    return f"subtask {health.subtask}: its event loop does not respond"
-
-
-def _health_page(reasons: list[str]) -> Page:
-    return Page("\n".join([*(reasons or ["ok"]), ""]).encode(), status=503 if reasons else 200)
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """Return the parts of an address. Raises: ConfigurationError if it is not host:port."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 <= int(port) < 65_536:
-        raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, _VALID)
-    return host, int(port)

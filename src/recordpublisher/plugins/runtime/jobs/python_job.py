@@ -18,7 +18,7 @@ from recordpublisher.publishers.user_code import ForeignExitError, exits_as_erro
 
 from ..arguments import OF_COMMAND, CommandOptions
 from ..data_fetcher import DataFetcher
-from .subtask import UNBOUNDED, run_fetcher
+from .process import UNBOUNDED, run_fetcher
 
 VALID = "module:name of a DataFetcher, or of a function, plain or async, that returns one or, as an asynccontextmanager, yields one"
 
@@ -31,12 +31,12 @@ async def run_python_job(
     exporters: Sequence[MetricsExporter],
     bounds: Bounds = UNBOUNDED,
 ) -> None:
-    """Run the job as `run_subtask` does.
+    """Run the job as `run_process` does.
 
     - `given`: properties that take precedence over the job's own.
     - `change`: applied to the properties after that.
 
-    Raises: the errors of `run_subtask` and of the program.
+    Raises: the errors of `run_process` and of the program.
     """
     OF_COMMAND.set(CommandOptions(given, change))
     async with made_fetcher(job) as fetcher:

@@ -1,59 +1,53 @@
-"""Runs the subtasks of a job as processes. They drain together, and all of them end when one fails."""
+"""Runs a job in several processes, which share its shards as a group. They drain together, and all of them end when one fails."""
 
 import asyncio
 import json
 import logging
 import os
-import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 import msgspec
 
+from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
-from recordpublisher.plugins.trackers.tcp.server import TrackerServer
-from recordpublisher.publishers.properties.groups.job import (
-    DRAIN_TIMEOUT,
-    TRACKER,
-    TRACKER_ADDRESS,
-    TRACKER_TLS_CA,
-    TRACKER_TLS_CERTIFICATE,
-    TRACKER_TLS_KEY,
-    TRACKER_TOKEN,
-)
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.source_kind import reads_a_queue
+from recordpublisher.publishers.properties.groups.job import DRAIN_TIMEOUT, JOB_WORKERS, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from .termination import CLOSING_SECONDS, SubtaskFailedError, stop_on_signals
+from .termination import CLOSING_SECONDS, WorkerFailedError, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
 LAST_REPORT_SECONDS = 1.0
-"""How long to wait for the last report of a subtask that has ended. A process that it left behind may keep the pipe open."""
+"""How long to wait for the last report of a worker that has ended. A process that it left behind may keep the pipe open."""
 
 
 class Supervisor:
-    """Owns the subtasks' processes and the pipes to them.
+    """Owns the processes of the workers and the pipes to them.
 
-    - A subtask reports its progress through a pipe of its own, because user code may print to the stdout that it shares with the
+    - A worker reports its progress through a pipe of its own, because user code may print to the stdout that it shares with the
       supervisor.
-    - A subtask reads its properties from its stdin, so no secret is on a command line. The pipe stays open, and its end of file means
-      drain. This works even if the supervisor dies, so no subtask keeps running.
-    - Each subtask has a session of its own, so Ctrl-C reaches only the supervisor.
+    - A worker reads its properties from its stdin, so no secret is on a command line. The pipe stays open, and its end of file means
+      drain. This works even if the supervisor dies, so no worker keeps running.
+    - Each worker has a session of its own, so Ctrl-C reaches only the supervisor.
 
-    The argument `command` starts a subtask when `--subtask N --supervised DESCRIPTOR` is added.
+    The argument `command` starts a worker when `--number N --supervised DESCRIPTOR` is added.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         properties: Properties,
-        parallelism: int,
+        count: int,
         report: Callable[[SubtaskProgress], None],
     ) -> None:
         self._command = command
         self._properties = properties
-        self._parallelism = parallelism
+        self._count = count
         self._report = report
         self._drain_seconds = properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS
         self._processes: dict[int, Process] = {}
@@ -61,41 +55,41 @@ class Supervisor:
         self._is_draining = False
 
     async def run(self) -> None:
-        """Run until every subtask has ended. Raises: SubtaskFailedError for the first subtask that failed, after all have ended."""
+        """Run until every worker has ended. Raises: WorkerFailedError for the first worker that failed, after all have ended."""
         stop_on_signals(self._drain, self._kill)
         try:
-            for subtask in range(self._parallelism):
+            for number in range(self._count):
                 if not self._is_draining:
-                    await self._start(subtask)
+                    await self._start(number)
             await self._wait_for_all()
         finally:
             self._kill()
 
-    async def _start(self, subtask: int) -> None:
+    async def _start(self, number: int) -> None:
         ours, theirs = os.pipe()
-        self._progress[subtask] = await _reader_of(ours)
-        arguments = ("--subtask", str(subtask), "--supervised", str(theirs))
+        self._progress[number] = await _reader_of(ours)
+        arguments = ("--number", str(number), "--supervised", str(theirs))
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command, *arguments, stdin=PIPE, pass_fds=(theirs,), start_new_session=True
             )
         finally:
-            # Closed here, because otherwise the pipe would not end when the subtask ends.
+            # Closed here, because otherwise the pipe would not end when the worker ends.
             os.close(theirs)
-        self._processes[subtask] = process
+        self._processes[number] = process
         if process.stdin is not None:
             process.stdin.write(json.dumps(dict(self._properties)).encode() + b"\n")
         if self._is_draining:
             self._drain()
 
     async def _wait_for_all(self) -> None:
-        watching = {asyncio.create_task(self._watch(subtask)) for subtask in self._processes}
-        failed: SubtaskFailedError | None = None
+        watching = {asyncio.create_task(self._watch(number)) for number in self._processes}
+        failed: WorkerFailedError | None = None
         timeout = None
         while watching:
             done, watching = await asyncio.wait(watching, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                log.error("subtasks did not drain within %.0f s and are killed", self._drain_seconds)
+                log.error("workers did not drain within %.0f s and are killed", self._drain_seconds)
                 self._kill()
             for task in done:
                 failed = failed or task.result()
@@ -106,25 +100,26 @@ class Supervisor:
         if failed:
             raise failed
 
-    async def _watch(self, subtask: int) -> SubtaskFailedError | None:
-        reading = asyncio.create_task(self._read_progress(self._progress[subtask]))
+    async def _watch(self, number: int) -> WorkerFailedError | None:
+        reading = asyncio.create_task(self._read_progress(number, self._progress[number]))
         try:
-            code = await self._processes[subtask].wait()
+            code = await self._processes[number].wait()
             await asyncio.wait([reading], timeout=LAST_REPORT_SECONDS)
         finally:
             reading.cancel()
-        return SubtaskFailedError(subtask, code) if code else None
+        return WorkerFailedError(number, code) if code else None
 
-    async def _read_progress(self, reader: asyncio.StreamReader) -> None:
+    async def _read_progress(self, number: int, reader: asyncio.StreamReader) -> None:
         """Pass on each report. Ignore lines that are not valid reports."""
         while True:
             try:
                 line = await reader.readline()
                 if not line:
                     return
-                self._report(msgspec.json.decode(line, type=SubtaskProgress))
+                progress = msgspec.json.decode(line, type=SubtaskProgress)
+                self._report(msgspec.structs.replace(progress, subtask=number))
             except ValueError as error:  # The line may also be too long.
-                log.debug("a subtask sent an invalid report: %s", error)
+                log.debug("a worker sent an invalid report: %s", error)
 
     def _drain(self) -> None:
         log.info("the job is draining")
@@ -140,15 +135,15 @@ class Supervisor:
 
 
 def read_from_supervisor() -> tuple[Properties, int]:
-    """Return the properties of this subtask, and the descriptor of the pipe whose end of file means drain. Called in a subtask."""
+    """Return the properties of this worker, and the descriptor of the pipe whose end of file means drain. Called in a worker."""
     line = sys.stdin.readline()
     return Properties(json.loads(line)), sys.stdin.fileno()
 
 
 def reporter_to_supervisor(descriptor: int) -> Callable[[SubtaskProgress], None]:
-    """Return a function that writes one line for each report. Called in a subtask.
+    """Return a function that writes one line for each report. Called in a worker.
 
-    It ignores a supervisor that is gone or does not read, because the end of the other pipe drains the subtask.
+    It ignores a supervisor that is gone or does not read, because the end of the other pipe drains the worker.
     """
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)
@@ -170,17 +165,23 @@ async def _reader_of(descriptor: int) -> asyncio.StreamReader:
     return reader
 
 
-@asynccontextmanager
-async def with_local_tracker(properties: Properties) -> AsyncIterator[Properties]:
-    """Run a tracker on loopback for the subtask processes. Yield the properties with its address and token (C4).
+@contextmanager
+def as_group(properties: Properties) -> Iterator[Properties]:
+    """Yield the properties with which processes share the shards as a group.
 
-    This is only for IN_PROCESS, which cannot reach other processes. Properties that name another tracker are yielded unchanged.
+    A job that stores no positions gets a temporary folder for the leases, which is deleted at the end. Processes that receive from a queue
+    share it without a group.
+
+    Raises: ConfigurationError if the sink is not registered.
     """
-    if properties.value(TRACKER) != "IN_PROCESS":
+    if reads_a_queue(properties):
         yield properties
         return
-    token = secrets.token_hex(16)
-    async with TrackerServer(token) as server:
-        without_tls = dict.fromkeys((TRACKER_TLS_CA.key, TRACKER_TLS_CERTIFICATE.key, TRACKER_TLS_KEY.key))
-        address = {TRACKER.key: "TCP", TRACKER_ADDRESS.key: server.address, TRACKER_TOKEN.key: token}
-        yield properties.merged({**without_tls, **address})
+    group = properties.merged({JOB_WORKERS.key: "GROUP"})
+    name = properties.value(SINK)
+    sink = None if name is None else load_registry().sinks.get(name, SINK.key)
+    if properties.value(STATE_URI) is not None or (sink is not None and stores_positions(sink)):
+        yield group
+        return
+    with TemporaryDirectory(prefix="recordpublisher-") as folder:
+        yield group.merged({STATE_URI.key: folder})

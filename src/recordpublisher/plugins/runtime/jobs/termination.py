@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable
 
-from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from ..stop_signals import FirstSignal
@@ -16,7 +15,6 @@ FAILED, BAD_CONFIGURATION = 1, 2
 """Exit codes of a job."""
 CLOSING_SECONDS = 20.0
 """Time that a job gets after its drain timeout, for a checkpoint and for handlers that clean up."""
-NOTICE_SECONDS = 10.0
 log = logging.getLogger("recordpublisher.run")
 
 
@@ -53,38 +51,18 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
     loop.add_reader(descriptor, readable)
 
 
-async def tell_what_drains(subtask: int, sink: str | None, unfinished: Callable[[], Unfinished | None]) -> None:
-    """Log every `NOTICE_SECONDS` which records a drain waits for, until the task is cancelled.
-
-    - `unfinished`: returns the records that the sink has not finished, as far as it knows.
-    """
-    waited = 0.0
-    while True:
-        await asyncio.sleep(NOTICE_SECONDS)
-        waited += NOTICE_SECONDS
-        left = unfinished()
-        log.warning(
-            "subtask %d has been draining for %.0f s: it waits for the sink '%s' (%s). "
-            "A second signal ends it at once; what came after the last checkpoint is then read again",
-            subtask,
-            waited,
-            sink,
-            "a call that runs, a lock in a database" if left is None else left.reason,
-        )
-
-
-class SubtaskFailedError(RecordPublisherError):
-    """A subtask failed (it has logged the error itself) or was killed.
+class WorkerFailedError(RecordPublisherError):
+    """A worker failed (it has logged the error itself) or was killed.
 
     - `code`: its exit code; below 0 it is a negative signal number.
     - `exit_code`: the exit code of the job.
     """
 
-    def __init__(self, subtask: int, code: int) -> None:
+    def __init__(self, number: int, code: int) -> None:
         self.code = code
         self.exit_code = BAD_CONFIGURATION if code == BAD_CONFIGURATION else FAILED
         how = f"was killed by {_name(-code)}" if code < 0 else f"failed with exit code {code}"
-        super().__init__(f"subtask {subtask} {how}; the job ends")
+        super().__init__(f"worker {number} {how}; the job ends")
 
 
 def _name(number: int) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, write_value
 from recordpublisher.fetcher.stored_documents import read_document, unreadable
-from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+from recordpublisher.plugins.columns.file_columns import InferredColumns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 
@@ -62,17 +62,18 @@ class Folder(msgspec.Struct, frozen=True):
         """
 
         def united(there: pa.Schema) -> pa.Schema:
-            _check(schema, there, self.key, self.path)
-            return schema
+            return _united(schema, there, self.key, self.path)
 
         await self._store(united, may_change)
 
-    async def inferred(self, columns: InferredColumns, seen: Mapping[str, Any], *, may_change: bool) -> InferredColumns:
+    async def inferred(
+        self, columns: InferredColumns, seen: Mapping[str, Any] | None, *, may_change: bool
+    ) -> InferredColumns:
         """Return the columns of the folder with those of `seen` that it lacks, and store the new ones.
 
         Of several processes that add a field, the first one says its type, and the others take it from the folder.
 
-        - `seen`: the shape of records (see `inference.py`), or an empty one at the start.
+        - `seen`: the shape of records (see `inference.py`), or None at the start.
 
         Raises: ConfigurationError if the folder has other partitions; StateError if the stored columns cannot be read or written.
         """
@@ -81,7 +82,7 @@ class Folder(msgspec.Struct, frozen=True):
         def united(there: pa.Schema) -> pa.Schema:
             nonlocal grown
             grown = columns.grown_by(seen, there)
-            return grown.schema
+            return grown.kept
 
         await self._store(united, may_change)
         return grown
@@ -119,14 +120,44 @@ class Folder(msgspec.Struct, frozen=True):
             )
 
 
-def _check(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> None:
+def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Schema:
+    """Return the wanted columns, each with the fields that the files there have inside its objects.
+
+    Raises: ConfigurationError if readers could not unite the columns of both.
+    """
     known = {field.name.casefold(): field for field in there}
+    united: list[pa.Field] = []
     for field in wanted:
         same = known.get(field.name.casefold(), field)
-        if same.name != field.name or same.type != field.type:
+        kind = _united_type(same.type, field.type) if same.name == field.name else None
+        if kind is None:
             reason = (
                 f"files there have a column {same.name!r} of the type {same.type}, the records have {field.name!r} of the type "
                 f"{field.type}, and readers could not read both as one table; keep the name and the type of the field, or write to "
                 "another folder"
             )
             raise ConfigurationError(key, path, "a folder whose files have the columns of the records", reason=reason)
+        united.append(field.with_type(kind))
+    return pa.schema(united)
+
+
+def _united_type(there: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
+    """Return a type with the fields of both, including lists and maps of objects; None if they differ otherwise."""
+    types = pa.types
+    if types.is_struct(there) and types.is_struct(wanted):
+        fields = {there.field(index).name: there.field(index).type for index in range(there.num_fields)}
+        by_lower = {name.casefold(): name for name in fields}
+        for field in (wanted.field(index) for index in range(wanted.num_fields)):
+            is_twin = by_lower.get(field.name.casefold(), field.name) != field.name
+            kind = None if is_twin else _united_type(fields.get(field.name, field.type), field.type)
+            if kind is None:
+                return None
+            fields[field.name] = kind
+        return pa.struct(list(fields.items()))
+    if types.is_list(there) and types.is_list(wanted):
+        item = _united_type(there.value_type, wanted.value_type)
+        return None if item is None else pa.list_(item)
+    if types.is_map(there) and types.is_map(wanted) and there.key_type == wanted.key_type:
+        item = _united_type(there.item_type, wanted.item_type)
+        return None if item is None else pa.map_(there.key_type, item)
+    return wanted if there == wanted else None

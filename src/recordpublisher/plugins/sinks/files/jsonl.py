@@ -13,16 +13,16 @@ import msgspec
 from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from .sink import FileSink, Rejected
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+    from recordpublisher.plugins.columns.file_columns import InferredColumns
 
     from .folder_columns import Folder
 
@@ -46,15 +46,18 @@ class JsonlSink(FileSink):
     async def open(self, context: SinkContext) -> None:
         """Open the folder.
 
-        Raises: the errors of the base class; ImportError if columns are inferred and pyarrow is not installed.
+        Raises: the errors of the base class; ConfigurationError if an archive would have deserialised values instead of payloads;
+        ImportError if columns are inferred and pyarrow is not installed.
         """
+        if self.keeps_archive and context.value_type not in (None, bytes):
+            raise _no_archive_of_values()
         await super().open(context)
         if context.value_type is InferredRow:
             try:
-                from recordpublisher.plugins.columns.inferred_columns import no_columns
+                from recordpublisher.plugins.columns.file_columns import no_columns
             except ImportError as error:
                 raise ImportError(f"INFER needs the extra 'parquet': {install_command('parquet')}") from error
-            self._inferred = await self._folder().inferred(no_columns(), {}, may_change=True)
+            self._inferred = await self._folder().inferred(no_columns(), None, may_change=True)
 
     def _folder(self) -> "Folder":
         from .folder_columns import Folder  # loads pyarrow, which only inferred columns need
@@ -67,6 +70,12 @@ class JsonlSink(FileSink):
             seen = await asyncio.to_thread(self._inferred.unknown, contents)
             if seen is not None:
                 self._inferred = await self._folder().inferred(self._inferred, seen, may_change=True)
+
+    def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
+        """Return the batch. Raises: ConfigurationError if an archive would have its values instead of the payloads."""
+        if self.keeps_archive and batch.decoded is not None:  # The type of a function's values is not known before.
+            raise _no_archive_of_values()
+        return super().prepare(batch)
 
     def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
         """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
@@ -82,6 +91,14 @@ class JsonlSink(FileSink):
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
         return {"": partial(write_lines, b"\n".join([*lines, b""]))} if lines else {}
+
+
+def _no_archive_of_values() -> ConfigurationError:
+    reason = (
+        "with a deserialiser the jsonl sink writes 'value' instead of 'data', which an archive needs; leave the deserialiser out, or take "
+        "parquet"
+    )
+    return ConfigurationError(ARCHIVE.key, "true", reason=reason)
 
 
 def write_lines(lines: bytes, path: Path) -> None:

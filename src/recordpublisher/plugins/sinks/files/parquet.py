@@ -15,16 +15,17 @@ except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns
-from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.sinks import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
+from .archived_shards import COLUMNS
 from .folder_columns import Folder
 from .sink import MOST_NAME_BYTES, FileSink, Rejected
 
@@ -46,6 +47,10 @@ class ParquetSink(FileSink):
         self._takes_fields = given.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(given)
         self._partitions = Partitions(given.value(PARTITIONS))
+        taken = [part.name for part in self._partitions.parts if not part.is_derived and part.name in COLUMNS]
+        if self.keeps_archive and taken:
+            reason = f"the files have no column {taken[0]} then, which an archive needs; take a field or a time"
+            raise ConfigurationError(PARTITIONS.key, given.value(PARTITIONS), reason=reason)
         self._columns = FileColumns()
         self._schema = self._columns.schema
 
@@ -68,9 +73,13 @@ class ParquetSink(FileSink):
     def _first_columns(self, context: SinkContext) -> FileColumns:
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
         if self._takes_fields and context.value_type is InferredRow:
-            derived = [part.name for part in self._partitions.parts if part.is_derived]
-            return InferredColumns(pa.schema([]), derived, check)
+            if self.keeps_archive:
+                raise _no_archive_of_fields()
+            kinds = self._options.kinds() | self._partitions.kinds()
+            return InferredColumns(pa.schema([]), self._partitions.derived_names, check, kinds=kinds)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
+        if self.keeps_archive and columns.schema != FileColumns().schema:
+            raise _no_archive_of_fields()
         self._check(columns)  # before the folder is created
         return columns
 
@@ -79,9 +88,9 @@ class ParquetSink(FileSink):
         if not isinstance(columns, InferredColumns):
             await self._folder().agree(columns.schema, may_change=may_change)
             return columns
-        columns = await self._folder().inferred(columns, {}, may_change=False)
-        self._check(columns)
-        return await self._folder().inferred(columns, {}, may_change=may_change)
+        columns = await self._folder().inferred(columns, None, may_change=False)
+        self._check(columns.complete())
+        return await self._folder().inferred(columns, None, may_change=may_change)
 
     def _check(self, columns: FileColumns) -> None:
         self._partitions.check(columns.schema)
@@ -125,3 +134,8 @@ class ParquetSink(FileSink):
         for part in rows:
             encoder.write(part)
         encoder.close()
+
+
+def _no_archive_of_fields() -> ConfigurationError:
+    reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
+    return ConfigurationError(ARCHIVE.key, "true", reason=reason)

@@ -20,12 +20,15 @@ from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_o
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
+from recordpublisher.publishers.properties.groups.job import COMPRESSION
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, FILES_BUFFER_BYTES, SINK_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.shards import is_valid_name
+from recordpublisher.publishers.shards import Shard, is_valid_name
 
+from .archived_shards import EMPTY_RANGES, ArchivedShards, Range, ShardDocument, store_documents
 from .staged_files import Files, StagedFile, StagedFiles
 
 if TYPE_CHECKING:
@@ -47,8 +50,9 @@ class WaitingBatch:
     """A batch that waits for a checkpoint.
 
     - `first`, `last`: sequence and sub-sequence number of its first and last record.
-    - `content`: the batch in the form that the sink writes.
+    - `content`: the batch in the form that the sink writes. None stands for records of which none can be written.
     - `held_bytes`: bytes that `content` holds in memory.
+    - `covered`: the range in which the batch is complete, for an archive.
     """
 
     stream: str
@@ -57,6 +61,7 @@ class WaitingBatch:
     last: str
     content: Any
     held_bytes: int
+    covered: Range | None = None
 
     @property
     def shard(self) -> str:
@@ -70,7 +75,11 @@ class FileSink(CommittingSink):
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
 
     Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. A file with the same name and other content is
-    never replaced: the later file has a suffix. When more than `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
+    never replaced: the later file has a suffix. When more than `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
+
+    Files of an archive (`flink.sink.archive`) are named `<stream>/<shard>/<after>_<through>`, by the range in which they are complete. The
+    files of one range in several partitions end in `.1of3`. If no record of a range can be written, the range is the name of an empty file
+    below `_recordpublisher`, where no query engine looks for rows.
 
     Raises: ConfigurationError if the folder is not set, or is not a valid path.
     """
@@ -85,7 +94,12 @@ class FileSink(CommittingSink):
         if folder is None:
             raise ConfigurationError(key, None, "a folder")
         self._path, self._key = folder, key
-        self._limit = properties.value(FILE_BUFFER)
+        self._limit = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
+        self.keeps_archive = properties.value(ARCHIVE)
+        if self.keeps_archive and (compression := properties.value(COMPRESSION)) != "NONE":
+            reason = f"decompressed payloads are not what came; leave {COMPRESSION.key} out, the job that reads the archive decompresses"
+            raise ConfigurationError(COMPRESSION.key, compression, "NONE", reason=reason)
+        self._archived = ArchivedShards()
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
         # the bytes that remain for the names of partition folders
@@ -152,13 +166,14 @@ class FileSink(CommittingSink):
         _check_names(batch)
         names = batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1)
         content, held_bytes = self.prepare(batch)
-        self._waiting.append(WaitingBatch(*names, content, held_bytes))
+        covered = self._archived.range_of(batch) if self.keeps_archive else None
+        self._waiting.append(WaitingBatch(*names, content, held_bytes, covered))
         self._waiting_bytes += held_bytes
         if self._waiting_bytes >= self._limit:
             self._context.request_checkpoint()
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.file.buffer.bytes` waits.
+        """Return whether less than twice `flink.sink.buffer.bytes` waits.
 
         The limit is reached while the folder or the entries are unavailable for long.
         """
@@ -167,6 +182,34 @@ class FileSink(CommittingSink):
     def revoked(self, shards: Collection[str]) -> None:
         """Drop the waiting batches of these shards, because another process reads them again."""
         self._keep([part for part in self._waiting if part.shard not in shards])
+        self._archived.forget(shards)
+
+    def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
+        """Let the next commit create the document of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_listed(shard, open_ms)
+
+    def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
+        """Begin a range of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_started(shard, start, follows_parents)
+
+    def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
+        """Let the next commit write a file without records, or extend the range of one with records.
+
+        Raises: SinkError if the position cannot be a part of a file name.
+        """
+        if self.keeps_archive and (covered := self._archived.passed(shard, position)) is not None:
+            self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
+
+    def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
+        """Let the next commit add the end to the document of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_ended(shard, children)
+
+    async def close(self) -> None:
+        """Close the store of the shards' documents."""
+        await self._files_there.shards.close()
 
     # --- commits ---------------------------------------------------------------------------------------------------------------
 
@@ -174,6 +217,7 @@ class FileSink(CommittingSink):
         """Begin a new run, and drop the batches that wait."""
         self._life = life
         self._never_published = set()
+        self._archived.begin()
         self._keep([])
 
     async def stage(self, number: CommitNumber) -> Staged | None:
@@ -183,14 +227,21 @@ class FileSink(CommittingSink):
         cannot be written.
         """
         parts, rejected = list(self._waiting), list[tuple[RecordBatch, str]]()
-        await self.learn([part.content for part in parts])
+        documents = self._archived.changes()  # Those of shards that end from here on belong to a later snapshot.
+        await self.learn([part.content for part in parts if part.content is not None])
         files = await asyncio.to_thread(self._files, parts, rejected)
         await self._context.reject_all(rejected)
         staged, size = await self._files_there.stage(self._life, number.n, files)
         self._never_published |= {hidden for hidden, _ in staged}
         done = {id(part) for part in parts}
         self._keep([part for part in self._waiting if id(part) not in done])
-        return Staged(number, {"files": staged}, len(staged), size) if staged else None
+        self._archived.on_staged(documents)
+        if not staged and not documents:
+            return None
+        content = {"files": staged}
+        if documents:
+            content["shards"] = msgspec.to_builtins(self._archived.finished(documents))
+        return Staged(number, content, len(staged), size)
 
     async def publish(self, staged: Sequence[Staged]) -> None:
         """Rename the files into place.
@@ -198,14 +249,18 @@ class FileSink(CommittingSink):
         A file that has neither its hidden nor its final name was usually published earlier and then moved away, which is only logged.
         Raises: StateError if such a file was staged by this run and never published, because its records are lost.
         """
-        files = [file for each in staged for file in self._named(each)]
+        # The documents come first: a shard that has files has a document.
+        contents = [self._content(each) for each in staged]
+        if documents := [document for content in contents for document in content.shards]:
+            await store_documents(self._files_there.shards, documents)
+        files = [file for content in contents for file in content.files]
         first = {hidden for hidden, _ in files} & self._never_published
         self._never_published -= first
         missing = await self._files_there.publish(files)
         if lost := [f"{hidden} ({name})" for hidden, name in missing if hidden in first]:
             raise StateError(
-                f"{', '.join(lost)} of {self._files_there.place}: committed and not there: somebody has deleted what waits to be "
-                "published, and these records are in no file"
+                f"{', '.join(lost)} of {self._files_there.place}: committed, but missing: another program has deleted files "
+                "that wait to be published, and their records are lost"
             )
         if missing:
             names = ", ".join(name for _, name in missing)
@@ -224,30 +279,32 @@ class FileSink(CommittingSink):
         await self._files_there.remove(leftovers)
 
     def _hidden(self, staged: Sequence[Staged]) -> set[str]:
-        return {hidden for each in staged for hidden, _ in self._named(each)}
+        return {hidden for each in staged for hidden, _ in self._content(each).files}
 
-    def _named(self, staged: Staged) -> Sequence[StagedFile]:
-        place = f"an entry in {self._files_there.entries.place}"
-        return check_document(staged.content, _StagedContent, place).files
+    def _content(self, staged: Staged) -> "_StagedContent":
+        return check_document(staged.content, _StagedContent, f"an entry in {self._files_there.entries.place}")
 
     def _keep(self, parts: list[WaitingBatch]) -> None:
         self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)
         self._context.resume_writing()
 
     def _files(self, parts: Sequence[WaitingBatch], rejected: Rejected) -> Files:
-        by_shard: dict[tuple[str, str], list[WaitingBatch]] = {}
-        for part in parts:
-            by_shard.setdefault((part.stream, part.shard_id), []).append(part)
         files: dict[str, Callable[[Path], None]] = {}
-        for of_shard in by_shard.values():
-            name = self._name(of_shard)
-            for folder, writer in self.file_writers([part.content for part in of_shard], rejected).items():
-                files[f"{folder}/{name}".lstrip("/")] = writer
+        for together in _of_one_file(parts):
+            contents = [part.content for part in together if part.content is not None]
+            writers = self.file_writers(contents, rejected) if contents else {}
+            first, last = together[0], together[-1]
+            name, numbers = f"{first.first}-{last.last}", [""] * len(writers)
+            if first.covered is not None and last.covered is not None:
+                name = str(Range(first.covered.after, last.covered.through))
+                if not writers:  # The next range begins where this one ends.
+                    files[f"{EMPTY_RANGES}/{first.shard}/{name}"] = Path.touch
+                elif len(writers) > 1:
+                    numbers = [f".{number}of{len(writers)}" for number in range(1, len(writers) + 1)]
+            for (folder, writer), number in zip(writers.items(), numbers, strict=True):
+                path = f"{folder}/{first.stream}/{first.shard_id}/{name}{number}{self.suffix}"
+                files[path.lstrip("/")] = writer
         return files
-
-    def _name(self, parts: Sequence[WaitingBatch]) -> str:
-        first, last = parts[0], parts[-1]
-        return f"{first.stream}/{first.shard_id}/{first.first}-{last.last}{self.suffix}"
 
 
 def _place_of(location: str, key: str, properties: Properties) -> "StagedFiles | StagedObjects":
@@ -259,8 +316,24 @@ def _place_of(location: str, key: str, properties: Properties) -> "StagedFiles |
     return StagedFiles(path_of(location, key))
 
 
+def _of_one_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
+    """Return the batches that go into one file each: those of one shard, in an archive without a gap between them."""
+    files: list[list[WaitingBatch]] = []
+    newest: dict[str, list[WaitingBatch]] = {}
+    for part in parts:
+        before = newest.get(part.shard)
+        last = None if before is None else before[-1].covered
+        has_gap = last is not None and part.covered is not None and part.covered.after != last.through
+        if before is None or has_gap:
+            newest[part.shard] = before = []
+            files.append(before)
+        before.append(part)
+    return files
+
+
 class _StagedContent(msgspec.Struct):
     files: list[StagedFile]
+    shards: list[ShardDocument] = []
 
 
 # The name of a file has two of them, each with its sub-sequence number.

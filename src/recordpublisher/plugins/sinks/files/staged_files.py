@@ -18,6 +18,8 @@ from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_
 from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
+from .archived_shards import SHARDS
+
 HIDDEN = ".recordpublisher"
 STAGED, ENTRIES = "staged", "entries"
 EARLIER = ("subtasks", "workers")
@@ -41,6 +43,7 @@ class StagedFiles:
         self.place = f"folder {Path(folder).absolute()}"
         self._path = Path(folder)
         self.entries: ConditionalStore = FolderStore(self._path / HIDDEN / ENTRIES, None)
+        self.shards: ConditionalStore = FolderStore(self._path / SHARDS, None)
 
     async def open(self) -> None:
         """Make the folder. Raises: StateError if an earlier version has left positions there, or if the folder cannot be made."""

@@ -9,13 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.committing_sink import Leftover
+from recordpublisher.plugins.stores.aws_stores import SCHEMES
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.obstore_client import ObjectLocation, as_state_errors
+from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_state_errors
 from recordpublisher.plugins.stores.remote_stores import side_by_side
-from recordpublisher.plugins.stores.s3_store import SCHEMES
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..unfinished_uploads import UnfinishedUploads
+from .archived_shards import SHARDS
 from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile, other_name
 
 _STAGED = f"{HIDDEN}/{STAGED}/"
@@ -37,6 +38,7 @@ class StagedObjects:
     def __init__(self, location: str, key: str, properties: Properties) -> None:
         self.place = location.rstrip("/")
         self.entries = conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)
+        self.shards = conditional_store_of(f"{self.place}/{SHARDS}", key, properties)
         parts = urlsplit(self.place)
         uri = f"s3://{parts.netloc}{parts.path}" if parts.scheme in SCHEMES else self.place
         is_s3 = parts.scheme in SCHEMES

@@ -88,6 +88,11 @@ class KinesisSink(Sink):
     ) -> None:
         await self.close()
 
+    @property
+    def stream(self) -> str:
+        """Name of the stream that the sink writes to."""
+        return self._stream
+
     async def put(
         self, data: bytes, partition_key: str, explicit_hash_key: str | None = None, *, context: object = None
     ) -> None:

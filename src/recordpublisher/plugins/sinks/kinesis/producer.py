@@ -127,6 +127,11 @@ class Producer:
         finally:
             _STARTED.discard(self)
 
+    @property
+    def stream(self) -> str:
+        """Name of the stream that the producer puts into."""
+        return self._current_sink().stream
+
     def metrics(self) -> dict[str, Any]:
         """Return the values of `KinesisSink.metrics` for this process."""
         return self._current_sink().metrics()

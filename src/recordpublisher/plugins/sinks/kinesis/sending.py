@@ -1,6 +1,7 @@
 """Sends queued records with PutRecords calls, and applies the result of each record (K2, K4)."""
 
 import asyncio
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -112,6 +113,10 @@ class RecordSending:
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
+        self._failing: weakref.WeakKeyDictionary[ShardQueue, float] = weakref.WeakKeyDictionary()
+        self._failing_since: float | None = None
+        self.last_failure = ""
+        """The error of the last call that failed."""
 
     async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks.
@@ -136,6 +141,12 @@ class RecordSending:
     def open_requests(self) -> int:
         """Number of PutRecords calls that have not ended."""
         return len(self._calls)
+
+    @property
+    def failing_seconds(self) -> float:
+        """How long a shard has taken no record, unless it only throttles; 0 if there is none (seconds). Any thread may ask."""
+        since = self._failing_since
+        return 0.0 if since is None else max(0.0, self._clock.monotonic() - since)
 
     # --- 1. a record is queued for its shard -----------------------------------------------------------------------------------------
 
@@ -280,9 +291,14 @@ class RecordSending:
         policy, waiting = self._settings.retries, outcome.to_retry
         if outcome.acknowledged or not waiting:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
+            if self._failing.pop(queue, None) is not None:
+                self._failing_since = min(self._failing.values(), default=None)
         elif outcome.throttles < len(waiting) and policy.max_outage_ms is not None:
             lasted = max(record.failing_for for record in waiting)
             error = next(each.error_message or each.error_code or "no answer" for each in results)
+            self.last_failure = error
+            self._failing[queue] = self._clock.monotonic() - lasted
+            self._failing_since = min(self._failing.values())
             OUTAGES.on_failure(queue, "Kinesis", error, lasted, policy.max_outage_ms / 1000 - lasted, policy.decided_by)
 
     def _adapt_rate(self, batch: ShardBatch, outcome: "PutOutcome") -> None:

@@ -21,7 +21,6 @@ from recordpublisher.publishers.properties.groups.sinks import (
     SINK_ORDERING,
     SINK_QUEUE_BYTES,
     SINK_QUEUE_LIMIT,
-    SINK_WAIT_INTERVAL,
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
@@ -36,7 +35,8 @@ class KinesisSinkSettings:
 
     queue_limit: QueueLimit | None
     queue_bytes: int | None = of_property(SINK_QUEUE_BYTES)
-    wait_seconds: float = of_property(SINK_WAIT_INTERVAL, 1000)
+    wait_seconds: float = 0.1
+    """A write that waits for capacity checks again after this long, in case the limit in records is a function."""
     keeps_key_order: bool
     fails_on_error: bool
     retries: RetryPolicy
@@ -113,6 +113,7 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
     "openRequests": (GAUGE, "calls", "PutRecords calls that have not ended"),
     "shards": (GAUGE, "shards", "open shards of the stream, as last listed"),
     "meanRecordBytes": (GAUGE, "bytes", "recent mean of data and key of a user record"),
+    "failingMs": (GAUGE, "ms", "how long a shard has taken no record, unless it only throttles; 0 while puts succeed"),
     "backpressureCycles": (COUNTER, "checks", "checks for capacity by a waiting write that found none"),
     "numRecordsOut": (COUNTER, "records", "user records acknowledged"),
     "numBytesOut": (COUNTER, "bytes", "bytes of data and keys acknowledged"),

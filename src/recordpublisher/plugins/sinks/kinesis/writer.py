@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
+from recordpublisher.publishers.retry import GRACE_SECONDS, duration_words
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
@@ -24,6 +27,7 @@ from .records import (
 from .sending import RecordSending, SendPermission
 from .settings import KinesisSinkSettings, SinkMetrics
 
+log = logging.getLogger("recordpublisher.producer")
 NOT_OPEN = "is not open: use `async with`, or call open()"
 OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
@@ -65,6 +69,8 @@ class KinesisWriter:
         self._accepted_since_yield = 0
         self._closed_reason: str | None = NOT_OPEN
         self._is_aborted = False
+        most_ms = settings.retries.max_outage_ms
+        self._max_outage_seconds = None if most_ms is None else most_ms / 1000
         self._on_room: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None]) -> None:
@@ -206,11 +212,31 @@ class KinesisWriter:
             return
         try:
             if self._failures.error is None:
-                await self.wait_until_flushed(self._end_epoch())
+                await self._flush_at_close()
         finally:
             await self.abort()
         if not self._failures.was_raised:
             self._failures.raise_if_failed()
+
+    async def _flush_at_close(self) -> None:
+        """Flush, and log once what the close waits for if that takes long: a server that stops is silent otherwise."""
+        line = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._log_close)
+        try:
+            await self.wait_until_flushed(self._end_epoch())
+        finally:
+            line.cancel()
+
+    def _log_close(self) -> None:
+        failing, most = self._sending.failing_seconds, self._max_outage_seconds
+        why = ""
+        if failing and most is not None:
+            times = f"failed for {duration_words(failing)} and are retried for {duration_words(max(0.0, most - failing))} more"
+            why = f". Calls have {times} ({MAX_OUTAGE.key}): {self._sending.last_failure}"
+        text = (
+            "the close of the Kinesis sink of %s waits until %s acknowledged, which a kill of the process would lose%s"
+        )
+        count = self._outstanding.records
+        log.warning(text, self._stream, f"{count:,} records are" if count != 1 else "1 record is", why)
 
     async def abort(self) -> None:
         """Close without a flush. Records that are not acknowledged may or may not be in the stream."""
@@ -236,6 +262,7 @@ class KinesisWriter:
             openRequests=self._sending.open_requests,
             shards=statistics.shards,
             meanRecordBytes=round(statistics.mean_record_bytes, 1),
+            failingMs=round(self._sending.failing_seconds * 1000),
         )
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------

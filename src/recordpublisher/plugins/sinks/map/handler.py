@@ -47,9 +47,8 @@ class Handler:
         self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # starts threads as they are needed
         self._function = UserFunction("handler", function, VALID, self._threads, arguments=1)
         if timeout is not None and not self._function.is_async:
-            reason = "a thread cannot be ended from outside"
-            valid = "None for a plain function, or an async function"
-            raise ConfigurationError("timeout", timeout, valid, reason=reason)
+            reason = "a plain function runs in a thread, which cannot be ended"
+            raise ConfigurationError.needs("timeout", "an async function", reason=reason)
         self._name = f"{getattr(function, '__qualname__', None) or type(function).__name__:.100}"
         self._timeout = timeout
         self._timeouts = None if timeout is None else ObservedTimeouts(clock, timeout)

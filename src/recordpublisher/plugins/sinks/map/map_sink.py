@@ -26,7 +26,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.user_code import is_coroutine_function
 
 from .handler import make_handler
-from .handling import MAP_SINK_METRICS, MapSettings, RecordHandling, enum_member
+from .handling import MAP_SINK_METRICS, MapSettings, RecordHandling, Seconds, enum_member, seconds_of
 from .unhandled_records import HandledPositions, Ordering, OrderingName, UnhandledBatch
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -34,15 +34,15 @@ _WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTE
 
 
 class ListOptions(TypedDict, total=False):
-    """The settings of `MapSink` beside `batch_size`, which a handler of lists needs."""
+    """The settings of `MapSink` other than `batch_size`, which a handler of lists needs."""
 
     concurrency: int
     ordering: OrderingName
-    batch_wait: float
+    batch_wait: Seconds
     retries: int
-    retry_for: float
-    timeout: float | None
-    max_age: float | None
+    retry_for: Seconds
+    timeout: Seconds | None
+    max_age: Seconds | None
     on_failure: OnFailureName
     max_bytes: int
 
@@ -88,6 +88,8 @@ class MapSink(Sink[V]):
       DEAD_LETTER rejects it, and needs `flink.deserializer.error=DEAD_LETTER` as well.
     - `max_bytes`: memory for records that are written and not handled (bytes). The sink takes one batch more, and then reading waits.
 
+    Times are seconds, texts such as `15m`, or a `timedelta`.
+
     All handlers run in `concurrency` tasks, so a handler should not change context variables.
 
     Raises: ConfigurationError if an argument is invalid. It names the argument, its value and the valid values.
@@ -125,24 +127,25 @@ class MapSink(Sink[V]):
         concurrency: int = 64,
         ordering: OrderingName = "PER_KEY",
         batch_size: int = 1,
-        batch_wait: float = 0.0,
+        batch_wait: Seconds = 0.0,
         retries: int = 3,
-        retry_for: float = 0.0,
-        timeout: float | None = None,
-        max_age: float | None = None,
+        retry_for: Seconds = 0.0,
+        timeout: Seconds | None = None,
+        max_age: Seconds | None = None,
         on_failure: OnFailureName = "FAIL",
         max_bytes: int = MAX_BYTES,
         clock: Clock | None = None,
     ) -> None:
+        limit = seconds_of("timeout", timeout)
         settings = MapSettings(
             concurrency=concurrency,
             ordering=enum_member("ordering", ordering, Ordering),
             batch_size=batch_size,
-            batch_wait=batch_wait,
+            batch_wait=seconds_of("batch_wait", batch_wait),
             retries=retries,
-            retry_for=retry_for,
-            timeout=timeout,
-            max_age=max_age,
+            retry_for=seconds_of("retry_for", retry_for),
+            timeout=limit,
+            max_age=seconds_of("max_age", max_age),
             on_failure=enum_member("on_failure", on_failure, OnBadRecord),
             max_bytes=max_bytes,
         )
@@ -150,7 +153,7 @@ class MapSink(Sink[V]):
         self._settings = settings
         self._clock = clock or SystemClock()
         self._handler = make_handler(
-            handler, batch_size=batch_size, threads=concurrency, timeout=timeout, clock=self._clock
+            handler, batch_size=batch_size, threads=concurrency, timeout=limit, clock=self._clock
         )
         self._positions = HandledPositions()
         self._handling = RecordHandling(self._handler, settings, self._positions, self._clock)
@@ -267,7 +270,7 @@ class MapSinkFromProperties(MapSink):
         # MapSink refuses these two as well, but would name its arguments, and not the properties.
         if timeout is not None and not is_coroutine_function(function):
             reason = "a plain function runs in a thread, which cannot be ended"
-            raise ConfigurationError(MAP_TIMEOUT.key, timeout, "not set, or an async function", reason=reason)
+            raise ConfigurationError.needs(MAP_TIMEOUT.key, "an async function", reason=reason)
         if value(MAP_ON_FAILURE) == "DEAD_LETTER" and value(ON_BAD_RECORD) != "DEAD_LETTER":
             reason = f"with {ON_BAD_RECORD.key}={value(ON_BAD_RECORD)} none is written"
             raise ConfigurationError(MAP_ON_FAILURE.key, "DEAD_LETTER", _WITH_DEAD_LETTERS, reason=reason)

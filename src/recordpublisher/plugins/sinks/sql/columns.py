@@ -32,8 +32,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from recordpublisher.consumer.column_types import column_type, decimal_digits, exact_decimal
-from recordpublisher.consumer.typed_values import constants_of, fields_of, has_fields, without_none
+from recordpublisher.consumer.typed_values import (
+    column_type,
+    constants_of,
+    decimal_digits,
+    exact_decimal,
+    fields_of,
+    has_fields,
+    without_none,
+)
 
 FieldColumns = dict[str, types.TypeEngine[Any]]
 """The type of the column for each field."""
@@ -88,6 +95,25 @@ def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldCol
         if name not in known and (kinds := {type(entries.get(name)) for entries in objects} - {NoneType}):
             columns.setdefault(name, _of_kinds(kinds))
     return {name: column for name, column in columns.items() if name not in known}
+
+
+def is_narrower(there: types.TypeEngine[Any], wanted: types.TypeEngine[Any]) -> bool:
+    """Return whether a column of the wanted type holds every value of the column that is there, and more."""
+    if isinstance(there, Integer) and isinstance(wanted, Integer):
+        return _bits(there) < _bits(wanted)
+    if isinstance(there, types.Float) or isinstance(wanted, types.Float):
+        return isinstance(there, REAL) and isinstance(wanted, Double)
+    if not isinstance(there, Numeric) or not isinstance(wanted, Numeric):
+        return False
+    if there.precision is None or wanted.precision is None:
+        return there.precision is not None
+    digits = wanted.precision - (wanted.scale or 0) - there.precision + (there.scale or 0)
+    decimals = (wanted.scale or 0) - (there.scale or 0)
+    return min(digits, decimals) >= 0 < max(digits, decimals)
+
+
+def _bits(of: types.TypeEngine[Any]) -> int:
+    return 64 if isinstance(of, BigInteger) else 16 if isinstance(of, SmallInteger) else 32
 
 
 _NAMED: dict[str, types.TypeEngine[Any]] = {

@@ -51,8 +51,8 @@ class LatestByKey:
         given, deletes = properties.value(SQL_KEY), properties.value(SQL_DELETE)
         if given is None:
             if deletes is not None:
-                reason = f"a row is deleted by its key, but {SQL_KEY.key} is not set"
-                raise ConfigurationError(SQL_DELETE.key, deletes, f"with {SQL_KEY.key}", reason=reason)
+                reason = "a row is deleted by its key"
+                raise ConfigurationError.needs(SQL_DELETE.key, f"{SQL_KEY.key}", reason=reason)
             return None
         key = tuple(name.strip() for name in given.split(","))
         if "" in key or len(set(key)) < len(key):

@@ -17,23 +17,25 @@ from sqlalchemy import Connection, inspect, text
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, new_version
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.databases.database import Database
-from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, session_prefix
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
+from recordpublisher.plugins.databases import Database, end_sessions, lock_table_creation, session_prefix
+from recordpublisher.plugins.deserializers.schemas import is_inferred
 from recordpublisher.plugins.stores.sql_store import SqlStore
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.properties.groups.sinks import SINK_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
 from .latest_by_key import LatestByKey
 from .rows import Row
-from .target_table import RejectedRowsError, TargetTable, check_fields
+from .target_table import RejectedRowsError, TargetTable, check_fields, has_unknown_key
 
 log = logging.getLogger("recordpublisher.database")
+MakeTarget = Callable[[Connection, Sequence[RecordBatch]], TargetTable | None]
 ENTRIES = "recordpublisher_commits"
 """The table of entries. It is separate because the state store of the same job may be in the same database."""
+BUFFER_BYTES = 16 * 2**20
+"""Default of `flink.sink.buffer.bytes` for this sink."""
 MAX_JOB_NAME = 200
 EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
 """Tables of positions of versions before 26 November 2026: for a fixed number of subtasks, and for groups of workers."""
@@ -43,7 +45,7 @@ class SqlSink(CommittingSink):
     """Owns the rows that wait for a checkpoint, and the connection to the database.
 
     A checkpoint is one short transaction, which writes the entry with the positions if no other process has changed it, and inserts the
-    rows. When `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
+    rows. When `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
@@ -64,7 +66,7 @@ class SqlSink(CommittingSink):
         self._latest = LatestByKey.of(properties)
         self._database = Database(uri, SQL_URI.key, properties)
         self._entries = SqlStore(uri, SQL_URI.key, properties, database=self._database, table=ENTRIES)
-        self._buffer = RowBuffer(self._database, properties.value(SQL_BUFFER))
+        self._buffer = RowBuffer(self._database, properties.value(SINK_BUFFER) or BUFFER_BYTES)
 
     async def open(self, context: SinkContext) -> None:
         """Find the table, or create it.
@@ -75,11 +77,17 @@ class SqlSink(CommittingSink):
         await self._database.transaction(lambda connection: _refuse_earlier_positions(connection, self._job))
         await self._entries.prepare()
 
-        def target(connection: Connection) -> TargetTable:
-            self._warn_of_other_jobs(connection)
-            return TargetTable(connection, self._table_name, self._columns, context.value_type, self._latest)
+        table = self._table_name, self._columns, context.value_type, self._latest
 
-        self._buffer.open(context, await self._database.transaction(target))
+        def first_target(connection: Connection) -> TargetTable | None:
+            self._warn_of_other_jobs(connection)
+            return None if has_unknown_key(connection, *table) else TargetTable(connection, *table)
+
+        def later_target(connection: Connection, first: Sequence[RecordBatch]) -> TargetTable | None:
+            lock_table_creation(connection, self._table_name)
+            return None if has_unknown_key(connection, *table, first) else TargetTable(connection, *table, first)
+
+        self._buffer.open(context, await self._database.transaction(first_target), later_target)
 
     def entries(self) -> ConditionalStore:
         """Return the store of the entries, which is in the same database as the rows."""
@@ -112,7 +120,7 @@ class SqlSink(CommittingSink):
         self._buffer.add(batch)
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.sql.buffer.bytes` wait."""
+        """Return whether less than twice `flink.sink.buffer.bytes` wait."""
         return self._buffer.has_room()
 
     def revoked(self, shards: Collection[str]) -> None:
@@ -197,11 +205,15 @@ class RowBuffer:
         self._limit = limit
         self._context = SinkContext()
         self._target: TargetTable | None = None
+        self._later_target: MakeTarget | None = None
         self.reset()
 
-    def open(self, context: SinkContext, target: TargetTable) -> None:
-        """Set the context and the table, and begin with an empty buffer."""
-        self._context, self._target = context, target
+    def open(self, context: SinkContext, target: TargetTable | None, later_target: MakeTarget) -> None:
+        """Set the context and the table, and begin with an empty buffer.
+
+        - `target`: None if `later_target` creates the table, because the first records show the type of its key.
+        """
+        self._context, self._target, self._later_target = context, target, later_target
         self.reset()
 
     def reset(self) -> None:
@@ -231,6 +243,8 @@ class RowBuffer:
         RetriesExhaustedError if the database cannot be reached.
         """
         batches = list(self._waiting)
+        if self._target is None and not await self._create(batches):
+            return 0
         if fields := await self._database.in_thread(lambda: self._opened_target.new_fields(batches)):
             await self._database.transaction(lambda connection: self._opened_target.add_fields(connection, fields))
         rows = await self._database.in_thread(lambda: self._rows(batches))
@@ -240,6 +254,20 @@ class RowBuffer:
         if good := [row for row in rows if not row.reason]:
             self._staged[number] = good
         return len(good)
+
+    async def _create(self, batches: Sequence[RecordBatch]) -> bool:
+        """Create the table for these records, and return whether there is one now. Reject the records if they show no type of its key."""
+        make = self._later_target
+        if not batches:
+            return False
+        assert make is not None
+        self._target = await self._database.transaction(lambda connection: make(connection, batches))
+        if self._target is None:
+            records = [batch.slice(index, index + 1) for batch in batches for index in range(len(batch))]
+            await self._context.reject_all([(record, "a field of the key is missing or null") for record in records])
+            done = set(map(id, batches))
+            self._keep([batch for batch in self._waiting if id(batch) not in done])
+        return self._target is not None
 
     async def insert(self, numbers: Sequence[CommitNumber], begin: Callable[[Connection], bool]) -> None:
         """Call `begin` and insert the rows that were staged under these numbers, in one transaction. Then forget the rows.

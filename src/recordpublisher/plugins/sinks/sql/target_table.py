@@ -29,13 +29,12 @@ from sqlalchemy.exc import CompileError, DBAPIError, IdentifierError, IntegrityE
 from sqlalchemy.schema import CreateColumn
 
 from recordpublisher.consumer.typed_values import has_fields
-from recordpublisher.plugins.databases.error_kinds import is_about_the_row, tells_of_changed_table
-from recordpublisher.plugins.databases.postgresql_sessions import lock_table_creation
+from recordpublisher.plugins.databases import is_about_the_row, is_missing_table_or_column, lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.groups.sinks import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
-from .columns import FieldColumns, cannot_take, columns_of_type, columns_of_values
+from .columns import FieldColumns, cannot_take, columns_of_type, columns_of_values, is_narrower
 from .latest_by_key import LatestByKey
 from .rows import (
     IDENTITY,
@@ -50,7 +49,7 @@ from .rows import (
 
 log = logging.getLogger("recordpublisher.database")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
-"""The errors of an insert for a value that does not fit its column. Every error of the database is a StatementError, too."""
+"""The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
 """Most rejected rows of one insert for which the wrong column is searched, with one statement for each column."""
 _MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}
@@ -82,8 +81,9 @@ class TargetTable:
         columns: str = "RECORD",
         value_type: Any = None,
         latest: LatestByKey | None = None,
+        first: Sequence[RecordBatch] = (),
     ) -> None:
-        """Find the table or create it.
+        """Find the table or create it. `first`: records whose fields are columns of a new table, if the values have no type.
 
         Raises: ConfigurationError if the table has no columns, if its schema does not exist, if a field needs a column that cannot be
         added, or if `latest` is given and the table has no unique index of the key.
@@ -91,7 +91,8 @@ class TargetTable:
         self._name, self._columns, self._latest = name, columns, latest
         self._fields_of_type = columns_of_type(value_type)
         if find_table(connection, name) is None:
-            create_table(connection, _table_to_create(connection, name, columns, self._fields_of_type, latest))
+            fields = self._fields_of_type or _fields_of(connection.dialect, first, set())
+            create_table(connection, _table_to_create(connection, name, columns, fields, latest))
         self._describe(connection)
         self._newest: NewestRecords | None = None
         if latest is not None:
@@ -129,13 +130,7 @@ class TargetTable:
         """
         if self._fields_of_type or not _needs_columns(self.table, self._columns):
             return {}
-        values = [value for batch in batches for value in batch.decoded or ()]
-        names = set(self.table.columns.keys())
-        fields: FieldColumns = {}
-        for name, column in columns_of_values(values, names).items():
-            if not why_no_column(self._dialect, name, names | fields.keys()):
-                fields[name] = column
-        return fields
+        return _fields_of(self._dialect, batches, set(self.table.columns.keys()))
 
     def add_fields(self, connection: Connection, fields: FieldColumns) -> None:
         """Add a column for each field that lacks one.
@@ -146,7 +141,7 @@ class TargetTable:
         self._describe(connection)
         for name, statement in _statements(connection, self.table, self._columns, fields).items():
             connection.exec_driver_sql(statement)
-            log.info("added column %s to table %s", name, self._name)
+            log.info("changed column %s of table %s: %s", name, self._name, statement)
         self._describe(connection)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
@@ -199,7 +194,7 @@ class TargetTable:
             with connection.begin_nested():
                 connection.execute(self._statement_for(rows[0]), [row.values for row in rows])
         except _OF_A_VALUE as error:
-            if tells_of_changed_table(error):
+            if is_missing_table_or_column(error):
                 reason = f"table {self._name} was changed while the job runs: {_message(error)}"
                 raise SinkError(f"{reason}; a restart reads its columns again") from error
             if not is_about_the_row(error):
@@ -253,6 +248,8 @@ def check_fields(
     Raises: ConfigurationError if `TargetTable` would raise it, or if no column of the table matches a value.
     """
     fields, found = columns_of_type(value_type), find_table(connection, name)
+    if has_unknown_key(connection, name, columns, value_type, latest):
+        return f"{name} will be created when the first records show the type of its key"
     table = _table_to_create(connection, name, columns, fields, latest) if found is None else found
     if latest is not None:
         latest.check_table(table)
@@ -269,6 +266,34 @@ def check_fields(
     return f"{name} has no column for {', '.join(unstored)}, which is not stored" if unstored else f"{name} fits"
 
 
+def has_unknown_key(
+    connection: Connection,
+    name: str,
+    columns: str,
+    value_type: Any,
+    latest: LatestByKey | None,
+    first: Sequence[RecordBatch] = (),
+) -> bool:
+    """Return whether the table cannot be created yet, because only records of JSON show the type of its key.
+
+    `first`: the first records, which may still lack a field of the key.
+    """
+    if latest is None or columns == "RECORD" or find_table(connection, name) is not None:
+        return False
+    known = columns_of_type(value_type) or _fields_of(connection.dialect, first, set())
+    return not {*latest.key} <= METADATA | known.keys()
+
+
+def _fields_of(dialect: Dialect, batches: Sequence[RecordBatch], names: set[str]) -> FieldColumns:
+    """Return the columns for fields of values that are not among `names`, without those that cannot have a column."""
+    values = [value for batch in batches for value in batch.decoded or ()]
+    fields: FieldColumns = {}
+    for name, column in columns_of_values(values, names).items():
+        if not why_no_column(dialect, name, names | fields.keys()):
+            fields[name] = column
+    return fields
+
+
 def _table_to_create(
     connection: Connection, name: str, columns: str, fields: FieldColumns, latest: LatestByKey | None
 ) -> Table:
@@ -283,7 +308,9 @@ def _needs_columns(table: Table, columns: str) -> bool:
 
 
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
-    """Return the statement that adds a column, for each field without one.
+    """Return the statement that adds or widens a column, for each field without one, or with one of a narrower type.
+
+    Only PostgreSQL widens columns: those of SQLite hold every number.
 
     Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
 
@@ -306,6 +333,16 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
         if not may_add:
             reason = f"table {table.fullname} has no column for field '{name}' of a value: run {statements[name]}"
             raise ConfigurationError(SQL_COLUMNS.key, columns, "EVOLVE, which adds the column", reason=reason)
+    narrow = [
+        name for name, of in fields.items() if name in table.columns and is_narrower(table.columns[name].type, of)
+    ]
+    for name in narrow if connection.dialect.name == "postgresql" else ():
+        statement = widen_column(connection, table, name, fields[name])
+        if columns == "EVOLVE":
+            statements[name] = statement
+        elif is_of_fields(table):
+            reason = f"column '{name}' of table {table.fullname} is narrower than the field of a value: run {statement}"
+            raise ConfigurationError(SQL_COLUMNS.key, columns, "EVOLVE, which widens the column", reason=reason)
     return statements
 
 
@@ -415,6 +452,13 @@ def add_column(connection: Connection, table: Table, name: str, column: types.Ty
     dialect = connection.dialect
     added = CreateColumn(Column(name, column)).compile(dialect=dialect)
     return f"ALTER TABLE {dialect.identifier_preparer.format_table(table)} ADD COLUMN {added}"
+
+
+def widen_column(connection: Connection, table: Table, name: str, of: types.TypeEngine[Any]) -> str:
+    """Return the statement that gives a column a wider type."""
+    preparer = connection.dialect.identifier_preparer
+    kind = of.compile(dialect=connection.dialect)
+    return f"ALTER TABLE {preparer.format_table(table)} ALTER COLUMN {preparer.quote(name)} TYPE {kind}"
 
 
 def why_no_column(dialect: Dialect, name: str, columns: Collection[str]) -> str:

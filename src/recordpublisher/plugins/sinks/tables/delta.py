@@ -33,11 +33,11 @@ from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.durable_files import make_folder, sync
 from recordpublisher.publishers.errors import ConfigurationError, StateError, without_colours
 from recordpublisher.publishers.properties.groups.sinks import (
-    DELTA_BYTES,
-    DELTA_COLUMNS,
     DELTA_STORAGE,
     DELTA_URI,
     PARTITIONS,
+    TABLE_BYTES,
+    TABLE_COLUMNS,
 )
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -86,10 +86,10 @@ class DeltaSink(TableSink):
         if uri is None:
             raise ConfigurationError(DELTA_URI.key, None, FORMS)
         storage = TableStorage(uri, DELTA_URI.key, given, given.with_prefix(DELTA_STORAGE))
-        table = DeltaLakeTable(storage, chosen_evolution(given, DELTA_COLUMNS))
+        table = DeltaLakeTable(storage, chosen_evolution(given, TABLE_COLUMNS))
         self._entries = conditional_store_of(f"{uri.rstrip('/')}/{_ENTRIES}", DELTA_URI.key, given)
         uploads = UnfinishedUploads(storage.uri, given) if storage.uri.startswith("s3:") else None
-        super().__init__(given, table, f"Delta table {storage.uri}", given.value(DELTA_BYTES), uploads)
+        super().__init__(given, table, f"Delta table {storage.uri}", given.value(TABLE_BYTES), uploads)
 
     def entries(self) -> ConditionalStore:
         """Return the store of the job's positions, which is in the folder of the table."""
@@ -239,7 +239,7 @@ class DeltaLakeTable(LakeTable):
         Raises: ConfigurationError if a column has another type, or is missing and must not be added.
         """
         kinds, there = types_by_path(wanted.fields), types_by_path(table.schema().fields)
-        missing = check_columns(kinds, there, self._storage.uri, DELTA_COLUMNS, self._columns)
+        missing = check_columns(kinds, there, self._storage.uri, TABLE_COLUMNS, self._columns)
         return [field for field in wanted.fields if any(is_in(field.name, path) for path in missing)]
 
     def describe(self, footer: Any) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recordpublisher.plugins.stores.durable_files import DurableFile
-from recordpublisher.plugins.stores.obstore_client import words_of
+from recordpublisher.plugins.stores.object_storage import words_of
 
 STAGED = "_recordpublisher/staged"
 """The folder with a mark for each stage that is not published. Table formats ignore folders that begin with `_`."""

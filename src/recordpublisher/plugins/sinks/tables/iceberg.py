@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from recordpublisher.extras import install_command
 try:
     import pyarrow as pa
     import pyarrow.compute as pc
+    import pyarrow.parquet as pq
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.exceptions import (
         CommitFailedException,
@@ -20,9 +22,17 @@ try:
         TableAlreadyExistsError,
         ValidationError,
     )
-    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+    from pyiceberg.io.pyarrow import (
+        UnsupportedPyArrowTypeException,
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        match_metrics_mode,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, TableProperties
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import (
         DayTransform,
         HourTransform,
@@ -31,27 +41,27 @@ try:
         Transform,
         YearTransform,
     )
+    from pyiceberg.types import StringType
 except ImportError as error:
     raise ImportError(f"the iceberg sink needs the extra 'iceberg': {install_command('iceberg')}") from error
 
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions, fit_datetime
-from recordpublisher.plugins.stores.obstore_client import s3_access
+from recordpublisher.plugins.stores.object_storage import s3_access
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     RecordPublisherError,
     StateError,
 )
-from recordpublisher.publishers.kinesis.run_sync import run_sync
-from recordpublisher.publishers.password_masking import MASK, mask_passwords
+from recordpublisher.publishers.kinesis.ports import run_sync
+from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.job import STATE_URI
 from recordpublisher.publishers.properties.groups.sinks import (
-    ICEBERG_BYTES,
     ICEBERG_CATALOG,
-    ICEBERG_COLUMNS,
     ICEBERG_TABLE,
-    PARQUET_STATISTICS,
     PARTITIONS,
+    TABLE_BYTES,
+    TABLE_COLUMNS,
 )
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -71,7 +81,7 @@ from .table import (
 )
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 T = TypeVar("T")
 _NUMBER = "recordpublisher."
@@ -110,19 +120,11 @@ class IcebergSink(TableSink):
         if given.value(STATE_URI) is None:
             reason = "the iceberg sink has no place for the job's positions in a catalogue"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
-        if given.value(PARTITIONS) and not given.value(PARQUET_STATISTICS):
-            reason = f"pyiceberg finds the partition of a file in its statistics ({PARTITIONS.key})"
-            raise ConfigurationError(PARQUET_STATISTICS.key, "false", "true", reason=reason)
-        if inside := [part.column for part in Partitions(given.value(PARTITIONS)).parts if "." in part.column]:
-            reason = f"pyiceberg keeps no limits of {inside[0]}, a field inside an object, and would note no partition for it"
-            raise ConfigurationError(
-                PARTITIONS.key, given.value(PARTITIONS), "fields of rows, and times", reason=reason
-            )
         if foreign := sorted(NOT_TAKEN & {*given.with_prefix(ICEBERG_CATALOG)}):
-            valid = "not set: aws.credentials.* and AWS's configuration files say who signs, and flink.state.endpoint where S3 is"
-            raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", MASK, valid)
+            reason = "set aws.credentials.* or AWS's configuration files for the credentials, and flink.state.endpoint for S3"
+            raise ConfigurationError(f"{ICEBERG_CATALOG.key}{foreign[0]}", reason=reason)
         table = IcebergTable(name, given)
-        super().__init__(given, table, f"Iceberg table {table.place}", given.value(ICEBERG_BYTES))
+        super().__init__(given, table, f"Iceberg table {table.place}", given.value(TABLE_BYTES))
 
 
 class IcebergTable(LakeTable):
@@ -135,7 +137,7 @@ class IcebergTable(LakeTable):
     def __init__(self, name: str, given: Properties) -> None:
         """Read the catalogue's properties. If there are none, the catalogue is the one of pyiceberg's own configuration."""
         catalog = given.with_prefix(ICEBERG_CATALOG)
-        self._name, self._columns, self._given = name, chosen_evolution(given, ICEBERG_COLUMNS), given
+        self._name, self._columns, self._given = name, chosen_evolution(given, TABLE_COLUMNS), given
         file_io = f"{ObjectFileIO.__module__}.{ObjectFileIO.__name__}"
         self._properties: dict[str, Any] = {"py-io-impl": file_io, **catalog, ACCESS: self._files_access}
         self._catalog: Catalog | None = None
@@ -144,7 +146,7 @@ class IcebergTable(LakeTable):
         self._s3: dict[tuple[str | None, bool], AwsAccess] = {}
         self._catalog_access: AwsAccess | None = None
         if (kind := catalog.get("type")) in _OF_AWS:
-            from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess  # loads the AWS SDK
+            from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess  # loads the AWS SDK
 
             own = {
                 name: catalog.get(f"{kind}.{name}") or catalog.get(f"client.{name}")
@@ -296,11 +298,17 @@ class IcebergTable(LakeTable):
             # and their rows would be there twice.
             loaded.metadata.properties[_RETRIES] = "0"
             with loaded.transaction() as transaction:
-                if paths:
-                    transaction.add_files(paths, summary, check_duplicate_files=False)
-                else:
-                    with transaction.update_snapshot(snapshot_properties=summary).fast_append():
-                        pass
+                metadata = transaction.table_metadata
+                if (
+                    metadata.name_mapping() is None
+                ):  # The files have no ids of columns, so readers find columns by their names.
+                    mapping = metadata.schema().name_mapping.model_dump_json()
+                    transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+                update = transaction.update_snapshot(snapshot_properties=summary)
+                merges = metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED, "").lower() == "true"
+                with update.merge_append() if merges else update.fast_append() as append:
+                    for path in paths:
+                        append.append_data_file(_data_file(loaded, metadata, path))
                 transaction.set_properties({_NUMBER + writer: str(n) for writer, n in numbers.items()})
                 if gone:
                     transaction.remove_properties(*gone)
@@ -312,7 +320,7 @@ class IcebergTable(LakeTable):
         try:
             with catalog.create_table_transaction(self._name, schema) as creation, creation.update_spec() as spec:
                 for column, transform in _transforms(partitions).items():
-                    spec.add_field(column, transform, f"{column}_{transform}")
+                    spec.add_field(column, transform, f"{column.replace('.', '_')}_{transform}")
         except (CommitFailedException, TableAlreadyExistsError):  # another subtask has created it at the same time
             pass
         return catalog.load_table(self._name)
@@ -324,12 +332,12 @@ class IcebergTable(LakeTable):
             update.union_by_name(schema)
         wanted = _types(change.table_metadata.schema())
         there = _types(table.schema())
-        if check_columns(wanted, there, self._name, ICEBERG_COLUMNS, self._columns, may_widen=True) and may_change:
+        if check_columns(wanted, there, self._name, TABLE_COLUMNS, self._columns, may_widen=True) and may_change:
             try:
                 change.commit_transaction()
             except CommitFailedException:  # another subtask may have added them
                 there = _types(catalog.load_table(self._name).schema())
-                check_columns(wanted, there, self._name, ICEBERG_COLUMNS, "FIXED")
+                check_columns(wanted, there, self._name, TABLE_COLUMNS, "FIXED")
             return catalog.load_table(self._name)
         return table
 
@@ -366,6 +374,34 @@ def _transforms(partitions: Partitions) -> dict[str, Transform[Any, Any]]:
     for part in partitions.parts:
         units[part.column] = max(units.get(part.column), part.unit, key=order.index)
     return {column: _TRANSFORMS[unit] for column, unit in units.items()}
+
+
+def _data_file(table: Table, metadata: TableMetadata, path: str) -> DataFile:
+    """Return the entry of a Parquet file in the table, with the partition that the statistics in its footer show.
+
+    pyiceberg's `add_files` does the same, but it takes no limits of a field inside an object, and so finds no partition for it.
+    """
+    schema, spec = metadata.schema(), metadata.spec()
+    plan = compute_statistics_plan(schema, metadata.properties)
+    for field in spec.fields:
+        mode = "truncate(16)" if isinstance(plan[field.source_id].iceberg_type, StringType) else "full"
+        plan[field.source_id] = dataclasses.replace(plan[field.source_id], mode=match_metrics_mode(mode))
+    file = table.io.new_input(path)
+    with file.open() as opened:
+        footer = pq.read_metadata(opened)
+    found = data_file_statistics_from_parquet_metadata(footer, plan, parquet_path_to_id_mapping(schema))
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=found.partition(spec, schema),
+        file_size_in_bytes=len(file),
+        sort_order_id=None,
+        spec_id=spec.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **found.to_serialized_dict(),
+    )
 
 
 def _refusal(table: Table) -> str | None:

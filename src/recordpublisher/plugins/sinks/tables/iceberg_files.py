@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from recordpublisher.plugins.stores.durable_files import DurableFile
-from recordpublisher.plugins.stores.obstore_client import open_object_store, s3_options
+from recordpublisher.plugins.stores.object_storage import open_object_store, s3_options
 from recordpublisher.publishers.errors import StateError
 
 from .folder import ObjectFolder, ObjectWriter, TableFolder, as_os_errors

@@ -19,14 +19,18 @@ import pyarrow as pa
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Leftover, Staged
 from recordpublisher.fetcher.conditional_store import pause
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
-from recordpublisher.plugins.columns.inferred_columns import InferredColumns
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, Rejected
 from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas.inference import InferredRow
+from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER, PARQUET_COLUMNS, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import (
+    FILES_BUFFER_BYTES,
+    PARQUET_COLUMNS,
+    PARTITIONS,
+    SINK_BUFFER,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
@@ -81,7 +85,7 @@ class TableSink(CommittingSink):
         self._takes_fields = properties.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(properties)
         self._partitions = Partitions(properties.value(PARTITIONS))
-        self._buffer_bytes = properties.value(FILE_BUFFER)
+        self._buffer_bytes = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
         self._lock = threading.Lock()
         self._learning = asyncio.Lock()
         self._context = SinkContext()
@@ -130,10 +134,15 @@ class TableSink(CommittingSink):
     async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
         check = partial(self._table.check_rows, partitions=self._partitions)
         columns = await self._first_columns(context, check)
-        self._partitions.check(columns.schema)
+        complete = columns
+        if isinstance(columns, InferredColumns):
+            complete = columns.complete()
+            # The first records show the type of a field by which the table is partitioned, so they change the table.
+            may_change = may_change and complete.shape == columns.shape
+        self._partitions.check(complete.schema)
         has_all = self._table.keeps_partition_columns
-        self._options.check(columns.schema if has_all else self._partitions.columns_of_files(columns.schema))
-        prepare = partial(self._table.prepare, columns.schema, self._partitions, may_change=may_change)
+        self._options.check(complete.schema if has_all else self._partitions.columns_of_files(complete.schema))
+        prepare = partial(self._table.prepare, complete.schema, self._partitions, may_change=may_change)
         self._schema, self._types = columns.schema, await self._called(prepare)
         return columns
 
@@ -141,8 +150,8 @@ class TableSink(CommittingSink):
         if not self._takes_fields or context.value_type is not InferredRow:
             return FileColumns(context.value_type if self._takes_fields else None, check)
         there = await self._called(self._table.columns)
-        derived = [part.name for part in self._partitions.parts if part.is_derived]
-        self._inferred = InferredColumns(there, derived, check)
+        kinds = self._options.kinds() | self._partitions.kinds()
+        self._inferred = InferredColumns(there, self._partitions.derived_names, check, kinds=kinds)
         return self._inferred
 
     async def begin(self, life: str) -> None:
@@ -224,7 +233,10 @@ class TableSink(CommittingSink):
         return sorted({name.removesuffix(_TAKEN_BACK) for name in await self._numbered()})
 
     async def _numbered(self) -> Collection[str]:
-        return await self._called(lambda: self._table.writers(self._table.load()))
+        try:
+            return await self._called(lambda: self._table.writers(self._table.load()))
+        except NoTableError:
+            return ()
 
     async def _delete_marks(self, published: Sequence[Staged]) -> None:
         if marks := [staged_data_files(each).mark for each in published]:
@@ -264,7 +276,8 @@ class TableSink(CommittingSink):
         """Delete the files of these leftovers, then their marks."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
-        await self._called(lambda: self._remove([left for left in leftovers if left.upload is None]))
+        if stages := [left for left in leftovers if left.upload is None]:  # Without stages the table may not exist yet.
+            await self._called(lambda: self._remove(stages))
 
     async def _staged(self, kept: Sequence[Staged]) -> list[Leftover]:
         try:
@@ -401,7 +414,9 @@ class TableSink(CommittingSink):
             except ConflictingCommitError as error:
                 log.info("%s has a newer version, which is loaded: %s", self._place, error)
             await pause(attempt)
-        raise StoreUnavailableError(f"{self._place} was committed to by others {_MOST_ATTEMPTS} times meanwhile")
+        raise StoreUnavailableError(
+            f"{self._place} was changed by another commit during each of {_MOST_ATTEMPTS} attempts"
+        )
 
     def _publish_once(self, writer: str, commits: list[Staged]) -> None:
         loaded = self._table.load()

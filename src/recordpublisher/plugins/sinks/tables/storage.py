@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
-from recordpublisher.plugins.stores.obstore_client import ObjectLocation, s3_access
+from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
 from recordpublisher.plugins.stores.remote_stores import refuse_cut
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from .folder import ObjectFolder, TableFolder
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.sdk.aws_access import AwsAccess
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 
 FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _OF_OBSTORE = {

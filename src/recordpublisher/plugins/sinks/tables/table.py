@@ -10,13 +10,15 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.plugins.deserializers.schemas.chosen_schema import is_inferred
+from recordpublisher.plugins.deserializers.schemas import is_inferred
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.job import SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
+
+_REWRITTEN = "a table with the types of the records: stop the job, and rewrite the table with them, as the page about lakes shows"
 
 
 class NoTableError(Exception):
@@ -146,7 +148,7 @@ def _add_types(types: dict[str, str], path: str, kind: Any) -> None:
         _add_types(types, f"{path}[key]", kind.key_type)
         _add_types(types, f"{path}[]", kind.value_type)
     else:
-        types[path] = str(kind)
+        types[path] = str(getattr(kind, "type", kind))  # deltalake's own text is PrimitiveType("long")
 
 
 def _type_of(field: Any) -> Any:
@@ -197,7 +199,7 @@ def check_columns(
         is_other = name in there and there[name] != kind
         if is_other and not (may_widen and columns == "EVOLVE"):
             reason = f"column {name!r} is {there[name]} in {table}, and {kind} in the records"
-            valid = "a table with the types of the records; ALTER TABLE changes it"
+            valid = "EVOLVE, which widens the column" if may_widen else _REWRITTEN
             raise ConfigurationError(declared.key, columns, valid, reason=reason)
         if is_other or name not in there:
             missing.append(name)

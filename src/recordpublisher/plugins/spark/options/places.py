@@ -73,8 +73,7 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
     """
     location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
     if location is not None and root is not None:
-        reason = f"'metadataLocation' is {location!r}"
-        raise ConfigurationError("metadataRoot", root, "one of 'metadataLocation' and 'metadataRoot'", reason=reason)
+        raise ConfigurationError.conflict("metadataRoot", "metadataLocation", reason="both give the place of claims")
     if location is None and root is None and not is_needed:
         return ""
     place = location or root

@@ -37,8 +37,11 @@ from .unknown_options import OptionWarnings, check_unknown_options, refuse_conti
 
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 
-SHARDS_OF_A_BATCH_READ = 16
-"""The most shards that a task of `spark.read` reads at once unless told: a cluster may have more slots than the driver has CPUs."""
+SHARDS_AT_ONCE = 16
+"""The most shards that a task of `spark.read`, or of the first batch of an AvailableNow run, reads at once unless told.
+
+A cluster may have more slots than the driver has CPUs.
+"""
 
 END_OPTION = "endingPosition"
 VALID_END = "NOW, a time, or " + by_shard(' or "NOW"')
@@ -63,7 +66,7 @@ SHARDS_PER_TASK = SPARK.optional_integer(
 MAX_TASKS = SPARK.optional_integer(
     "flink.spark.max.tasks",
     "Tasks of one batch, or of `spark.read`, best the number of slots. Not set: the driver's CPUs; for `spark.read` more "
-    "if a task would read more than 16 shards.",
+    "if a task would read more than 16 shards. The first batch of an AvailableNow run that polls has one task for each 16 shards.",
     1,
     unit="tasks",
     aliases=("maxTasks",),
@@ -116,7 +119,7 @@ FAN_OUT_WINDOW = SPARK.integer(
 )
 PROBE_INTERVAL = SPARK.integer(
     "flink.spark.probe.interval",
-    "How often the driver polls a quiet shard (a hundred a second at most); no batch is run meanwhile.",
+    "How often the driver polls a quiet shard (a hundred a second at most); no batch runs in that time.",
     1_000,
     0,
     unit="ms",
@@ -162,7 +165,7 @@ class SparkOptions:
     def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:
         """Return the options that Spark passes (with lower-case keys).
 
-        - `keeps_claims`: whether a place for claims is needed.
+        - `keeps_claims`: whether the query stores what its tasks have read, and so needs a place for that.
 
         Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
         """
@@ -199,9 +202,9 @@ class SparkOptions:
 
     @property
     def polling_publisher(self) -> str:
-        """The publisher that repeats reads, and watches for new data.
+        """Name of the publisher for repeated reads, and for the watch for new data.
 
-        With fan-out it polls, because a subscription would end another one.
+        It is POLLING even if the option is fan-out, because a second subscription to a shard would end the first one.
         """
         return "POLLING" if self.is_fan_out else self.publisher
 
@@ -228,7 +231,16 @@ class SparkOptions:
         """How many tasks of `spark.read` share `shards` shards."""
         tasks = self.tasks_for(shards)
         is_given = self.shards_per_task is not None or self.max_tasks is not None
-        return tasks if is_given else max(tasks, -(-shards // SHARDS_OF_A_BATCH_READ))
+        return tasks if is_given else max(tasks, -(-shards // SHARDS_AT_ONCE))
+
+    def tasks_of_first_batch(self, shards: int) -> int:
+        """How many tasks read `shards` shards in the first batch of an AvailableNow run.
+
+        Few, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the batch does not reach
+        the tips, the following ones have all tasks. A fan-out batch uses its whole window, so it has all tasks from the start.
+        """
+        tasks = self.tasks_for(shards)
+        return tasks if self.is_fan_out or self.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))
 
     def tasks_for(self, shards: int) -> int:
         """Return how many tasks read `shards` shards."""
@@ -266,5 +278,5 @@ def _streams(properties: Properties) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ConfigurationError("streams", given, "every stream once")
     if one and several and one != several:
-        raise ConfigurationError("streams", several, "one of 'stream' and 'streams'", reason=f"'stream' is {one!r}")
+        raise ConfigurationError.conflict("streams", f"stream={one}", value=several)
     return names

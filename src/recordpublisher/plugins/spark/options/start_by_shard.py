@@ -29,7 +29,7 @@ def with_starts(options: Mapping[str, str]) -> dict[str, str]:
         value = given[key].strip()
         if value.startswith("{"):
             if given.setdefault(STARTS.key, value) != value:
-                raise ConfigurationError(START_OPTION, value, "one start", reason="another one is given, too")
+                raise ConfigurationError.conflict(START_OPTION, STARTS.key, reason="both give the start of each shard")
             del given[key]
     return given
 

@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from .heap import spare_collection
+
 MODULES = (
     "pyspark_recordpublisher",
     "recordpublisher.plugins.spark.stream_reader",
@@ -33,6 +35,7 @@ def main() -> None:
     if sys.argv[1:2] == ["pyspark.worker"]:
         for name in MODULES:
             importlib.import_module(name)
+        spare_collection()  # once more, for all that the workers inherit
     daemon.manager()
 
 

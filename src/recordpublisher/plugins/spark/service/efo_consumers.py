@@ -20,9 +20,9 @@ def registered_consumers(streams: Sequence[str], properties: Properties) -> dict
     """
     if properties.value(REGISTRATION) == "NONE":
         return {}
-    from recordpublisher.publishers.fanout.factory import (
-        register_eagerly,
-    )  # not needed by tasks, nor by queries that poll
+    from recordpublisher.publishers.fanout.publisher import (
+        register_eagerly,  # not needed by tasks, nor by queries that poll
+    )
 
     registered = register_eagerly(properties.merged({REGISTRATION.key: "EAGER"}), streams)
     return {CONSUMER_ARN.key + stream: arn for stream, arn in registered.with_prefix(CONSUMER_ARN).items()}
@@ -56,7 +56,7 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
 
 async def _deregister(streams: list[str], properties: Properties) -> None:
     from recordpublisher.publishers.fanout.config import FanOutConfig
-    from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
+    from recordpublisher.publishers.fanout.registration import RegistrationCalls
 
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
     async with kinesis.KinesisClient(properties, streams) as client:

@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.monitoring.retention_periods import RetentionPeriods
-from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.host.build_from_properties import build_source, publisher_class
+from recordpublisher.fetcher.shards.shard_table import MissingShards
+from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.plugins.runtime.stream_names import stream_names
@@ -208,4 +208,6 @@ class KinesisService:
 
 def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
     registry = load_registry()
-    return build_source(registry, properties, publisher_class(registry, properties, "Spark", publisher), publisher)
+    return build_source(
+        registry, properties, checked_publisher_class(registry, properties, "Spark", publisher), publisher
+    )

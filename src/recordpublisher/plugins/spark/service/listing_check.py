@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
-from recordpublisher.fetcher.shards.lineage import parent_keys
-from recordpublisher.fetcher.shards.missing_shards import MissingShards, ShardExists
+from recordpublisher.fetcher.shards.discovery import parent_keys
+from recordpublisher.fetcher.shards.shard_table import MissingShards, ShardExists
 from recordpublisher.publishers.shards import Shard, stream_of
 
 

@@ -40,7 +40,7 @@ class Look(Enum):
 
 
 def watch_properties(properties: Properties, probe_ms: int) -> Properties:
-    """Return the properties of the watch, which reads one record at a time; `NewDataWatch` decides when."""
+    """Return the properties of the watch for new data, whose reads bring one record each. `NewDataWatch` decides when to read."""
     interval = min(SHORTEST_INTERVAL_MS, probe_ms)
     return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 

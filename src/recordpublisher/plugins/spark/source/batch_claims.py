@@ -3,8 +3,7 @@
 import uuid
 from dataclasses import dataclass, field
 
-from recordpublisher.plugins.stores.by_location import read_claim_store_of
-from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
+from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore, read_claim_store_of
 from recordpublisher.publishers.errors import StateError
 
 from ..options.spark_options import SparkOptions
@@ -101,9 +100,9 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
 def lost_claims_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
     """Return the error that ends a query if its store is not the one with which the offset's batch was planned."""
     return StateError(
-        f"{store.key} {store.place} has no claims of this query ({offset.query}), which is at batch {offset.batch}: they were deleted, or "
-        f"are elsewhere. Use the place of before; or set onMetadataLoss=REPLAY: nothing is lost, but the records of that batch come again, "
-        "also those that the sink has"
+        f"{store.key} {store.place} has no claims of this query ({offset.query}), which is at batch {offset.batch}; they were deleted, or "
+        f"are elsewhere. Use the former place, or set onMetadataLoss=REPLAY: nothing is lost, but all records of that batch come again, "
+        "even if the sink has them"
     )
 
 

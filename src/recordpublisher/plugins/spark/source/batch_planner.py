@@ -163,7 +163,7 @@ class BatchPlanner:
     # --- claims ------------------------------------------------------------------------------------------------------------------
 
     def _check_may_replay(self, offset: BatchOffset) -> None:
-        """Check that a batch may be replayed whose claims are not in the store.
+        """Check that a batch may be replayed although its claims (what each task has read) are not in the store.
 
         Raises: StateError unless `onMetadataLoss` is REPLAY.
         """
@@ -181,11 +181,12 @@ class BatchPlanner:
 
     def _inputs(self, previous: BatchOffset, limit: int | None) -> PlanInputs:
         run = self._run or QueryRun()
+        is_first = run.available_now is not None and previous.batch <= run.available_now.after_batch
         return PlanInputs(
             plan=random_id(),
             now_ms=self.clock.now_ms(),
             alignment=self._alignment,
-            tasks_for=self.options.tasks_for,
+            tasks_for=self.options.tasks_of_first_batch if is_first else self.options.tasks_for,
             streams=self.options.stream_names,
             limit=limit,
             listed=self.service.discovered_shards(previous.shards.keys()),
@@ -195,7 +196,7 @@ class BatchPlanner:
         )
 
     def _note(self, plan: BatchPlan, step: Step) -> Step:
-        """Note that no batch is planned now, and return the step."""
+        """Remember that no batch is planned now, and return the step."""
         if step is Decision.FINISH and plan.claims.is_unread:
             self._warnings.unread_batch(plan.offset)
         if not isinstance(step, Wait) and self._noted_plan != plan.previous.plan:

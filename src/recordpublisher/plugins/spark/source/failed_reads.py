@@ -14,7 +14,7 @@ from .offset import BatchOffset
 from .task_plans import MAX_DOUBLINGS
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.fanout.resubscribe_policy import SubscriptionPreemptionDetector
+    from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector
 
 NO_RESPONSE = "no response to any read, however long it was waited for"
 
@@ -68,9 +68,7 @@ class FailedReads:
         self.retry_at_ms = self._clock.now_ms() + round(pause * 1000)
 
     def _detector_of(self, shard: Shard) -> SubscriptionPreemptionDetector:
-        from recordpublisher.publishers.fanout.resubscribe_policy import (
-            SubscriptionPreemptionDetector,
-        )  # most queries poll
+        from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector  # most queries poll
 
         return self._detectors.setdefault(shard.key, SubscriptionPreemptionDetector(shard))
 

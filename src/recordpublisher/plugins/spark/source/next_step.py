@@ -10,7 +10,7 @@ SHORTEST_WATCH_MS = 1_000
 
 
 class Decision(Enum):
-    """What the driver does at once."""
+    """An action that the driver takes at once."""
 
     PLAN = "run the batch"
     LIST = "list the streams, and plan again: there may be children that no response has named"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 from recordpublisher.fetcher.shards.shard_state import ShardState, start_from_json, start_to_json
 from recordpublisher.fetcher.watermark_functions import shard_watermark
 from recordpublisher.publishers.errors import StateError

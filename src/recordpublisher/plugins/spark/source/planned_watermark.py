@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recordpublisher.fetcher import watermark_functions
-from recordpublisher.fetcher.coordination.active_minimum import lowest_active
-from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
+from recordpublisher.fetcher.active_minimum import lowest_active
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.groups.job import LOOKAHEAD, TRACKER_TIMEOUT

@@ -4,9 +4,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import given_position
+from recordpublisher.fetcher.checkpoints.starts import given_position, initial_states
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock
@@ -27,8 +26,9 @@ LOG = logging.getLogger("recordpublisher.spark")
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
     """Return where a new query starts that began at `began_ms` (epoch ms, by the driver's clock).
 
-    LATEST becomes the service's time at the beginning (P3). The services may have been away since, and the driver may have started again.
-    So LATEST is always counted back from now. Ancestors of shards that are named one by one count as read and are left out, because their
+    LATEST becomes the service's time when the query began (P3). It is the service's time now minus the time since `began_ms`, because the
+    service may have been away since then, or the driver may have started again. Ancestors of shards that are named one by one count as
+    read and are left out, because their
     records are before the given positions.
 
     Raises: ConfigurationError if a named shard is not listed; DataLossError if a record at which one starts is past retention;
@@ -70,10 +70,10 @@ def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, 
             continue
         if service.gap_after(entry.shard, replace(entry.state, position=asked), UNKNOWN_MS) is not Gap.LOST:
             continue
-        lost = f"{entry.key} does not have the record {asked} any more, at which {START_OPTION} begins: it is past the stream's retention"
+        lost = f"{entry.key} no longer has the record {asked}, at which {START_OPTION} begins: it is past the stream's retention"
         if not accepts_loss:
             raise DataLossError(f"{lost}. With flink.state.dataloss=CONTINUE the query starts at the oldest record")
-        LOG.warning("%s; going on at the oldest record because flink.state.dataloss=CONTINUE", lost)
+        LOG.warning("%s; the query continues at the oldest record because flink.state.dataloss=CONTINUE", lost)
 
 
 def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from recordpublisher.fetcher.shards.lineage import finished_ancestors, parent_keys, parents_ended
+from recordpublisher.fetcher.shards.discovery import finished_ancestors, parent_keys, parents_ended
 from recordpublisher.fetcher.shards.shard_state import ShardState, latest
 from recordpublisher.fetcher.watermark_functions import inherited_watermark
 from recordpublisher.publishers.positions import StartingPosition

@@ -8,14 +8,14 @@ import logging
 from dataclasses import replace
 from typing import NamedTuple
 
-from recordpublisher.fetcher.checkpoints.initial_states import (
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import (
     data_loss_error,
     last_seen_ms,
     old_shards,
     shards_no_longer_listed,
     shards_with_unread_children,
 )
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.retention_check import Gap, time_to_loss_ms
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import RecordPublisherError

@@ -65,7 +65,7 @@ class TaskPlan:
 
     @property
     def name(self) -> str:
-        """Name of the task's claim."""
+        """Name under which the task stores its claim: what it has read."""
         return claim_name(self.group)
 
     @property

@@ -1,24 +1,26 @@
-"""AwsService calls an AWS service other than Kinesis (S3, DynamoDB, DynamoDB Streams, Glue), and maps the errors of each call."""
+"""Calls AWS services other than Kinesis: AwsService for S3, DynamoDB, DynamoDB Streams and Glue; AwsAccess for clients of others.
+
+`AwsService` maps the errors of each call. `AwsAccess` finds endpoint, region and keys for a client that is not the SDK's.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiobotocore.config import AioConfig
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.errors import StoreUnavailableError, TransientError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.reading import REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..endpoint import region_of
-from ..error_mapping import reject_malformed, with_new_token
-from ..error_translation import translate_errors
-from .credentials import renewal_of, session_with_credentials
+from ..access import ca_bundle_path, region_of
+from ..error_mapping import reject_malformed, translate_errors, with_new_token
+from .credentials import credentials_of, renewal_of, session_with_credentials
 from .internals import read_body
 
 T = TypeVar("T")
@@ -97,28 +99,27 @@ class AwsService:
 
     async def endpoint_url(self) -> str:
         """Return the URL that calls go to: as set, else by the environment and the rules of the SDK."""
-        return str((await self._opened()).meta.endpoint_url)
+        return str((await self._get_client()).meta.endpoint_url)
 
     async def close(self) -> None:
         """Close the client. The next call opens a new one."""
         async with self._opening:
             closing, self._exit_stack, self._client = self._exit_stack, AsyncExitStack(), None
-        await closing.aclose()  # a call during this wait has a client of its own, which stays open
+        await closing.aclose()  # A call during this wait has a client of its own, which stays open.
 
     async def _send(self, api: str, parameters: dict[str, Any]) -> Response:
         try:
-            response: Response = await getattr(await self._opened(), xform_name(api))(**parameters)
+            response: Response = await getattr(await self._get_client(), xform_name(api))(**parameters)
         except ClientError as error:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if error.response.get("Error", {}).get("Code", "") not in ("", str(status)):
                 raise
-            # Every error of AWS has a code. The SDK fills in the status as code if a proxy or another server has
-            # answered.
+            # Every error of AWS has a code. The SDK fills in the status as code if a proxy or another server has answered.
             words = f"HTTP {status} without an error code, from {mask_passwords(await self.endpoint_url())}"
             raise TransientError(api, "MalformedResponse", words) from error
         return response
 
-    async def _opened(self) -> Any:
+    async def _get_client(self) -> Any:
         async with self._opening:
             if self._client is None:
                 self._client = await self._exit_stack.enter_async_context(self._open_client())
@@ -130,8 +131,90 @@ def _sdk_client(session: Any, service: str, properties: Properties, endpoint: st
         read_timeout=properties.value(REQUEST_TIMEOUT) / 1000,
         max_pool_connections=CONCURRENCY,
         retries={"total_max_attempts": attempts, "mode": "standard"},
-        warm_up_loader_caches=True,  # reads the service model outside the event loop
+        warm_up_loader_caches=True,  # This reads the service model outside the event loop.
     )
     return partial(
         session.create_client, service, region_name=region_of(properties), endpoint_url=endpoint, config=config
     )
+
+
+class AwsSettings(NamedTuple):
+    """The settings with which a client makes the same calls as the SDK.
+
+    - `ca_bundle`: the file of trusted CAs, or None for the client's own list.
+    - `found_by`: the SDK's name of the provider that has given the keys.
+    """
+
+    endpoint: str
+    region: str
+    ca_bundle: str | None
+    access_key: str = ""
+    secret_key: str = ""
+    token: str | None = None
+    found_by: str = ""
+
+
+class AwsAccess:
+    """Asks an SDK client of the service, which knows every way to configure AWS. Owns the session, which renews the credentials.
+
+    It keeps the settings that it found last. A client may ask for them in a thread without an event loop, as obstore does.
+
+    - `endpoint`, `region`: the ones set for this service, if any.
+    - `needs_keys`: whether to find keys; otherwise the client has keys already.
+
+    Raises: ConfigurationError if the credentials are invalid or there is no region.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        properties: Properties,
+        endpoint: str | None = None,
+        region: str | None = None,
+        *,
+        needs_keys: bool = True,
+    ) -> None:
+        self.service, self._given, self._needs_keys = service, endpoint, needs_keys
+        self._region = region or region_of(properties)
+        self._session = session_with_credentials(properties, self._region)
+        self._client: Any = None
+        self._found: AwsSettings | None = None
+
+    @property
+    def found(self) -> AwsSettings:
+        """The settings that were found last."""
+        if self._found is None:
+            raise AssertionError("AwsAccess was not refreshed")
+        return self._found
+
+    async def refresh(self) -> AwsSettings:
+        """Return the settings that apply now, with valid credentials. Call this before each use of a client.
+
+        Raises: KinesisError if a call fails, ConfigurationError if there are no credentials, StoreUnavailableError if
+        the provider of the credentials cannot be reached.
+        """
+        try:
+            self._found = await self._settings()
+        except TransientError as error:
+            raise StoreUnavailableError(f"there are no credentials of {self.service} now: {error}") from error
+        return self._found
+
+    async def _settings(self) -> AwsSettings:
+        ca_bundle = ca_bundle_path(self._session)
+        keys = await credentials_of(self._session) if self._needs_keys else None
+        if self._client is None:
+            # This client sends nothing, so if no keys are needed, any keys will do.
+            given = {} if self._needs_keys else {"aws_access_key_id": "-", "aws_secret_access_key": "-"}
+            with translate_errors("CreateClient"):
+                opened = self._session.create_client(
+                    self.service, region_name=self._region, endpoint_url=self._given, **given
+                )
+                async with opened as client:
+                    self._client = client.meta
+        where = AwsSettings(str(self._client.endpoint_url), str(self._client.region_name), ca_bundle)
+        if keys is None:
+            return where
+        found_by = (await self._session.get_credentials()).method
+        return where._replace(
+            access_key=keys.access_key, secret_key=keys.secret_key, token=keys.token or None, found_by=found_by
+        )

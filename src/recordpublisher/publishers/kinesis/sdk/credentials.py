@@ -1,4 +1,6 @@
-"""session_with_credentials makes an SDK session with the credentials provider that the properties name."""
+"""Makes SDK sessions that sign with the credentials provider that the properties name."""
+
+from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
@@ -6,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from aiobotocore import credentials as aio
-from aiobotocore.session import AioSession
 from botocore.exceptions import NoCredentialsError
 from botocore.utils import FileWebIdentityTokenLoader
 
@@ -27,13 +28,13 @@ from recordpublisher.publishers.properties.groups.reading import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..error_translation import translate_errors
-from ..known_access import provider_name
-from ..plain_profile import is_header_text
-from .session import profile_session
+from ..access import provider_name
+from ..error_mapping import translate_errors
+from ..ports import is_header_text
+from .session import SdkSession, profile_session
 
 
-def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> AioSession:
+def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> SdkSession:
     """Make an SDK session that signs with the provider that the properties name.
 
     If `role` is given, the session signs with this role, which the provider's credentials assume.
@@ -60,26 +61,40 @@ def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
     return renew
 
 
-def _auto(session: AioSession, properties: Properties, region: str) -> None:
-    """Keep the SDK's own chain."""
+async def credentials_of(session: Any) -> Any:
+    """Return the credentials of a session that are valid now (`access_key`, `secret_key`, `token`), for a client that is not the SDK's.
+
+    Raises: KinesisError if the provider fails, ConfigurationError if there are no credentials.
+    """
+    with translate_errors("GetCredentials"):
+        if (found := await session.get_credentials()) is None:
+            raise NoCredentialsError
+        return await found.get_frozen_credentials()
 
 
-def _basic(session: AioSession, properties: Properties, region: str) -> None:
+# --- providers ----------------------------------------------------------------------------------------------------------------------
+
+
+def _auto(session: SdkSession, properties: Properties, region: str) -> None:
+    """Keep the SDK's own chain of providers."""
+
+
+def _basic(session: SdkSession, properties: Properties, region: str) -> None:
     keys = _required(properties, ACCESS_KEY_ID), _required(properties, SECRET_KEY)
     for declared in (ACCESS_KEY_ID, SECRET_KEY, SESSION_TOKEN):
         _check_header_text(properties, declared)
     session.set_credentials(*keys, properties.value(SESSION_TOKEN))
 
 
-def _env_var(session: AioSession, properties: Properties, region: str) -> None:
+def _env_var(session: SdkSession, properties: Properties, region: str) -> None:
     session.register_component("credential_provider", aio.AioCredentialResolver([aio.AioEnvProvider()]))
 
 
-def _profile(session: AioSession, properties: Properties, region: str) -> None:
-    _required(properties, PROFILE_NAME)  # the SDK's own chain begins with the session's profile
+def _profile(session: SdkSession, properties: Properties, region: str) -> None:
+    _required(properties, PROFILE_NAME)  # The SDK's own chain begins with the session's profile.
 
 
-def _assume_role(session: AioSession, properties: Properties, region: str) -> None:
+def _assume_role(session: SdkSession, properties: Properties, region: str) -> None:
     """Assume the role with basic keys if they are set, else with the profile, else with the SDK's chain."""
     source = profile_session(properties)
     if properties.is_set(ACCESS_KEY_ID):
@@ -87,9 +102,9 @@ def _assume_role(session: AioSession, properties: Properties, region: str) -> No
     _use_role(session, _SourceCredentials(source), _required(properties, ROLE_ARN), properties, region)
 
 
-def _web_identity(session: AioSession, properties: Properties, region: str) -> None:
+def _web_identity(session: SdkSession, properties: Properties, region: str) -> None:
     if not properties.is_set(WEB_IDENTITY_FILE) and not properties.is_set(ROLE_ARN):
-        return  # the SDK's chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN
+        return  # The SDK's chain reads AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN.
     fetcher = aio.AioAssumeRoleWithWebIdentityCredentialFetcher(
         _sts_clients(properties, region),
         _token_loader(_required(properties, WEB_IDENTITY_FILE)),
@@ -109,10 +124,19 @@ _CONFIGURE = {
 }
 
 
+def _use_role(session: SdkSession, source: _SourceCredentials, role: str, properties: Properties, region: str) -> None:
+    """Let `session` sign with a role, which the credentials of `source` assume."""
+    fetcher = aio.AioAssumeRoleCredentialFetcher(
+        _sts_clients(properties, region), source, role, extra_args=_role_arguments(properties)
+    )
+    session.renew_first(source.session)
+    _use_refreshable(session, fetcher, "assume-role")
+
+
 class _SourceCredentials:
     """The credentials of a session, with which a role is assumed."""
 
-    def __init__(self, session: AioSession) -> None:
+    def __init__(self, session: SdkSession) -> None:
         self.session = session
 
     async def get_frozen_credentials(self) -> Any:
@@ -120,6 +144,11 @@ class _SourceCredentials:
         if credentials is None:
             raise ConfigurationError(CREDENTIALS_PROVIDER.key, "ASSUME_ROLE", "credentials that may assume the role")
         return await credentials.get_frozen_credentials()
+
+
+def _use_refreshable(session: SdkSession, fetcher: Any, method: str) -> None:
+    credentials = aio.AioDeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method=method)
+    session.register_component("credential_provider", _FixedProvider(credentials))
 
 
 class _FixedProvider:
@@ -132,22 +161,9 @@ class _FixedProvider:
         return self._credentials
 
 
-def _use_role(session: AioSession, source: _SourceCredentials, role: str, properties: Properties, region: str) -> None:
-    fetcher = aio.AioAssumeRoleCredentialFetcher(
-        _sts_clients(properties, region), source, role, extra_args=_role_arguments(properties)
-    )
-    session.source = source.session
-    _use_refreshable(session, fetcher, "assume-role")
-
-
-def _use_refreshable(session: AioSession, fetcher: Any, method: str) -> None:
-    credentials = aio.AioDeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method=method)
-    session.register_component("credential_provider", _FixedProvider(credentials))
-
-
 def _sts_clients(properties: Properties, region: str) -> Any:
     endpoint = properties.value(ROLE_STS_ENDPOINT)
-    session = profile_session(properties)  # the profile sets the role's own endpoint, CAs and FIPS for STS
+    session = profile_session(properties)  # The profile may set an endpoint, CAs and FIPS for STS.
     return partial(session.create_client, region_name=region, endpoint_url=endpoint)
 
 
@@ -168,29 +184,22 @@ def _token_loader(path: str) -> Any:
     return load_checked
 
 
-def _check_header_text(properties: Properties, declared: Property[str | None]) -> None:
-    """Check that a property can be sent in a header. Raises: ConfigurationError if it has a character such as the end of a line."""
-    value = properties.value(declared)
-    if value is not None and not is_header_text(value):
-        raise ConfigurationError(declared.key, MASK, "printable ASCII, without control characters")
-
-
 def _required(properties: Properties, declared: Property[str | None]) -> str:
     value = properties.value(declared)
     if value is None:
         needed_by = CREDENTIALS_PROVIDER if properties.is_set(CREDENTIALS_PROVIDER) else None
         other = SECRET_KEY if declared is ACCESS_KEY_ID else ACCESS_KEY_ID
-        reason = f"needed by {needed_by.key}={provider_name(properties)}" if needed_by else f"needed beside {other.key}"
+        reason = (
+            f"needed by {needed_by.key}={provider_name(properties)}"
+            if needed_by
+            else f"needed together with {other.key}"
+        )
         raise ConfigurationError(declared.key, None, declared.valid, reason=reason)
     return value
 
 
-async def credentials_of(session: Any) -> Any:
-    """Return the credentials of a session that are valid now (`access_key`, `secret_key`, `token`), for a client that is not the SDK's.
-
-    Raises: KinesisError if the provider fails, ConfigurationError if there are no credentials.
-    """
-    with translate_errors("GetCredentials"):
-        if (found := await session.get_credentials()) is None:
-            raise NoCredentialsError
-        return await found.get_frozen_credentials()
+def _check_header_text(properties: Properties, declared: Property[str | None]) -> None:
+    """Check that a property can be sent in a header. Raises: ConfigurationError if it has a character such as the end of a line."""
+    value = properties.value(declared)
+    if value is not None and not is_header_text(value):
+        raise ConfigurationError(declared.key, MASK, "printable ASCII, without control characters")

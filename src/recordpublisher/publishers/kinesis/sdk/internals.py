@@ -20,7 +20,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from botocore.exceptions import ConnectionClosedError, CredentialRetrievalError, ReadTimeoutError
 
-from ..codec.response_decoders import RESPONSE_DECODERS, decode_error
+from ..codec import RESPONSE_DECODERS, decode_error
 from ..error_mapping import MalformedResponseError, check_response_size
 
 PROCESS_SECONDS = 60.0
@@ -65,10 +65,10 @@ def bound_credential_processes(resolver: Any) -> None:
             provider._popen = CredentialProcess.start
         builder: Any = getattr(provider, "_profile_provider_builder", None)
         if create := getattr(builder, "_create_process_provider", None):
-            builder._create_process_provider = lambda profile_name, create=create: _bounded(create(profile_name))
+            builder._create_process_provider = lambda profile_name, create=create: _bound(create(profile_name))
 
 
-def _bounded(provider: Any) -> Any:
+def _bound(provider: Any) -> Any:
     provider._popen = CredentialProcess.start
     return provider
 
@@ -116,7 +116,7 @@ class CredentialProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await self._process.communicate()  # waits until its pipes are closed
+                await self._process.communicate()  # This waits until its pipes are closed.
 
 
 class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is untyped
@@ -124,7 +124,7 @@ class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is unt
 
     async def send(self, request: Any) -> Any:
         """Send a request of the SDK. Raises: the errors of the SDK's client; MalformedResponseError if a body is too long."""
-        is_stream, request.stream_output = request.stream_output, True  # so that the SDK does not read the body
+        is_stream, request.stream_output = request.stream_output, True  # Otherwise the SDK would read the body.
         response = await super().send(request)
         bounded = _BoundedResponse(response.url, response.status_code, response.headers, response.raw)
         if not is_stream:
@@ -186,7 +186,7 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
         body = msgspec.json.decode(raw_body, type=dict) if raw_body else {}
         try:
             parsed: dict[str, Any] = self._parse_shape(shape, body)
-        except Exception as error:  # the SDK does not check the types of values, so any error may follow
+        except Exception as error:  # The SDK does not check the types of values, so any error may follow.
             raise MalformedResponseError(f"not a {shape.name}: {error}") from error
         return parsed
 

@@ -1,9 +1,15 @@
-"""SdkSession: every session of the AWS SDK, with the HTTP settings of all its clients."""
+"""SdkSession: every session of the AWS SDK, with the HTTP settings of all its clients, and with credentials that are checked."""
 
+from __future__ import annotations
+
+import asyncio
 import copy
 import functools
+import inspect
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aiobotocore.config import AioConfig
@@ -13,12 +19,36 @@ from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ConfigParseError, CredentialRetrievalError, ProfileNotFound
 from botocore.loaders import create_loader
 
-from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.reading import PROFILE_NAME, PROFILE_PATH
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.properties.groups.reading import (
+    PROFILE_NAME,
+    PROFILE_PATH,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
-from .checked_credentials import CheckedCredentials, check_keys, sdk_errors
+from ..ports import is_header_text
 from .internals import BoundedHttpSession, bound_credential_processes, expire_credentials, forget_credentials
+
+
+def profile_session(properties: Properties) -> SdkSession:
+    """Make an SDK session with the profile that the properties, or else the environment, name.
+
+    Raises: ConfigurationError if the profile does not exist, or a file cannot be read.
+    """
+    session = SdkSession(profile=properties.value(PROFILE_NAME))
+    if (path := properties.value(PROFILE_PATH)) is not None:
+        session.set_config_variable("credentials_file", path)
+    # The SDK would report a missing profile only later, at its first look-up.
+    try:
+        session.get_scoped_config()
+    except ProfileNotFound as error:
+        key = PROFILE_NAME.key if properties.is_set(PROFILE_NAME) else "AWS_PROFILE"
+        raise ConfigurationError(key, session.profile, "a profile of the AWS configuration files") from error
+    except ConfigParseError as error:
+        raise ConfigurationError(
+            "AWS_CONFIG_FILE", valid="files as `aws configure` writes them", reason=str(error)
+        ) from error
+    return session
 
 
 class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
@@ -28,10 +58,8 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
     malformed `credential_process`.
     """
 
-    source: "SdkSession | None" = None
-    """The session whose credentials assume this session's role."""
-
     def __init__(self, profile: str | None = None) -> None:
+        self._source: SdkSession | None = None
         self._checked: CheckedCredentials | None = None
         self._renewed_at = -math.inf
         super().__init__(profile=profile, event_hooks=copy.copy(_event_handlers()), include_builtin_handlers=False)
@@ -47,6 +75,10 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         self.register_component("data_loader", _loader(self.get_config_variable("data_path")))
         return super().create_client(*arguments, **settings)
 
+    def renew_first(self, source: SdkSession) -> None:
+        """Renew the credentials of `source`, which assume this session's role, before those of this session."""
+        self._source = source
+
     async def get_credentials(self) -> Any:
         """Return the SDK's credentials, checked. Credentials that are renewed are checked at each renewal.
 
@@ -56,8 +88,12 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
             credentials = await super().get_credentials()
         if credentials is None:
             return None
-        if not isinstance(credentials, RefreshableCredentials):  # refreshable ones are checked at each renewal
-            self._check(credentials)
+        if not isinstance(credentials, RefreshableCredentials):
+            try:
+                check_keys(credentials)
+            except CredentialRetrievalError:
+                forget_credentials(self)  # Otherwise the SDK would return the same keys without this check.
+                raise
         if self._checked is None:
             self._checked = CheckedCredentials(credentials)
         self._checked.use(credentials)
@@ -72,65 +108,110 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         """
         if self._renewed_at >= began:
             return True
-        if (checked := self._checked) is None or checked.method == "explicit":  # keys of the properties stay the same
+        if (checked := self._checked) is None or checked.method == "explicit":  # The keys of properties stay the same.
             return False
-        if self.source is not None:
-            await self.source.renew_credentials(began)
+        # 1. Renew the credentials that assume the role.
+        if self._source is not None:
+            await self._source.renew_credentials(began)
+        # 2. Forget the keys: here, and in the SDK.
         used = checked.forget()
         if isinstance(checked.sdk_credentials, RefreshableCredentials):
             expire_credentials(checked.sdk_credentials)
         else:
             forget_credentials(self)
+        # 3. Ask again.
         found = await self.get_credentials()
         renewed = None if found is None else await found.get_frozen_credentials()
         self._renewed_at = time.monotonic()
         return renewed is not None and (renewed.access_key, renewed.token) != used
 
-    def _check(self, credentials: Any) -> None:
-        try:
-            check_keys(credentials)
-        except CredentialRetrievalError:
-            forget_credentials(self)
-            raise
-
-
-def profile_session(properties: Properties) -> AioSession:
-    """Make an SDK session with the profile that the properties, or else the environment, name.
-
-    Without this check the SDK would report a missing profile only later, at its first look-up.
-
-    Raises: ConfigurationError if the profile does not exist, or a file cannot be read.
-    """
-    session = SdkSession(profile=properties.value(PROFILE_NAME))
-    if (path := properties.value(PROFILE_PATH)) is not None:
-        session.set_config_variable("credentials_file", path)
-    try:
-        session.get_scoped_config()
-    except ProfileNotFound as error:
-        key = PROFILE_NAME.key if properties.is_set(PROFILE_NAME) else "AWS_PROFILE"
-        raise ConfigurationError(key, session.profile, "a profile of the AWS configuration files") from error
-    except ConfigParseError as error:
-        raise ConfigurationError(
-            "AWS_CONFIG_FILE", valid="files as `aws configure` writes them", reason=str(error)
-        ) from error
-    return session
-
 
 @functools.cache
 def _loader(data_path: str | None) -> Any:
-    """Return the SDK's loader of models and endpoint rules. They are loaded once for all clients of the process.
-
-    This saves each further client 60 to 250 ms of CPU.
-    """
+    """Return the SDK's loader of models and endpoint rules. One for all clients of the process saves each 60 to 250 ms of CPU."""
     return create_loader(data_path)
 
 
 @functools.cache
 def _event_handlers() -> Any:
-    """Return the SDK's own event handlers, registered once for all sessions of the process.
-
-    This saves each further session 20 ms of CPU.
-    """
+    """Return the SDK's own event handlers. Registered once for all sessions of the process, they save each 20 ms of CPU."""
     handlers = AioHierarchicalEmitter()
     AioSession(event_hooks=handlers)
     return handlers
+
+
+# --- checked credentials ------------------------------------------------------------------------------------------------------------
+
+RENEWAL_SECONDS = 5.0
+"""The least time between two renewals."""
+_PROVIDERS = "credential_process or files"
+
+
+class CheckedCredentials:
+    """Delegates to the SDK's credentials. Renewed keys are checked before a request is signed with them."""
+
+    def __init__(self, credentials: Any) -> None:
+        self.sdk_credentials = credentials
+        self._asked: tuple[float, Any] | None = None
+
+    def use(self, credentials: Any) -> None:
+        """Delegate to these credentials of the SDK from now on. Clients that were made before keep this object."""
+        if credentials is not self.sdk_credentials:
+            self.sdk_credentials, self._asked = credentials, None
+
+    def forget(self) -> Any:
+        """Ask the SDK's credentials again at the next signature. Return the access key and token that were used last, or None."""
+        asked, self._asked = self._asked, None
+        return None if asked is None else (asked[1].access_key, asked[1].token)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sdk_credentials, name)
+
+    async def get_frozen_credentials(self) -> Any:
+        """Return the keys to sign with.
+
+        Raises: CredentialRetrievalError if the keys cannot be used; the SDK's errors.
+        """
+        # The SDK renews keys that expire within 15 minutes at each call: a `credential_process` that takes a minute would run
+        # for each request.
+        now = asyncio.get_running_loop().time()
+        expires_within = getattr(self.sdk_credentials, "refresh_needed", None)
+        is_valid = expires_within is None or not expires_within(RENEWAL_SECONDS)
+        if self._asked is not None and now < self._asked[0] + RENEWAL_SECONDS and is_valid:
+            return self._asked[1]
+        with sdk_errors():
+            frozen = await self.sdk_credentials.get_frozen_credentials()
+        check_keys(frozen)
+        self._asked = now, frozen
+        return frozen
+
+    async def get_account_id(self) -> Any:
+        """Return the account, for the SDK's endpoint rules. This may also renew the credentials."""
+        with sdk_errors():
+            account = self.sdk_credentials.get_account_id()
+            return await account if inspect.isawaitable(account) else account
+
+
+def check_keys(credentials: Any) -> None:
+    """Check the keys. Raises: CredentialRetrievalError if no request can be signed with them."""
+    given = {
+        "access key": credentials.access_key,
+        "secret key": credentials.secret_key,
+        "token": credentials.token or "",
+    }
+    for name, value in given.items():
+        if not isinstance(value, str) or not is_header_text(value):
+            raise CredentialRetrievalError(provider=_PROVIDERS, error_msg=f"the {name} is not printable ASCII text")
+
+
+@contextmanager
+def sdk_errors() -> Iterator[None]:
+    """Raise errors that the SDK does not catch as CredentialRetrievalError. Our own errors pass unchanged."""
+    try:
+        yield
+    # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested
+    # too deeply, or that the credentials have expired already.
+    except (ValueError, AttributeError, TypeError, RuntimeError) as error:
+        if isinstance(error, RecordPublisherError):
+            raise
+        raise CredentialRetrievalError(provider=_PROVIDERS, error_msg=repr(error)) from error

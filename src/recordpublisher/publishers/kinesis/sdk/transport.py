@@ -1,10 +1,12 @@
 """SdkTransport sends calls with two clients of the SDK, one for calls and one for subscriptions."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,24 +16,23 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 from botocore.utils import ensure_boolean
 
+from recordpublisher.extras import install_command
 from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
-from recordpublisher.publishers.properties.groups.reading import HTTP_CLIENT, REQUEST_TIMEOUT
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import values_of
+from recordpublisher.publishers.properties.groups.reading import HTTP_CLIENT, HTTP_PROTOCOL, REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..ca_bundle import ca_bundle_path
-from ..call_starts import CallStartLimiter
-from ..codec.put_records import preset_body, replace_body
-from ..codec.response_decoders import decode_object
-from ..endpoint import endpoint_of, region_of
-from ..error_mapping import with_new_token
-from ..error_translation import translate_errors
-from ..fast_path.call import FastPathCalls, error_in_response
-from ..fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
-from ..fast_path.sigv4 import SignedPost, json_headers
-from ..http2 import make_http2_sender
-from ..queue_calls import QUEUE_CALLS, queue_url
+from ..access import QUEUE_CALLS, ca_bundle_path, endpoint_of, queue_url, region_of
+from ..codec import decode_object, preset_body, replace_body
+from ..direct_transport import CallStartLimiter, FastPathCalls, SignedPost, error_in_response, json_headers
+from ..error_mapping import translate_errors, with_new_token
+from ..http1_pool import CONNECT_SECONDS, Http1Pools
 from .credentials import renewal_of, session_with_credentials
 from .internals import RecordParserFactory, http_session_of, tls_context_for
+
+if TYPE_CHECKING:
+    from ..http2 import Http2Sender
 
 _UNLIMITED = 0
 FAST_APIS = ("GetRecords", "PutRecords", "GetShardIterator")
@@ -45,9 +46,8 @@ class SdkTransport:
     that arrived in that time is read, and a write is not repeated needlessly.
 
     Subscriptions have their own client without a read time-out: `fanout` decides how long a subscription may be silent,
-    because it can tell silence from back-pressure (F5). Neither connection pool has a limit: with one, calls could wait
-    behind subscriptions for ever (F1), and a shard needs at most one connection of each. With
-    `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe requests, and `http2` sends them.
+    because it can tell silence from back-pressure (F5). With `aws.http.protocol.version=HTTP2` the client still builds
+    and signs subscribe requests, and `http2.py` sends them.
 
     - `region`: the region to call, instead of the region of properties and streams.
     - `role`: the ARN of a role that the provider's credentials assume.
@@ -131,15 +131,17 @@ class SdkTransport:
                 response: dict[str, Any] | None = None
                 if api in QUEUE_CALLS:
                     return await self._call_queue(client, api, parameters)
+                # 1. Send a frequent call ourselves, if the SDK has shown how.
                 if api in self._fast_path:
                     response = await self._fast_path[api].call(parameters, body)
+                # 2. Let the SDK make any other call. The first one for a stream shows its route.
                 if response is None:
                     with preset_body(body):
                         response = await getattr(client, xform_name(api))(**parameters)
                 return response
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Make a call that the SDK does not know. If the fast path cannot make it, as through a proxy, the SDK's HTTP session sends it."""
+        """Make a call that the SDK does not know. The SDK's HTTP session sends it if we cannot, as through a proxy."""
         is_fips = ensure_boolean(self._session.get_config_variable("use_fips_endpoint") or False)
         url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"), is_fips)
         region = client.meta.region_name
@@ -174,7 +176,9 @@ class SdkTransport:
         tls_for = partial(tls_context_for, http_session_of(client))
         self._http1 = http = Http1Pools(tls_for, min(CONNECT_SECONDS, self._seconds))
         for api in FAST_APIS:
-            self._fast_path[api] = FastPathCalls(api, http, self._frozen_credentials, RememberedRoutes(client, api).of)
+            self._fast_path[api] = FastPathCalls(
+                api, http, self._frozen_credentials, RememberedRoutes(client, api).route_of
+            )
 
     async def _frozen_credentials(self) -> Any | None:
         """Read the credentials from the SDK at each call, so that they are renewed as usual."""
@@ -184,14 +188,30 @@ class SdkTransport:
     def _create(self) -> Any:
         config = AioConfig(
             connect_timeout=CONNECT_SECONDS,
-            read_timeout=None,  # `_call` sets the deadline
+            read_timeout=None,  # `_call_once` sets the deadline.
+            # With a limit, calls could wait behind subscriptions for ever (F1). A shard needs at most one connection of each.
             max_pool_connections=_UNLIMITED,
-            retries={"total_max_attempts": 1, "mode": "standard"},  # our policies own retries
-            warm_up_loader_caches=True,  # reads the service model outside the event loop
+            retries={"total_max_attempts": 1, "mode": "standard"},  # Our policies own the retries.
+            warm_up_loader_caches=True,  # This reads the service model outside the event loop.
         )
         return self._session.create_client(
             "kinesis", region_name=self._region, endpoint_url=self._endpoint, config=config
         )
+
+
+def make_http2_sender(properties: Properties, ca_bundle: str | None) -> Http2Sender | None:
+    """Make the sender of subscriptions, or return None if the properties do not select HTTP/2.
+
+    Raises: ConfigurationError if the extra is not installed.
+    """
+    if properties.value(HTTP_PROTOCOL) != "HTTP2":
+        return None
+    try:
+        from ..http2 import Http2Sender, Http2Settings
+    except ImportError as error:
+        reason = f"HTTP2 needs the extra 'http2': {install_command('http2')}"
+        raise ConfigurationError(HTTP_PROTOCOL.key, "HTTP2", HTTP_PROTOCOL.valid, reason=reason) from error
+    return Http2Sender(Http2Settings(ca_bundle, **values_of(Http2Settings, properties)))
 
 
 class _StreamParameter(msgspec.Struct):
@@ -208,7 +228,7 @@ _ROUTE_HEADERS = ("User-Agent", "X-Amz-Target", "Content-Type")
 class RememberedRoutes:
     """Owns the routes by which the SDK has sent the calls of one API, for each stream.
 
-    The first call for a stream goes through the SDK, with its endpoint rules, hooks and user agent.
+    The first call for a stream goes through the SDK, so that its endpoint rules, hooks and user agent apply to all calls.
     """
 
     def __init__(self, client: Any, api: str) -> None:
@@ -216,7 +236,7 @@ class RememberedRoutes:
         self._routes: dict[str, SignedPost] = {}
         client.meta.events.register_last(f"before-send.kinesis.{api}", self.remember)
 
-    def of(self, parameters: dict[str, Any]) -> SignedPost | None:
+    def route_of(self, parameters: dict[str, Any]) -> SignedPost | None:
         """Return the route of a call with these parameters, or None before the first call for its stream."""
         return self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
 

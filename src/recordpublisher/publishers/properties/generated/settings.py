@@ -47,18 +47,15 @@ class ReadSettings(TypedDict, total=False):
     job_name: str
     """`flink.job.name`: Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own."""
     job_workers: Literal["ALONE", "GROUP"]
-    """`flink.job.workers`: Not for use yet: `positions`, `lag` and `doctor` do not know the state of ALONE. If set, ALONE: one process
-    reads all shards; a later start replaces it. GROUP: processes with the same flink.state.uri (in a database: and flink.job.name)
-    share the shards; any may join, leave or fail."""
-    streams_interval: int | str | timedelta
-    """`flink.streams.interval`: How often such a file or function is looked at. In ms."""
+    """`flink.job.workers`: ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same
+    flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail."""
     job_drain_timeout: int | str | timedelta
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
     what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
     after another one has failed. In ms."""
     publisher: str
-    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or that of a plugin,
-    so type checkers accept any text."""
+    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a
+    plugin, so type checkers accept any text."""
     stream_recordpublisher: str
     """The same as `publisher`."""
     shard_getrecords_maxrecordcount: int
@@ -86,18 +83,9 @@ class ReadSettings(TypedDict, total=False):
     """`flink.shard.subscribetoshard.timeout`: Deadline for opening a subscription. In s."""
     http_protocol_version: Literal["HTTP1_1", "HTTP2"]
     """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2)."""
-    shard_subscribetoshard_inactivity_timeout: int | str | timedelta
-    """`flink.shard.subscribetoshard.inactivity.timeout`: A subscription without an event for this long is reopened (the service sends
-    one about every 5 s). In ms."""
-    shard_subscribetoshard_unread_timeout: int | str | timedelta
-    """`flink.shard.subscribetoshard.unread.timeout`: A subscription left unread for this long under back-pressure is closed until there
-    is capacity. In ms."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
-    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (ELASTIC:
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (GROUP:
     the last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
-    dynamodb_tip_empty_reads: int
-    """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip; the service does not
-    tell."""
     queue: str
     """`flink.queue.name`: The queue of the stream, as a name or an ARN; the publisher QUEUE needs it."""
     queue_name: str
@@ -105,8 +93,6 @@ class ReadSettings(TypedDict, total=False):
     queue_create: Literal["LAZY", "EAGER", "NONE"]
     """`flink.queue.create`: When a queue that does not exist is created: LAZY at start-up, EAGER at construction, NONE not by this job.
     It is never deleted."""
-    queue_start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
-    """`flink.queue.start`: Where a queue begins that this job creates."""
     queue_visibility_timeout: int | str | timedelta
     """`flink.queue.visibility.timeout`: How long a received record is hidden from others; prolonged while it is worked on. In s."""
     queue_receivers: int
@@ -116,17 +102,25 @@ class ReadSettings(TypedDict, total=False):
     queue_duplicates: Literal["COUNT", "DROP"]
     """`flink.queue.duplicates`: What becomes of a record that this process has acknowledged and receives again: it is counted, and
     passed on or dropped."""
+    archive_uri: str
+    """`flink.archive.uri`: The archive that the publisher ARCHIVE reads: the folder or object location of a job with the sink jsonl or
+    parquet and `flink.sink.archive`."""
+    archive_live: str
+    """`flink.archive.live`: The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job
+    with the archive."""
+    archive_buffer_bytes: int | str
+    """`flink.archive.buffer.bytes`: Memory of decoded rows, for all shards together; what is beyond is decoded again when it is needed.
+    In bytes."""
+    archive_unproven: bool
+    """`flink.archive.unproven`: Whether files are read that were written without `flink.sink.archive`. Records that are missing between
+    them are not found."""
     state_endpoint: str
     """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
     shard_discovery_intervalmillis: int | str | timedelta
-    """`flink.shard.discovery.intervalmillis`: Interval of shard discovery; -1 never. In ms."""
-    shard_assigner: str
-    """`flink.shard.assigner`: Which subtask reads which shard: UNIFORM, by its hash range, or a plugin's name."""
-    shard_assignment: Literal["STATIC", "ELASTIC"]
-    """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri
-    (in a database: and flink.job.name) do; any may join, leave or fail."""
+    """`flink.shard.discovery.intervalmillis`: Interval of the discovery of shards, and of streams that a file or a function lists; -1
+    never. In ms."""
     lease_duration: int | str | timedelta
-    """`flink.lease.duration`: ELASTIC: others take the shards of a process whose heartbeat stood still for this long. In ms."""
+    """`flink.lease.duration`: GROUP: others take the shards of a process whose heartbeat stood still for this long. In ms."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread: FAIL and name the gap, or CONTINUE and count it."""
     state_uri: str
@@ -160,43 +154,22 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark. In ms."""
     watermark_emit_interval: int | str | timedelta
     """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets. In ms."""
-    watermark_tracker: str
-    """`flink.watermark.tracker`: Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name."""
-    watermark_tracker_address: str
-    """`flink.watermark.tracker.address`: host:port of the tracker; TCP needs it."""
-    watermark_tracker_token: str
-    """`flink.watermark.tracker.token`: Token with which the tracker was started; TCP needs it."""
-    watermark_tracker_tls_ca: str
-    """`flink.watermark.tracker.tls.ca`: File of CA certificates (PEM) that the tracker's certificate is checked with. Not set: no TLS."""
-    watermark_tracker_tls_certificate: str
-    """`flink.watermark.tracker.tls.certificate`: File of this job's certificate (PEM), for a tracker that asks clients for one."""
-    watermark_tracker_tls_key: str
-    """`flink.watermark.tracker.tls.key`: File of the private key of flink.watermark.tracker.tls.certificate (PEM, without a password)."""
     watermark_tracker_timeout: int | str | timedelta
-    """`flink.watermark.tracker.timeout`: A subtask that has not reported for this long is excluded; at least three sync intervals. In
-    ms."""
-    watermark_startup_timeout: int | str | timedelta
-    """`flink.watermark.startup.timeout`: How long the first value waits for every expected subtask. In ms."""
-    watermark_group: str
-    """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do. Not set: over TCP the
-    names of the streams; in one process, subtasks with the same streams, parallelism and properties."""
+    """`flink.watermark.tracker.timeout`: GROUP: a worker whose heartbeats stopped no longer holds the global watermark after this time.
+    In ms."""
     deserializer_schema: str
     """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
     STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema). They are checked, and are columns as those of
     a type. INFER: the sinks delta, iceberg, sql, parquet and jsonl add columns as the data shows them."""
     deserializer_avro_schema: str
-    """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
-    deserializer_avro_schema_file: str
-    """`flink.deserializer.avro.schema.file`: A file with the Avro schema of the records (`.avsc`)."""
+    """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON, or the path of its file (`.avsc`)."""
     deserializer_glue_endpoint: str
     """`flink.deserializer.glue.endpoint`: Another endpoint of the Glue Schema Registry, for example of a VPC."""
     deserializer_protobuf_message: str
     """`flink.deserializer.protobuf.message`: The full name of the Protobuf message in each record, for example `shop.Order`."""
-    deserializer_protobuf_descriptor_file: str
-    """`flink.deserializer.protobuf.descriptor.file`: A file of descriptors with the message: `protoc --include_imports
-    --descriptor_set_out=FILE`. Either this or `flink.deserializer.protobuf.module`."""
-    deserializer_protobuf_module: str
-    """`flink.deserializer.protobuf.module`: The Python module that protoc generated, for example `orders_pb2`."""
+    deserializer_protobuf_descriptor: str
+    """`flink.deserializer.protobuf.descriptor`: Where the message is described: a file that `protoc --include_imports
+    --descriptor_set_out=FILE` wrote, or the Python module that protoc generated, whose name ends in _pb2."""
     deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
     """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or
     DEAD_LETTER."""
@@ -253,15 +226,6 @@ class ReadSettings(TypedDict, total=False):
     """`flink.stream.describestreamconsumer.backoff.max`: Largest back-off of DescribeStreamConsumer. In ms."""
     stream_describestreamconsumer_backoff_expconst: float
     """`flink.stream.describestreamconsumer.backoff.expconst`: Growth of the back-off of DescribeStreamConsumer."""
-    stream_liststreamconsumers_maxretries: int
-    """`flink.stream.liststreamconsumers.maxretries`: Failures of ListStreamConsumers in a row, without progress between them, before the
-    job fails."""
-    stream_liststreamconsumers_backoff_base: int | str | timedelta
-    """`flink.stream.liststreamconsumers.backoff.base`: First back-off of ListStreamConsumers. In ms."""
-    stream_liststreamconsumers_backoff_max: int | str | timedelta
-    """`flink.stream.liststreamconsumers.backoff.max`: Largest back-off of ListStreamConsumers. In ms."""
-    stream_liststreamconsumers_backoff_expconst: float
-    """`flink.stream.liststreamconsumers.backoff.expconst`: Growth of the back-off of ListStreamConsumers."""
     stream_registerstreamconsumer_maxretries: int
     """`flink.stream.registerstreamconsumer.maxretries`: Failures of RegisterStreamConsumer in a row, without progress between them,
     before the job fails."""
@@ -300,8 +264,9 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.sql.key`: The fields, separated by commas, of which the sql sink's table keeps the newest row, by sequence number."""
     sink_sql_delete: str
     """`flink.sink.sql.delete`: What deletes the row of a key: a boolean field that is true (deleted), or a field and its value (op=D)."""
-    sink_sql_buffer_bytes: int | str
-    """`flink.sink.sql.buffer.bytes`: Memory of rows at which the sql sink requests a checkpoint; at twice of it the job waits. In bytes."""
+    sink_buffer_bytes: int | str
+    """`flink.sink.buffer.bytes`: Memory of records at which the sinks sql, jsonl and parquet request a checkpoint, and delta and iceberg
+    write their files; at twice of it the job waits. Not set: 16 MiB for sql, 64 MiB for the others. In bytes."""
     sink_callback_function: str
     """`flink.sink.callback.function`: The function of the callback sink, as module:function."""
     sink_map_function: str
@@ -330,24 +295,20 @@ class ReadSettings(TypedDict, total=False):
     abfss://container@account.dfs.core.windows.net/prefix."""
     sink_parquet_path: str
     """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
-    sink_file_buffer_bytes: int | str
-    """`flink.sink.file.buffer.bytes`: Memory of records at which a file sink requests a checkpoint; at twice of it the job waits. In
-    bytes."""
-    sink_file_interval: int | str | timedelta
-    """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
-    set. Not set: each minute in an object store, else at each checkpoint. In ms."""
+    sink_archive: bool
+    """`flink.sink.archive`: Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names
+    with the range of their shard in which they are complete, and each shard has a document with its parents, its hash range and its
+    end. They refuse settings that change payloads. The publisher ARCHIVE reads it back."""
     sink_partitions: str
     """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects:
     dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. These are folders, or the partition columns of
     a table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
-    """`flink.sink.parquet.compression`: Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of
-    SNAPPY."""
+    """`flink.sink.parquet.compression`: Compression of Parquet files, including those of delta and iceberg. ZSTD takes half the space
+    and twice the CPU of SNAPPY."""
     sink_parquet_row_group_bytes: int | str
     """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group; less when those of all open files have
-    flink.sink.file.buffer.bytes. In bytes."""
-    sink_parquet_statistics: bool
-    """`flink.sink.parquet.statistics`: Whether row groups have the least and greatest value of columns that are not bytes."""
+    flink.sink.buffer.bytes. In bytes."""
     sink_parquet_sort: str
     """`flink.sink.parquet.sort`: Columns by which each row group is sorted, with commas between."""
     sink_parquet_columns: Literal["FIELDS", "RECORD"]
@@ -356,29 +317,20 @@ class ReadSettings(TypedDict, total=False):
     sink_delta_uri: str
     """`flink.sink.delta.uri`: The table of the delta sink: a folder, s3://bucket/prefix, gs://bucket/prefix or
     abfss://container@account.dfs.core.windows.net/prefix. It is created if it is not there."""
-    sink_delta_columns: Literal["FIXED", "EVOLVE"]
-    """`flink.sink.delta.columns`: When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it."""
-    sink_delta_interval: int | str | timedelta
-    """`flink.sink.delta.interval`: How often the delta sink commits, where flink.state.checkpoint.interval is not set. In ms."""
-    sink_delta_bytes: int | str
-    """`flink.sink.delta.bytes`: Memory of rows, before compression, at which the delta sink requests a commit. In bytes."""
     sink_iceberg_table: str
     """`flink.sink.iceberg.table`: The table of the iceberg sink, as namespace.table. It is created if it is not there. The job's
     positions are at flink.state.uri."""
-    sink_iceberg_columns: Literal["FIXED", "EVOLVE"]
-    """`flink.sink.iceberg.columns`: When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it."""
-    sink_iceberg_interval: int | str | timedelta
-    """`flink.sink.iceberg.interval`: How often the iceberg sink commits, where flink.state.checkpoint.interval is not set. In ms."""
-    sink_iceberg_bytes: int | str
-    """`flink.sink.iceberg.bytes`: Memory of rows, before compression, at which the iceberg sink requests a commit. In bytes."""
+    sink_table_columns: Literal["FIXED", "EVOLVE"]
+    """`flink.sink.table.columns`: When the table of the sinks delta and iceberg lacks a column of the records: FIXED refuses to start,
+    EVOLVE adds it."""
+    sink_table_bytes: int | str
+    """`flink.sink.table.bytes`: Rows, in bytes before compression, at which the sinks delta and iceberg request a commit. In bytes."""
     sink_kinesis_stream: str
     """`flink.sink.kinesis.stream`: Stream that a Kinesis sink named by a property writes to; name or ARN."""
     sink_kinesis_queue_limit: int
     """`flink.sink.kinesis.queue.limit`: Unacknowledged records at which the writer waits; not set: as many as the bytes allow."""
     sink_kinesis_queue_bytes: int | str
     """`flink.sink.kinesis.queue.bytes`: The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most. In bytes."""
-    sink_kinesis_wait_interval: int | str | timedelta
-    """`flink.sink.kinesis.wait.interval`: A waiting writer checks again after this long. In ms."""
     sink_kinesis_ordering: Literal["NONE", "PER_KEY"]
     """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition
     key."""
@@ -417,8 +369,6 @@ class ReadSettings(TypedDict, total=False):
     metrics_opentelemetry_endpoint: str
     """`flink.metrics.opentelemetry.endpoint`: The URL to which metrics are posted by OTLP over HTTP; without it, what
     OTEL_EXPORTER_OTLP_ENDPOINT and the like say."""
-    metrics_catchup: int | str | timedelta
-    """`flink.metrics.catchup`: ELASTIC: in what time a group that is behind should reach the tip, for workersWanted. In ms."""
     tracing_context_field: str
     """`flink.tracing.context.field`: The field of JSON payloads with the trace context (W3C's traceparent, or an object with it), where
     KinesisSink puts it."""
@@ -443,8 +393,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.sql.key`: `flink.sink.sql.key` of the dead-letter sink."""
     deadletter_sql_delete: str
     """`flink.deadletter.sql.delete`: `flink.sink.sql.delete` of the dead-letter sink."""
-    deadletter_sql_buffer_bytes: int | str
-    """`flink.deadletter.sql.buffer.bytes`: `flink.sink.sql.buffer.bytes` of the dead-letter sink. In bytes."""
+    deadletter_buffer_bytes: int | str
+    """`flink.deadletter.buffer.bytes`: `flink.sink.buffer.bytes` of the dead-letter sink. In bytes."""
     deadletter_callback_function: str
     """`flink.deadletter.callback.function`: `flink.sink.callback.function` of the dead-letter sink."""
     deadletter_map_function: str
@@ -471,46 +421,32 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.jsonl.path`: `flink.sink.jsonl.path` of the dead-letter sink."""
     deadletter_parquet_path: str
     """`flink.deadletter.parquet.path`: `flink.sink.parquet.path` of the dead-letter sink."""
-    deadletter_file_buffer_bytes: int | str
-    """`flink.deadletter.file.buffer.bytes`: `flink.sink.file.buffer.bytes` of the dead-letter sink. In bytes."""
-    deadletter_file_interval: int | str | timedelta
-    """`flink.deadletter.file.interval`: `flink.sink.file.interval` of the dead-letter sink. In ms."""
+    deadletter_archive: bool
+    """`flink.deadletter.archive`: `flink.sink.archive` of the dead-letter sink."""
     deadletter_partitions: str
     """`flink.deadletter.partitions`: `flink.sink.partitions` of the dead-letter sink."""
     deadletter_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
     """`flink.deadletter.parquet.compression`: `flink.sink.parquet.compression` of the dead-letter sink."""
     deadletter_parquet_row_group_bytes: int | str
     """`flink.deadletter.parquet.row.group.bytes`: `flink.sink.parquet.row.group.bytes` of the dead-letter sink. In bytes."""
-    deadletter_parquet_statistics: bool
-    """`flink.deadletter.parquet.statistics`: `flink.sink.parquet.statistics` of the dead-letter sink."""
     deadletter_parquet_sort: str
     """`flink.deadletter.parquet.sort`: `flink.sink.parquet.sort` of the dead-letter sink."""
     deadletter_parquet_columns: Literal["FIELDS", "RECORD"]
     """`flink.deadletter.parquet.columns`: `flink.sink.parquet.columns` of the dead-letter sink."""
     deadletter_delta_uri: str
     """`flink.deadletter.delta.uri`: `flink.sink.delta.uri` of the dead-letter sink."""
-    deadletter_delta_columns: Literal["FIXED", "EVOLVE"]
-    """`flink.deadletter.delta.columns`: `flink.sink.delta.columns` of the dead-letter sink."""
-    deadletter_delta_interval: int | str | timedelta
-    """`flink.deadletter.delta.interval`: `flink.sink.delta.interval` of the dead-letter sink. In ms."""
-    deadletter_delta_bytes: int | str
-    """`flink.deadletter.delta.bytes`: `flink.sink.delta.bytes` of the dead-letter sink. In bytes."""
     deadletter_iceberg_table: str
     """`flink.deadletter.iceberg.table`: `flink.sink.iceberg.table` of the dead-letter sink."""
-    deadletter_iceberg_columns: Literal["FIXED", "EVOLVE"]
-    """`flink.deadletter.iceberg.columns`: `flink.sink.iceberg.columns` of the dead-letter sink."""
-    deadletter_iceberg_interval: int | str | timedelta
-    """`flink.deadletter.iceberg.interval`: `flink.sink.iceberg.interval` of the dead-letter sink. In ms."""
-    deadletter_iceberg_bytes: int | str
-    """`flink.deadletter.iceberg.bytes`: `flink.sink.iceberg.bytes` of the dead-letter sink. In bytes."""
+    deadletter_table_columns: Literal["FIXED", "EVOLVE"]
+    """`flink.deadletter.table.columns`: `flink.sink.table.columns` of the dead-letter sink."""
+    deadletter_table_bytes: int | str
+    """`flink.deadletter.table.bytes`: `flink.sink.table.bytes` of the dead-letter sink. In bytes."""
     deadletter_kinesis_stream: str
     """`flink.deadletter.kinesis.stream`: `flink.sink.kinesis.stream` of the dead-letter sink."""
     deadletter_kinesis_queue_limit: int
     """`flink.deadletter.kinesis.queue.limit`: `flink.sink.kinesis.queue.limit` of the dead-letter sink."""
     deadletter_kinesis_queue_bytes: int | str
     """`flink.deadletter.kinesis.queue.bytes`: `flink.sink.kinesis.queue.bytes` of the dead-letter sink. In bytes."""
-    deadletter_kinesis_wait_interval: int | str | timedelta
-    """`flink.deadletter.kinesis.wait.interval`: `flink.sink.kinesis.wait.interval` of the dead-letter sink. In ms."""
     deadletter_kinesis_ordering: Literal["NONE", "PER_KEY"]
     """`flink.deadletter.kinesis.ordering`: `flink.sink.kinesis.ordering` of the dead-letter sink."""
     deadletter_kinesis_failonerror: bool
@@ -541,9 +477,11 @@ class Settings(JobSettings, total=False):
     streams: str
     """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""
     streams_file: str
-    """`flink.streams.file`: In place of flink.streams: a file with a name or an ARN on each line, looked at again and again."""
+    """`flink.streams.file`: A file with a name or an ARN of a stream on each line, instead of flink.streams; read again at each
+    flink.shard.discovery.intervalmillis."""
     streams_function: str
-    """`flink.streams.function`: In place of flink.streams: module:function, which returns names or ARNs; called again and again."""
+    """`flink.streams.function`: A function (module:function) that returns names or ARNs, instead of flink.streams; called again at each
+    flink.shard.discovery.intervalmillis."""
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
     deserializer: str

@@ -12,27 +12,21 @@ JOB_NAME = JOB.text(
 )
 JOB_WORKERS = JOB.choice(
     "flink.job.workers",
-    "Not for use yet: `positions`, `lag` and `doctor` do not know the state of ALONE. If set, ALONE: one process reads all shards; "
-    "a later start replaces it. GROUP: processes with the same flink.state.uri (in a database: and flink.job.name) share the "
-    "shards; any may join, leave or fail.",
+    "ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same flink.state.uri (in a "
+    "database: and flink.job.name) share the shards; any may join, leave or fail.",
     "ALONE",
     ("ALONE", "GROUP"),
 )
 STREAMS = JOB.text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.")
 STREAMS_FILE = JOB.text(
     "flink.streams.file",
-    "In place of flink.streams: a file with a name or an ARN on each line, looked at again and again.",
+    "A file with a name or an ARN of a stream on each line, instead of flink.streams; read again at each "
+    "flink.shard.discovery.intervalmillis.",
 )
 STREAMS_FUNCTION = JOB.text(
     "flink.streams.function",
-    "In place of flink.streams: module:function, which returns names or ARNs; called again and again.",
-)
-STREAMS_INTERVAL = JOB.integer(
-    "flink.streams.interval",
-    "How often such a file or function is looked at.",
-    60_000,
-    minimum=1,
-    unit="ms",
+    "A function (module:function) that returns names or ARNs, instead of flink.streams; called again at each "
+    "flink.shard.discovery.intervalmillis.",
 )
 SINK = JOB.text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.")
 DRAIN_TIMEOUT = JOB.integer(
@@ -60,27 +54,15 @@ STATE_ENDPOINT = DISCOVERY_AND_STATE.text(
 )
 DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
     "flink.shard.discovery.intervalmillis",
-    "Interval of shard discovery; -1 never.",
+    "Interval of the discovery of shards, and of streams that a file or a function lists; -1 never.",
     10_000,
     minimum=1,
     also=(-1,),
     unit="ms",
 )
-SHARD_ASSIGNER = DISCOVERY_AND_STATE.text(
-    "flink.shard.assigner",
-    "Which subtask reads which shard: UNIFORM, by its hash range, or a plugin's name.",
-    "UNIFORM",
-)
-SHARD_ASSIGNMENT = DISCOVERY_AND_STATE.choice(
-    "flink.shard.assignment",
-    "STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri (in a "
-    "database: and flink.job.name) do; any may join, leave or fail.",
-    "STATIC",
-    ("STATIC", "ELASTIC"),
-)
 LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     "flink.lease.duration",
-    "ELASTIC: others take the shards of a process whose heartbeat stood still for this long.",
+    "GROUP: others take the shards of a process whose heartbeat stood still for this long.",
     20_000,
     minimum=2_000,
     unit="ms",
@@ -197,45 +179,12 @@ EMIT_INTERVAL = VALUES_AND_TIME.integer(
     minimum=0,
     unit="ms",
 )
-TRACKER = VALUES_AND_TIME.plugin_name(
-    "flink.watermark.tracker",
-    "Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name.",
-    "IN_PROCESS",
-)
-TRACKER_ADDRESS = VALUES_AND_TIME.text("flink.watermark.tracker.address", "host:port of the tracker; TCP needs it.")
-TRACKER_TOKEN = VALUES_AND_TIME.text(
-    "flink.watermark.tracker.token", "Token with which the tracker was started; TCP needs it.", secret=True
-)
-TRACKER_TLS_CA = VALUES_AND_TIME.text(
-    "flink.watermark.tracker.tls.ca",
-    "File of CA certificates (PEM) that the tracker's certificate is checked with. Not set: no TLS.",
-)
-TRACKER_TLS_CERTIFICATE = VALUES_AND_TIME.text(
-    "flink.watermark.tracker.tls.certificate",
-    "File of this job's certificate (PEM), for a tracker that asks clients for one.",
-)
-TRACKER_TLS_KEY = VALUES_AND_TIME.text(
-    "flink.watermark.tracker.tls.key",
-    "File of the private key of flink.watermark.tracker.tls.certificate (PEM, without a password).",
-)
 TRACKER_TIMEOUT = VALUES_AND_TIME.integer(
     "flink.watermark.tracker.timeout",
-    "A subtask that has not reported for this long is excluded; at least three sync intervals.",
+    "GROUP: a worker whose heartbeats stopped no longer holds the global watermark after this time.",
     30_000,
     minimum=1,
     unit="ms",
-)
-STARTUP_TIMEOUT = VALUES_AND_TIME.integer(
-    "flink.watermark.startup.timeout",
-    "How long the first value waits for every expected subtask.",
-    60_000,
-    minimum=1,
-    unit="ms",
-)
-WATERMARK_GROUP = VALUES_AND_TIME.text(
-    "flink.watermark.group",
-    "Name of the job: subtasks of one group share a global watermark, others never do. "
-    "Not set: over TCP the names of the streams; in one process, subtasks with the same streams, parallelism and properties.",
 )
 
 FORMATS = PropertyGroup("Formats")
@@ -246,11 +195,7 @@ SCHEMA = FORMATS.text(
     "INFER: the sinks delta, iceberg, sql, parquet and jsonl add columns as the data shows them.",
 )
 AVRO_SCHEMA = FORMATS.text(
-    "flink.deserializer.avro.schema",
-    "The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`.",
-)
-AVRO_SCHEMA_FILE = FORMATS.text(
-    "flink.deserializer.avro.schema.file", "A file with the Avro schema of the records (`.avsc`)."
+    "flink.deserializer.avro.schema", "The Avro schema of the records, as JSON, or the path of its file (`.avsc`)."
 )
 GLUE_ENDPOINT = FORMATS.text(
     "flink.deserializer.glue.endpoint", "Another endpoint of the Glue Schema Registry, for example of a VPC."
@@ -259,23 +204,20 @@ PROTOBUF_MESSAGE = FORMATS.text(
     "flink.deserializer.protobuf.message",
     "The full name of the Protobuf message in each record, for example `shop.Order`.",
 )
-PROTOBUF_DESCRIPTOR_FILE = FORMATS.text(
-    "flink.deserializer.protobuf.descriptor.file",
-    "A file of descriptors with the message: `protoc --include_imports --descriptor_set_out=FILE`. "
-    "Either this or `flink.deserializer.protobuf.module`.",
-)
-PROTOBUF_MODULE = FORMATS.text(
-    "flink.deserializer.protobuf.module", "The Python module that protoc generated, for example `orders_pb2`."
+PROTOBUF_DESCRIPTOR = FORMATS.text(
+    "flink.deserializer.protobuf.descriptor",
+    "Where the message is described: a file that `protoc --include_imports --descriptor_set_out=FILE` wrote, or the Python module "
+    "that protoc generated, whose name ends in _pb2.",
 )
 
 
 class OnBadRecord(Enum):
-    """What happens to a bad record (S7).
+    """The policy for a bad record (S7).
 
     | what is wrong | property | found in |
     |---|---|---|
-    | payload not decompressed, or too large; no value; no valid event time | `flink.deserializer.error` | `consumer/poison_policy.py` |
-    | the sink can never write it | `flink.deserializer.error` | `fetcher/pipeline/dead_letter_handler.py` |
+    | payload not decompressed, or too large; no value; no valid event time | `flink.deserializer.error` | `consumer/shard_consumer.py` |
+    | the sink can never write it | `flink.deserializer.error` | `fetcher/pipeline/dead_letters.py` |
     | the function of MapSink failed after the last retry | `flink.sink.map.on.failure` | `plugins/sinks/map/handling.py` |
     | Spark: a row can never be written | `flink.spark.write.onfailure` | `plugins/spark/writer.py` |
 
@@ -346,13 +288,6 @@ CLOUDWATCH_SHARDS = METRICS.boolean(
 OPENTELEMETRY_ENDPOINT = METRICS.text(
     "flink.metrics.opentelemetry.endpoint",
     "The URL to which metrics are posted by OTLP over HTTP; without it, what OTEL_EXPORTER_OTLP_ENDPOINT and the like say.",
-)
-CATCH_UP = METRICS.integer(
-    "flink.metrics.catchup",
-    "ELASTIC: in what time a group that is behind should reach the tip, for workersWanted.",
-    600_000,
-    minimum=1000,
-    unit="ms",
 )
 
 TRACING = PropertyGroup("Traces")

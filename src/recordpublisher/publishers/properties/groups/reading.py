@@ -49,9 +49,34 @@ HTTP_CLIENT = ACCESS.choice(
 PUBLISHER = PropertyGroup("Publisher")
 RECORD_PUBLISHER = PUBLISHER.plugin_name(
     "flink.stream.recordpublisher",
-    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or that of a plugin, so type checkers accept any text.",
+    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a plugin, so type checkers accept any "
+    "text.",
     "POLLING",
     argument="publisher",
+)
+
+ARCHIVE_READING = PropertyGroup("Archives")
+ARCHIVE_URI = ARCHIVE_READING.text(
+    "flink.archive.uri",
+    "The archive that the publisher ARCHIVE reads: the folder or object location of a job with the sink jsonl or parquet and "
+    "`flink.sink.archive`.",
+)
+ARCHIVE_LIVE = ARCHIVE_READING.plugin_name(
+    "flink.archive.live",
+    "The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job with the archive.",
+    "POLLING",
+)
+ARCHIVE_BUFFER = ARCHIVE_READING.integer(
+    "flink.archive.buffer.bytes",
+    "Memory of decoded rows, for all shards together; what is beyond is decoded again when it is needed.",
+    256 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+ARCHIVE_UNPROVEN = ARCHIVE_READING.boolean(
+    "flink.archive.unproven",
+    "Whether files are read that were written without `flink.sink.archive`. Records that are missing between them are not found.",
+    False,
 )
 
 
@@ -119,15 +144,6 @@ ADAPTIVE_READS = POLLING.boolean(
     False,
 )
 
-DYNAMODB_STREAMS = PropertyGroup("DynamoDB Streams")
-DYNAMODB_EMPTY_READS = DYNAMODB_STREAMS.integer(
-    "flink.dynamodb.tip.empty.reads",
-    "Empty responses in a row after which a shard counts as read to its tip; the service does not tell.",
-    10,
-    minimum=1,
-    unit="reads",
-)
-
 FAN_OUT = PropertyGroup("Fan-out")
 CONSUMER_NAME = FAN_OUT.text(
     "flink.stream.efo.consumername",
@@ -166,23 +182,9 @@ HTTP_PROTOCOL = FAN_OUT.choice(
     "HTTP1_1",
     ("HTTP1_1", "HTTP2"),
 )
-INACTIVITY_TIMEOUT = FAN_OUT.integer(
-    "flink.shard.subscribetoshard.inactivity.timeout",
-    "A subscription without an event for this long is reopened (the service sends one about every 5 s).",
-    20_000,
-    minimum=1,
-    unit="ms",
-)
-UNREAD_TIMEOUT = FAN_OUT.integer(
-    "flink.shard.subscribetoshard.unread.timeout",
-    "A subscription left unread for this long under back-pressure is closed until there is capacity.",
-    60_000,
-    minimum=1,
-    unit="ms",
-)
 DEREGISTRATION = FAN_OUT.choice(
     "flink.stream.efo.deregister",
-    "When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (ELASTIC: the last process of the group), "
+    "When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (GROUP: the last process of the group), "
     "unless a run failed; NEVER only by command. A query of Spark never does.",
     "LAST_OUT",
     ("LAST_OUT", "NEVER"),
@@ -200,14 +202,6 @@ QUEUE_CREATION = QUEUE.choice(
     "When a queue that does not exist is created: LAZY at start-up, EAGER at construction, NONE not by this job. It is never deleted.",
     "LAZY",
     ("LAZY", "EAGER", "NONE"),
-)
-QUEUE_START = QUEUE.choice(
-    "flink.queue.start",
-    "Where a queue begins that this job creates.",
-    "LATEST",
-    ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
-    note="with flink.stream.initpos.timestamp",
-    valid_other="earliest",
 )
 VISIBILITY_TIMEOUT = QUEUE.integer(
     "flink.queue.visibility.timeout",
@@ -241,10 +235,14 @@ GETITERATOR_RETRIES = retry_properties(RETRIES, "flink.shard.getiterator", "GetS
 LIST_SHARDS_RETRIES = retry_properties(RETRIES, "flink.list.shards", "ListShards", 10, 1_000, 5_000)
 DESCRIBE_STREAM_RETRIES = retry_properties(RETRIES, "flink.stream.describe", "DescribeStreamSummary", 50, 2_000, 5_000)
 DESCRIBE_CONSUMER_RETRIES = retry_properties(
-    RETRIES, "flink.stream.describestreamconsumer", "DescribeStreamConsumer", 50, 2_000, 5_000
-)
-LIST_CONSUMERS_RETRIES = retry_properties(
-    RETRIES, "flink.stream.liststreamconsumers", "ListStreamConsumers", 10, 200, 1_000, ("none", "none", "none")
+    RETRIES,
+    "flink.stream.describestreamconsumer",
+    "DescribeStreamConsumer",
+    50,
+    2_000,
+    5_000,
+    # The FLIP finds a consumer with ListStreamConsumers, the connector and we with DescribeStreamConsumer.
+    also="flink.stream.liststreamconsumers",
 )
 REGISTER_RETRIES = retry_properties(
     RETRIES, "flink.stream.registerstreamconsumer", "RegisterStreamConsumer", 10, 200, 1_000, ("", "500", "2000")
@@ -257,5 +255,5 @@ SUBSCRIBE_RETRIES = retry_properties(
 )
 ALL_RETRIES = (
     GETRECORDS_RETRIES, GETITERATOR_RETRIES, LIST_SHARDS_RETRIES, DESCRIBE_STREAM_RETRIES, DESCRIBE_CONSUMER_RETRIES,
-    LIST_CONSUMERS_RETRIES, REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES,
+    REGISTER_RETRIES, DEREGISTER_RETRIES, SUBSCRIBE_RETRIES,
 )  # fmt: skip

@@ -28,13 +28,15 @@ SQL_DELETE = SINKS.text(
     "flink.sink.sql.delete",
     "What deletes the row of a key: a boolean field that is true (deleted), or a field and its value (op=D).",
 )
-SQL_BUFFER = SINKS.integer(
-    "flink.sink.sql.buffer.bytes",
-    "Memory of rows at which the sql sink requests a checkpoint; at twice of it the job waits.",
-    16 * 2**20,
+SINK_BUFFER = SINKS.optional_integer(
+    "flink.sink.buffer.bytes",
+    "Memory of records at which the sinks sql, jsonl and parquet request a checkpoint, and delta and iceberg write their files; at twice "
+    "of it the job waits. Not set: 16 MiB for sql, 64 MiB for the others.",
     minimum=1,
     unit="bytes",
 )
+FILES_BUFFER_BYTES = 64 * 2**20
+"""Default of `flink.sink.buffer.bytes` for sinks that write files."""
 CALLBACK = SINKS.text("flink.sink.callback.function", "The function of the callback sink, as module:function.")
 MAP_FUNCTION = SINKS.text("flink.sink.map.function", "The function of the map sink, as module:function.")
 MAP_CONCURRENCY = SINKS.integer(
@@ -87,19 +89,12 @@ JSONL_PATH = FILES_AND_TABLES.text(
 PARQUET_PATH = FILES_AND_TABLES.text(
     "flink.sink.parquet.path", "Where the parquet sink writes, as `flink.sink.jsonl.path`."
 )
-FILE_BUFFER = FILES_AND_TABLES.integer(
-    "flink.sink.file.buffer.bytes",
-    "Memory of records at which a file sink requests a checkpoint; at twice of it the job waits.",
-    64 * 2**20,
-    minimum=1,
-    unit="bytes",
-)
-FILE_INTERVAL = FILES_AND_TABLES.optional_integer(
-    "flink.sink.file.interval",
-    "How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not set. Not "
-    "set: each minute in an object store, else at each checkpoint.",
-    minimum=1,
-    unit="ms",
+ARCHIVE = FILES_AND_TABLES.boolean(
+    "flink.sink.archive",
+    "Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names with the range of their "
+    "shard in which they are complete, and each shard has a document with its parents, its hash range and its end. They refuse settings "
+    "that change payloads. The publisher ARCHIVE reads it back.",
+    False,
 )
 PARTITIONS = FILES_AND_TABLES.text(
     "flink.sink.partitions",
@@ -109,21 +104,16 @@ PARTITIONS = FILES_AND_TABLES.text(
 )
 PARQUET_COMPRESSION = FILES_AND_TABLES.choice(
     "flink.sink.parquet.compression",
-    "Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of SNAPPY.",
+    "Compression of Parquet files, including those of delta and iceberg. ZSTD takes half the space and twice the CPU of SNAPPY.",
     "SNAPPY",
     ("NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"),
 )
 PARQUET_ROW_GROUP = FILES_AND_TABLES.integer(
     "flink.sink.parquet.row.group.bytes",
-    "Memory of the rows of a row group; less when those of all open files have flink.sink.file.buffer.bytes.",
+    "Memory of the rows of a row group; less when those of all open files have flink.sink.buffer.bytes.",
     32 * 2**20,
     minimum=1,
     unit="bytes",
-)
-PARQUET_STATISTICS = FILES_AND_TABLES.boolean(
-    "flink.sink.parquet.statistics",
-    "Whether row groups have the least and greatest value of columns that are not bytes.",
-    True,
 )
 PARQUET_SORT = FILES_AND_TABLES.text(
     "flink.sink.parquet.sort", "Columns by which each row group is sorted, with commas between."
@@ -144,26 +134,6 @@ DELTA_STORAGE = FILES_AND_TABLES.prefix(
     "flink.sink.delta.storage.",
     "An option of deltalake's client of the log, as storage_options: flink.sink.delta.storage.AWS_S3_LOCKING_PROVIDER=dynamodb.",
 )
-DELTA_COLUMNS = FILES_AND_TABLES.choice(
-    "flink.sink.delta.columns",
-    "When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it.",
-    "FIXED",
-    ("FIXED", "EVOLVE"),
-)
-DELTA_INTERVAL = FILES_AND_TABLES.integer(
-    "flink.sink.delta.interval",
-    "How often the delta sink commits, where flink.state.checkpoint.interval is not set.",
-    60_000,
-    minimum=1,
-    unit="ms",
-)
-DELTA_BYTES = FILES_AND_TABLES.integer(
-    "flink.sink.delta.bytes",
-    "Memory of rows, before compression, at which the delta sink requests a commit.",
-    512 * 2**20,
-    minimum=1,
-    unit="bytes",
-)
 ICEBERG_TABLE = FILES_AND_TABLES.text(
     "flink.sink.iceberg.table",
     "The table of the iceberg sink, as namespace.table. It is created if it is not there. The job's positions are at flink.state.uri.",
@@ -174,22 +144,17 @@ ICEBERG_CATALOG = FILES_AND_TABLES.prefix(
     "Without any: pyiceberg's own configuration.",
     secret=True,
 )
-ICEBERG_COLUMNS = FILES_AND_TABLES.choice(
-    "flink.sink.iceberg.columns",
-    "When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it.",
+TABLE_SINKS = ("delta", "iceberg")
+"""The names of the sinks that write files and add them to a table."""
+TABLE_COLUMNS = FILES_AND_TABLES.choice(
+    "flink.sink.table.columns",
+    "When the table of the sinks delta and iceberg lacks a column of the records: FIXED refuses to start, EVOLVE adds it.",
     "FIXED",
     ("FIXED", "EVOLVE"),
 )
-ICEBERG_INTERVAL = FILES_AND_TABLES.integer(
-    "flink.sink.iceberg.interval",
-    "How often the iceberg sink commits, where flink.state.checkpoint.interval is not set.",
-    60_000,
-    minimum=1,
-    unit="ms",
-)
-ICEBERG_BYTES = FILES_AND_TABLES.integer(
-    "flink.sink.iceberg.bytes",
-    "Memory of rows, before compression, at which the iceberg sink requests a commit.",
+TABLE_BYTES = FILES_AND_TABLES.integer(
+    "flink.sink.table.bytes",
+    "Rows, in bytes before compression, at which the sinks delta and iceberg request a commit.",
     512 * 2**20,
     minimum=1,
     unit="bytes",
@@ -211,13 +176,6 @@ SINK_QUEUE_BYTES = KINESIS_SINK.optional_integer(
     "The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most.",
     minimum=1,
     unit="bytes",
-)
-SINK_WAIT_INTERVAL = KINESIS_SINK.integer(
-    "flink.sink.kinesis.wait.interval",
-    "A waiting writer checks again after this long.",
-    100,
-    minimum=1,
-    unit="ms",
 )
 SINK_ORDERING = KINESIS_SINK.choice(
     "flink.sink.kinesis.ordering",

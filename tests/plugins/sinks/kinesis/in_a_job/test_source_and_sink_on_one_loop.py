@@ -9,7 +9,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -149,6 +149,23 @@ def test_available_now_stops_at_the_tip_as_of_the_call(kinesis, tmp_path):
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
+def test_only_the_first_batch_of_an_available_now_run_has_one_task(kinesis, tmp_path):
+    for name in "ab":
+        kinesis.add(name, [1, 2, 3])
+    job = query(kinesis, tmp_path, max_records=2)
+    for _ in range(2):
+        job.planner.prepare_available_now()
+        tasks = []
+        while job.batch():
+            tasks.append(len(job.tasks()))
+        assert tasks[0] == 1
+        assert set(tasks[1:]) <= {2, 0}  # a batch that only shows figures has no tasks
+        assert 2 in tasks
+        kinesis.shards["s/a"].times += [4, 5, 6]
+        kinesis.shards["s/b"].times += [4, 5, 6]
+        job.restart()
+
+
 def test_the_next_available_now_run_continues_where_the_last_ended(kinesis, tmp_path):
     kinesis.add("a", [1, 2, 3])
     job = query(kinesis, tmp_path)

@@ -140,7 +140,7 @@ def _two_values(declared: Property[Any], key: str, value: str, other: str, other
     """Return the error for two spellings of a property with different values."""
     if declared.secret:
         value = others = MASK
-    return ConfigurationError(key, value, "one of them", reason=f"'{other}' sets the same, to {others!r}")
+    return ConfigurationError.conflict(key, f"{other}={others}", value=value, reason="both set the same property")
 
 
 def _with_implied(own: Properties, options: Collection[PeerOption]) -> Properties:

@@ -1,0 +1,349 @@
+"""Decides what follows from a group's documents: which worker should have each shard, and the watermark of the group.
+
+All code here is pure.
+"""
+
+import heapq
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..active_minimum import ShardsStatus, lowest_active
+from ..shards.shard_state import latest
+from ..watermark_functions import raised
+from .documents.group_store import StoredPosition, WorkerRecord
+from .documents.lease_table import LeaseTable
+from .lease_settings import LeaseSettings
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A lease table, and the record of each worker, read after the table."""
+
+    table: LeaseTable
+    records: Mapping[str, WorkerRecord]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The workers that shards are planned for: neither sealed, nor leaving, nor asked to leave."""
+        members = (name for name, record in self.records.items() if not record.is_sealed and not record.is_leaving)
+        return tuple(sorted(set(members) - self.table.drained))
+
+    @property
+    def unsealed(self) -> set[str]:
+        """The workers that are not sealed."""
+        return {name for name, record in self.records.items() if not record.is_sealed}
+
+    @property
+    def max_watermark(self) -> int | None:
+        """The highest watermark of a shard that an unsealed worker states (W12)."""
+        return latest(*(record.max_watermark for record in self.records.values() if not record.is_sealed))
+
+    @property
+    def has_handover(self) -> bool:
+        """Whether a shard is being transferred between workers. The workers concerned then read the group more often (E5)."""
+        unsealed = (record for record in self.records.values() if not record.is_sealed)
+        return any(record.released or record.is_leaving for record in unsealed)
+
+    def has_held_besides(self, worker: str) -> bool:
+        """Return whether another worker states that it waits for the watermark of the group (E8)."""
+        return any(record.is_held and not record.is_sealed for name, record in self.records.items() if name != worker)
+
+    def is_free(self, shard: str) -> bool:
+        """Return whether the shard can be taken: no worker has held it yet, or its owner was sealed or has released it.
+
+        An owner without a record may not be sealed, because the records may be slightly old.
+        """
+        lease = self.table.leases[shard]
+        if not self.table.can_be_read(shard):
+            return False
+        if lease.owner is None:
+            return True
+        record = self.records.get(lease.owner)
+        return record is not None and (record.is_sealed or record.has_released(shard, lease.epoch))
+
+    def shards_of(self, workers: Collection[str]) -> list[str]:
+        """Return every shard that can be read and whose lease one of the workers has."""
+        leases = self.table.leases.items()
+        return [shard for shard, lease in leases if lease.owner in workers and self.table.can_be_read(shard)]
+
+    def free_shards(self) -> list[str]:
+        """Return every shard that can be taken."""
+        return [shard for shard in self.table.leases if self.is_free(shard)]
+
+    def plan(self) -> dict[str, str]:
+        """Return the worker that should have each shard. Shards of a worker that is leaving and not sealed yet are not planned."""
+        members = set(self.members)
+        owners: dict[str, str | None] = {}
+        for shard, lease in self.table.leases.items():
+            if self.is_free(shard):
+                owners[shard] = None
+            elif lease.owner in members and not lease.ended:
+                owners[shard] = lease.owner
+        return balanced_owners(owners, {shard: weight(self.load_level(shard)) for shard in owners}, members)
+
+    def shards_to_take(
+        self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings
+    ) -> set[str]:
+        """Return the free shards that `worker` may take: those that the plan gives it, and those that have been free for too long."""
+        patience = settings.patience
+        return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
+
+    def shards_to_give(self, worker: str, plan: Mapping[str, str], shards: Iterable[str]) -> set[str]:
+        """Return the shards among `shards` that another worker should have according to the plan."""
+        return {shard for shard in shards if plan.get(shard, worker) != worker}
+
+    def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
+        """Return, by worker, the shards that it should have released and has not, although it sends heartbeats (E5).
+
+        These are the shards that another worker should have according to the plan, and all shards of a worker that is leaving or was asked
+        to leave. The result has only the shards that `reporter` has to report: exactly one worker reports each.
+        """
+        found: dict[str, list[str]] = {}
+        members, unsealed = self.members, self.unsealed
+        for shard, lease in self.table.leases.items():
+            owner = lease.owner
+            if owner is None or owner not in unsealed or reporter != _first_besides(owner, members):
+                continue
+            is_due = owner not in members or self.shards_to_give(owner, plan, [shard])
+            if is_due and not lease.ended and not self.is_free(shard):
+                found.setdefault(owner, []).append(shard)
+        return found
+
+    def load_level(self, shard: str) -> int:
+        """Return the load level that the owner of the shard states, or 0 if it states none."""
+        owner = self.table.leases[shard].owner
+        record = None if owner is None else self.records.get(owner)
+        return 0 if record is None else record.load_level(shard)
+
+
+def _first_besides(worker: str, members: Iterable[str]) -> str | None:
+    return next((member for member in members if member != worker), None)
+
+
+# Computes the watermark that one worker states for its shards, and the lowest of all workers (E8).
+
+
+class ShardWatermark(NamedTuple):
+    """The watermark with which a shard counts. An idle shard does not count.
+
+    `value` is None before the shard's first record; the shard then holds back the others.
+    """
+
+    value: int | None
+    is_idle: bool = False
+
+
+def lowest_watermark(shards: Iterable[ShardWatermark]) -> ShardWatermark:
+    """Return the lowest watermark of the shards that are not idle. The result is idle if no shard counts."""
+    status, value = lowest_active(shard.value for shard in shards if not shard.is_idle)
+    return ShardWatermark(value, status is ShardsStatus.IDLE)
+
+
+def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
+    """Return the highest watermark of the shards that are not idle, or None if none has a value."""
+    return max((shard.value for shard in shards if not shard.is_idle and shard.value is not None), default=None)
+
+
+class WorkerWatermark:
+    """Owns the shards that this worker has recently released.
+
+    The worker counts a shard from its preparation until some time after the lease table names another worker, because other workers may
+    still use an older version of the table. So at any time at least one worker counts each shard.
+    """
+
+    def __init__(self, linger_seconds: float) -> None:
+        self._linger_seconds = linger_seconds
+        self._lingering: dict[str, tuple[ShardWatermark, float]] = {}
+
+    def keep(self, shard: str, watermark: ShardWatermark, now: float) -> None:
+        """Continue to count a lost shard for a while: another worker holds it, or its children follow."""
+        self._lingering[shard] = watermark, now + self._linger_seconds
+
+    def lowest(
+        self, read: Mapping[str, ShardWatermark], stored: Iterable[StoredPosition], now: float
+    ) -> ShardWatermark:
+        """Return the lowest watermark of the shards that are read, of the stored positions of other shards, and of recently lost shards."""
+        self._lingering = {shard: entry for shard, entry in self._lingering.items() if entry[1] > now}
+        lingering = (watermark for watermark, _ in self._lingering.values())
+        others = (ShardWatermark(each.state.watermark, each.is_idle) for each in stored)
+        return lowest_watermark([*read.values(), *others, *lingering])
+
+
+def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
+    """Return the watermark of the group. It never falls below `known`, nor below a value that any worker knows.
+
+    Sealed workers count while the lease table names them, except those in `excluded` (because of the tracker timeout). A shard without an
+    owner counts with the lowest watermark of its parents.
+    """
+    counted: list[ShardWatermark] = []
+    for worker, record in view.records.items():
+        known = raised(known, record.group_watermark)
+        if not record.is_sealed or (worker in view.table.owners and worker not in excluded):
+            counted.append(ShardWatermark(record.watermark, is_idle=not record.is_active))
+    counted += [
+        ShardWatermark(view.table.inherited_watermark(shard))
+        for shard, lease in view.table.leases.items()
+        if lease.owner is None and view.table.can_be_read(shard)
+    ]
+    return raised(known, lowest_watermark(counted).value)
+
+
+# Decides which worker should have each shard (E6). Pure: the same documents give all workers the same plan.
+
+MIN_DIFFERENCE = 0.1
+"""No shard moves between two workers whose shares differ by less than this part of the larger share."""
+
+
+def balanced_owners(
+    owners: Mapping[str, str | None], weights: Mapping[str, int], workers: Collection[str]
+) -> dict[str, str]:
+    """Return the worker that should have each shard: its present owner, or the worker that it should move to.
+
+    `owners` has every shard that can be read; a free shard has None. First, each free shard goes to the worker with the smallest share,
+    heaviest shard first. Then shards move from the worker with the largest share to the one with the smallest, one at a time, while that is
+    worthwhile (`_Plan.best_move`). Every step reduces the sum of the squared shares, so the procedure ends. Applied to its own result, it
+    moves nothing.
+    """
+    if not workers:
+        return {}
+    plan = _Plan(workers)
+    for shard, owner in owners.items():
+        if owner is not None:
+            plan.give(shard, weights[shard], owner)
+    free = (shard for shard, owner in owners.items() if owner is None)
+    for shard in sorted(free, key=lambda each: (-weights[each], each)):
+        plan.give(shard, weights[shard], plan.smallest)
+    while (move := plan.best_move()) is not None:
+        weight, giver, receiver = move
+        plan.give(plan.take_back(weight, giver), weight, receiver)
+    return plan.owners
+
+
+class _Plan:
+    """Owns the shards of each worker by weight, and the sum of their weights, while a plan is made."""
+
+    def __init__(self, workers: Collection[str]) -> None:
+        self._shards: dict[str, dict[int, list[str]]] = {worker: {} for worker in sorted(workers)}
+        self._shares = dict.fromkeys(self._shards, 0)
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """The worker of each shard."""
+        return {
+            shard: worker
+            for worker, by_weight in self._shards.items()
+            for shards in by_weight.values()
+            for shard in shards
+        }
+
+    @property
+    def smallest(self) -> str:
+        """The worker with the smallest share."""
+        return min(self._shares, key=lambda worker: (self._shares[worker], worker))
+
+    def give(self, shard: str, weight: int, worker: str) -> None:
+        """Give a shard to a worker."""
+        heapq.heappush(self._shards[worker].setdefault(weight, []), shard)
+        self._shares[worker] += weight
+
+    def take_back(self, weight: int, worker: str) -> str:
+        """Take from a worker its first shard of this weight, by name."""
+        shards = self._shards[worker][weight]
+        shard = heapq.heappop(shards)
+        if not shards:
+            del self._shards[worker][weight]
+        self._shares[worker] -= weight
+        return shard
+
+    def best_move(self) -> tuple[int, str, str] | None:
+        """Return the weight of a shard to move, its giver and its receiver, or None if no move is worthwhile.
+
+        The receiver is the worker with the smallest share. The giver is the worker with the largest share that has a shard worth moving:
+        the larger of the two shares must fall by more than half of that shard, and they must differ by more than `MIN_DIFFERENCE`.
+        """
+        receiver = self.smallest
+        for giver in sorted(self._shares, key=lambda worker: (-self._shares[worker], worker)):
+            difference = self._shares[giver] - self._shares[receiver]
+            if difference <= MIN_DIFFERENCE * self._shares[giver]:
+                return None
+            gains = {weight: min(weight, difference - weight) for weight in self._shards[giver]}
+            worthwhile = [weight for weight, gain in gains.items() if gain * 2 > weight]
+            if worthwhile:
+                return min(worthwhile, key=lambda weight: (-gains[weight], weight)), giver, receiver
+        return None
+
+
+# Measures the load of shards, and rounds it to coarse levels, so that all workers plan with the same numbers (E6).
+
+FLOOR_BYTES_PER_SECOND = 1_000.0
+"""The load of a shard without traffic. Shards at rest are shared by number; compared with busy shards they hardly count."""
+LEVEL_RATIO = 1.25
+_UNITS_PER_FLOOR = 1_000
+MAX_LEVEL = 60
+RATE_SECONDS = 60.0
+"""Approximate time over which a load is averaged, and for which a shard must be read until its load is known (seconds)."""
+
+
+def next_level(stated: int, bytes_per_second: float) -> int:
+    """Return the level to state.
+
+    It changes only if the load is more than a quarter away from the stated one, or has fallen to the floor.
+    """
+    exact = math.log(max(bytes_per_second, FLOOR_BYTES_PER_SECOND) / FLOOR_BYTES_PER_SECOND, LEVEL_RATIO)
+    # Without `exact > 0` a level of 1 would stay for ever within a quarter of the floor, and shards at rest would stay unequally shared.
+    is_close = abs(exact - stated) <= 1 and exact > 0
+    return stated if is_close else min(round(exact), MAX_LEVEL)
+
+
+def weight(level: int) -> int:
+    """Return the weight of a shard with this level. It is an integer, so that sums do not depend on their order."""
+    return round(_UNITS_PER_FLOOR * LEVEL_RATIO ** max(0, min(level, MAX_LEVEL)))
+
+
+class LoadRate:
+    """Owns the load of one shard in bytes per second. Bytes read `t` seconds ago count with a factor of e^(-t / 60 s).
+
+    `now` is the time at which the shard began to be read (monotonic seconds).
+    """
+
+    def __init__(self, now: float) -> None:
+        self._began = self._observed = now
+        self._bytes = 0
+        self._rate = 0.0
+
+    def observe(self, total_bytes: int, now: float) -> None:
+        """Register the number of bytes read from the shard so far."""
+        seconds = now - self._observed
+        if seconds > 0:
+            kept = math.exp(-seconds / RATE_SECONDS)
+            self._rate = kept * self._rate + (1 - kept) * (total_bytes - self._bytes) / seconds
+            self._bytes, self._observed = total_bytes, now
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Load in bytes per second; None in the first minute."""
+        seconds = self._observed - self._began
+        return None if seconds < RATE_SECONDS else self._rate / (1 - math.exp(-seconds / RATE_SECONDS))
+
+
+class LoadLevels:
+    """Owns the level that this worker states for each of its shards.
+
+    A level is inherited from the previous owner. If a shard began at the lowest level, each move would look like a change of loads, and
+    cause another move.
+    """
+
+    def __init__(self) -> None:
+        self._levels: dict[str, int] = {}
+
+    def inherit(self, shard: str, level: int) -> None:
+        """Start with the level that the previous owner stated."""
+        self._levels[shard] = level
+
+    def state(self, owned: Iterable[str], loads: Mapping[str, float]) -> dict[str, int]:
+        """Return the level of each owned shard that has more than the lowest level. `loads`: measured loads in bytes per second."""
+        for shard, load in loads.items():
+            self._levels[shard] = next_level(self._levels.get(shard, 0), load)
+        return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

@@ -1,0 +1,283 @@
+"""Records that could not be processed: their format, and the sink that keeps them."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
+
+import msgspec
+
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.properties.groups.job import DEAD_LETTER as DEAD_LETTER_SETTINGS
+from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
+from recordpublisher.publishers.shards import Shard, is_valid_name
+from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog
+from recordpublisher.publishers.user_code import add_note, is_raised_in_user_code
+
+from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
+from ..stored_documents import Sequence as SequenceText
+from ..stored_documents import check_document, read_document, unreadable
+
+log = logging.getLogger("recordpublisher.fetcher")
+_NO_STATE = Checkpoint({"shards": {}})
+"""The checkpoint of the dead-letter sink, which does not store the job's positions."""
+OF_SINK = "flink.sink."
+"""The beginning of every sink's keys."""
+
+
+class DeadLetterHandler:
+    """Fails the job, skips and counts the record, or writes a dead letter. Owns the dead-letter sink, if there is one.
+
+    Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be
+    written again.
+
+    `count(key, counter)` counts a record of a shard (`Shard.key`) in one of its metrics.
+    """
+
+    def __init__(
+        self, count: Callable[[str, str], None], on_poison: OnBadRecord, dead_letter_sink: Sink | None
+    ) -> None:
+        self._count = count
+        self._skips = on_poison is OnBadRecord.SKIP
+        self._sink = dead_letter_sink
+        self._skipped_log = SkippedRecordsLog(log)
+
+    async def open(self, job: SinkContext) -> SinkContext:
+        """Open the dead-letter sink. Return the context for the job's own sink, which rejects records through it.
+
+        State that the dead-letter sink returns is ignored, because this sink does not store the job's positions.
+        """
+        if self._sink is not None:
+            with _as_dead_letter_sink(self._sink, "open"):
+                await self._sink.open(SinkContext(job.streams))
+        return replace(
+            job,
+            reject=self.handle_rejected,
+            reject_together=self.handle_all_rejected,
+            has_dead_letters=self._sink is not None,
+        )
+
+    async def handle_undeserialized(self, batch: RecordBatch) -> None:
+        """Write the records of a batch that could not be deserialised."""
+        for found in batch.poisoned:
+            await self._write(batch.shard, found.record, found.reason)
+
+    async def handle_rejected(self, record: RecordBatch, reason: str) -> None:
+        """Handle a record, a batch of one, that the sink can never write. Raises: SinkError if this fails the job."""
+        await self.handle_all_rejected([(record, reason)])
+
+    async def handle_all_rejected(self, rejected: Rejected, is_logged: bool = False) -> None:
+        """Handle several rejected records. Their dead letters are durable when this returns. Raises: SinkError if this fails the job."""
+        for record, reason in rejected:
+            await self._handle(record, reason, is_logged)
+        if rejected:
+            await self.flush()
+
+    async def _handle(self, record: RecordBatch, reason: str, is_logged: bool) -> None:
+        is_kept = self._sink is not None
+        if not is_kept and not self._skips:
+            await fail_on_rejected_record(record, reason)
+        key, first = record.shard.key, record.sequence_numbers[0]
+        if not is_logged:
+            how = DEAD_LETTER if is_kept else "skipped"
+            self._skipped_log.skipped(f"record {first} of {key}", reason, None, key, first, how=how)
+        if is_kept:
+            await self._write(record.shard, record.records[0], reason)
+        else:
+            self._count(key, "skipped_records")
+
+    async def flush(self) -> None:
+        """Return when every dead letter is durable."""
+        if self._sink is not None:
+            with _as_dead_letter_sink(self._sink, "flush"):
+                await self._sink.flush(_NO_STATE)
+
+    async def close(self) -> None:
+        """Close the dead-letter sink."""
+        if self._sink is not None:
+            with _as_dead_letter_sink(self._sink, "close"):
+                await self._sink.close()
+
+    async def _write(self, shard: Shard, record: UserRecord, reason: str) -> None:
+        if self._sink is None:
+            raise AssertionError("a dead letter was requested without a dead-letter sink")
+        with _as_dead_letter_sink(self._sink, "write"):
+            await self._sink.write(DeadLetter(shard, record, reason).batch())
+        self._count(shard.key, "dead_letters")
+
+
+def of_dead_letter_sink(error: ConfigurationError, more: str = "") -> ConfigurationError:
+    """Return the error of a dead-letter sink with the keys that its user has set: `flink.deadletter.` instead of `flink.sink.`.
+
+    `more` is a further reason.
+    """
+    words = "; ".join(filter(None, (error.reason, more)))
+    key, valid, reason, statement = (
+        each.replace(OF_SINK, DEAD_LETTER_SETTINGS.key) for each in (error.key, error.valid, words, error.statement)
+    )
+    return ConfigurationError(key, error.value, valid, reason=reason, statement=statement)
+
+
+@contextmanager
+def _as_dead_letter_sink(sink: Sink, method: str) -> Iterator[None]:
+    try:
+        with naming_sink(sink, method, "dead-letter sink"):
+            yield
+    except ConfigurationError as error:
+        raise of_dead_letter_sink(error) from error
+
+
+# DeadLetter: a record that could not be used, with the reason, and how it is written to a sink and read from there
+# (S7).
+#
+# Each field of a stored dead letter is a field of `_Value` or of `DeadLetter`. If one stored dead letter cannot be
+# read,
+# the others still can.
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """An original record, and why it could not be used. `place` identifies the dead letter in its storage."""
+
+    shard: Shard
+    record: UserRecord
+    reason: str
+    place: Any = None
+
+    @property
+    def number(self) -> str:
+        """The record's sequence number, with the sub-sequence number within an aggregate."""
+        return str(SequenceNumber(self.record.sequence_number, self.record.sub_sequence_number))
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The identity of the record: the shard's key and the record's numbers."""
+        return self.shard.key, self.record.sequence_number, self.record.sub_sequence_number
+
+    def value(self) -> dict[str, Any]:
+        """Return the fields that are stored next to the columns of the record: the error, and the payload as text or else as base64."""
+        data = self.record.data
+        try:
+            value = _Value(self.reason, data.decode())
+        except UnicodeDecodeError:
+            value = _Value(self.reason, base64.b64encode(data).decode(), base64=True)
+        return cast(dict[str, Any], msgspec.to_builtins(value))
+
+    def batch(self) -> RecordBatch:
+        """Return the batch that is written to the sink, which has only the unchanged record."""
+        data = self.record.data
+        return RecordBatch(self.shard, [self.record], raw_count=1, raw_bytes=len(data), decoded=[self.value()])
+
+
+class _Value(msgspec.Struct, omit_defaults=True):
+    """The fields of a dead letter that are stored next to the columns of its record.
+
+    Rows have a column for the payload, which is read instead.
+    """
+
+    error: str | None = None
+    payload: str | msgspec.UnsetType = msgspec.UNSET
+    base64: bool = False
+
+    @property
+    def data(self) -> bytes:
+        payload = self.payload if isinstance(self.payload, str) else ""
+        return base64.b64decode(payload, validate=True) if self.base64 else payload.encode()
+
+
+class _Record(msgspec.Struct, kw_only=True):
+    """The fields that lines and rows have in common."""
+
+    stream: str
+    shard_id: str
+    sequence_number: SequenceText
+    sub_sequence_number: Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
+    partition_key: Annotated[str, msgspec.Meta(max_length=PARTITION_KEY_CHARACTERS)] | None
+    explicit_hash_key: str | None = None
+    approximate_arrival_timestamp: datetime
+
+    def __post_init__(self) -> None:
+        if not (is_valid_name(self.stream) and is_valid_name(self.shard_id) and self.sequence_number):
+            raise ValueError(f"{self.stream!r}, {self.shard_id!r} and {self.sequence_number!r} name no record")
+        if not 1970 <= self.approximate_arrival_timestamp.year < 9999:
+            raise ValueError(f"{self.approximate_arrival_timestamp} is not a time of arrival")
+
+    def letter(self, data: bytes, value: _Value, place: Any) -> DeadLetter:
+        """Return the dead letter. A time without an offset is in UTC."""
+        arrival = self.approximate_arrival_timestamp
+        record = UserRecord(
+            data,
+            self.sequence_number,
+            (arrival.replace(tzinfo=UTC) if arrival.tzinfo is None else arrival).timestamp(),
+            self.partition_key,
+            self.explicit_hash_key,
+            self.sub_sequence_number,
+        )
+        return DeadLetter(Shard(self.stream, self.shard_id), record, value.error or "", place)
+
+
+class _Line(_Record):
+    value: _Value
+
+
+class _Row(_Record):
+    data: Any
+    value: Any
+
+
+def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
+    """Return a dead letter as the jsonl sink writes it. `name` is for errors. Raises: StateError if it cannot be read."""
+    read = check_document(snake_case(read_document(line, dict[str, Any], name)), _Line, name)
+    try:
+        return read.letter(read.value.data, read.value, place)
+    except ValueError as error:  # the payload is not valid base64
+        raise unreadable(name, error) from error
+
+
+def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
+    """Return a dead letter from the columns of a record. `name` is for errors. Raises: StateError if it cannot be read."""
+    read = check_document(snake_case(row), _Row, name)
+    if not isinstance(read.data, bytes):
+        raise unreadable(name, f"its data is of the type {type(read.data).__name__}")
+    is_text = isinstance(read.value, str)
+    value = read_document(read.value, _Value, name) if is_text else check_document(read.value, _Value, name)
+    return read.letter(read.data, value, place)
+
+
+def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields by the names of columns. Files have Spark's camel-case names."""
+    return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}
+
+
+# Adds to an error of a plugin's or user's sink which sink has failed, and in which method.
+
+
+@contextmanager
+def naming_sink(sink: Sink, method: str, kind: str = "sink") -> Iterator[None]:
+    """Add a note to an error of the block that is raised in the code of a sink. RecordPublisherErrors say what failed themselves.
+
+    - `method`: the method of the sink that the block calls.
+    - `kind`: what the sink is to the job.
+    """
+    try:
+        yield
+    except RecordPublisherError:
+        raise
+    except Exception as error:
+        if is_raised_in_user_code(error, or_installed=True):
+            add_note(error, f"the {kind} {type(sink).__name__} failed in `{method}`")
+        raise
+
+
+async def close_sink(sink: Sink) -> None:
+    """Close a sink. Raises: the error of its `close`, with a note that names the sink."""
+    with naming_sink(sink, "close"):
+        await sink.close()

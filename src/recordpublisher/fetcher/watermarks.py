@@ -1,0 +1,457 @@
+"""Event time over the shards of a subtask: alignment, stragglers, reshards, and the sink's watermark."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import msgspec
+
+from ..publishers.clock import Clock
+from ..publishers.shards import Shard
+from . import watermark_functions
+from .active_minimum import ActiveMinimum, ShardsStatus
+from .min_heap import IndexedMinHeap
+from .settings import AlignmentTimes
+from .shards.discovery import parent_keys
+from .shards.shard_entry import ShardEntry, ShardStage
+from .shards.shard_table import ShardTable
+from .watermark_functions import holds_after_end, raised
+
+BEFORE_ALL_WATERMARKS = -math.inf
+
+
+class RunningTime(Protocol):
+    """Measures how long this process has been running."""
+
+    @property
+    def running_seconds(self) -> float:
+        """Total time in which the process was not suspended (seconds)."""
+
+    def check(self) -> None:
+        """Detect a suspension now."""
+
+
+class Alignment:
+    """Owns the next watermark of every shard, and what this subtask reports to the tracker.
+
+    A record may be emitted if its watermark is at most the global watermark plus the lookahead (W8). A shard with queued records is
+    reported with the watermark of its next record, so that a record that is held back can still raise the global watermark (W1). Without a
+    lookahead the shards take turns.
+    """
+
+    def __init__(
+        self,
+        tracker: WatermarkTracker,
+        settings: AlignmentTimes,
+        clock: Clock,
+        running_time: RunningTime,
+    ) -> None:
+        self._tracker = tracker
+        self._lookahead = settings.lookahead_ms
+        self._clock = clock
+        self._running_time = running_time
+        self._active = ActiveMinimum()
+        self._next_shards = IndexedMinHeap()
+        """The shards that may emit, in their order: by next watermark, or by turn."""
+        self._stragglers = IndexedMinHeap()
+        """The stragglers among the shards that may emit, by next watermark (W12)."""
+        self._turns = itertools.count()
+        self._entries: dict[str, ShardEntry] = {}
+        self._until_event_time: int | None = None
+        """The event-time bound of a bounded run (epoch ms)."""
+        self.max_watermark: int | None = None
+        """The highest watermark of this subtask's active shards (epoch ms): other subtasks measure their stragglers against it (W12)."""
+
+    @property
+    def global_watermark(self) -> int | None:
+        """The last known global watermark (epoch ms)."""
+        return self._tracker.current()
+
+    @property
+    def blocking_shard(self) -> str | None:
+        """The shard with this subtask's lowest watermark, for which the other shards wait."""
+        return self._active.lowest_key()
+
+    @property
+    def lag_ms(self) -> int | None:
+        """How far this subtask's highest watermark is above the global watermark (ms).
+
+        If it is much more than the lookahead, one shard blocks all others (W12).
+        """
+        value = self.global_watermark
+        return None if value is None or self.max_watermark is None else max(0, self.max_watermark - value)
+
+    def start_run(self, until_event_time: int | None) -> None:
+        """Start a run. With an event-time bound (epoch ms), no record above it is emitted."""
+        self._until_event_time = until_event_time
+
+    def on_max_watermark(self, max_watermark: int | None) -> None:
+        """Set the highest watermark of the subtask's active shards."""
+        self.max_watermark = max_watermark
+
+    def update(self, entry: ShardEntry, may_emit: bool = True, holds_watermark: bool = True) -> None:
+        """Register a change of a shard's queue, stage or idleness.
+
+        `may_emit` is False if the shard emits no more in this run, and `holds_watermark` if watermarks do not wait for it.
+        """
+        self._entries[entry.key] = entry
+        watermark = entry.next_watermark
+        is_active = holds_watermark and entry.is_active
+        self._active.set(entry.key, is_active, entry.alignment_watermark)
+        can_emit = bool(entry.reading.queue) and may_emit
+        self._next_shards.set(entry.key, self._order(entry, watermark) if can_emit else None)
+        self._stragglers.set(
+            entry.key, watermark if can_emit and entry.status.is_straggler and self._has_limit else None
+        )
+        self._update_held_time(entry, watermark)
+
+    def remove(self, key: str) -> None:
+        """Forget a shard that was removed."""
+        self._active.forget(key)
+        self._next_shards.set(key, None)
+        self._stragglers.set(key, None)
+        self._entries.pop(key, None)
+
+    def on_emitted(self, entry: ShardEntry) -> None:
+        """Remember that a shard has emitted. If the shards take turns, the next `update` puts it last."""
+        self._next_shards.set(entry.key, None)
+        self._stragglers.set(entry.key, None)
+
+    def report(self) -> int | None:
+        """Report this subtask's status and watermark to the tracker, even while idle (W7), and return the global watermark."""
+        self._running_time.check()  # a suspension must not count as time in which the tracker did not respond (W10)
+        status, watermark = self._active.status()
+        return self._tracker.report(status, watermark)
+
+    def select_next(self) -> tuple[ShardEntry, int] | None:
+        """Return the shard that emits next, and how many records of its first batch, or None if all shards are held back or empty.
+
+        This reports to the tracker.
+        """
+        first = self._next_shards.lowest()
+        if first is None:
+            return None
+        entry = self._entries[first[1]]
+        watermark = entry.next_watermark
+        if watermark is None:
+            return entry, 0
+        limit = self.emit_limit()
+        count = entry.reading.queue.count_within(limit)
+        if count:
+            return entry, count
+        lowest_straggler = self._stragglers.lowest()
+        if lowest_straggler is not None:  # a straggler may be within the limit although it does not come first
+            watermark = min(watermark, int(lowest_straggler[0]))
+            entry = self._entries[lowest_straggler[1]]
+            count = entry.reading.queue.count_within(limit)
+            if count:
+                return entry, count
+        return None
+
+    def emit_limit(self) -> float:
+        """Return the highest watermark that may be emitted (epoch ms; infinite without alignment). This reports to the tracker."""
+        return self._limit(None if self._lookahead is None else self.report())
+
+    def _limit(self, global_watermark: int | None) -> float:
+        limit = watermark_functions.emit_limit(global_watermark, self._lookahead)
+        return limit if self._until_event_time is None else min(limit, self._until_event_time)
+
+    @property
+    def _has_limit(self) -> bool:
+        return self._lookahead is not None or self._until_event_time is not None
+
+    def _order(self, entry: ShardEntry, watermark: int | None) -> float:
+        """Return the order of a shard. The shard with the lowest order emits next.
+
+        A batch without records comes first. With a limit the order is the next watermark. Without a limit it is the number of a turn, which
+        a shard keeps until it has emitted.
+        """
+        if watermark is None:
+            return BEFORE_ALL_WATERMARKS
+        if self._has_limit:
+            return self._order_of_straggler(watermark) if entry.status.is_straggler else watermark
+        turn = self._next_shards.value(entry.key)
+        return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
+
+    def _order_of_straggler(self, watermark: int) -> float:
+        """Return the order of a straggler, which takes turns with the lowest shard that counts (P7, W12).
+
+        With its own watermark a straggler would always be the lowest.
+        """
+        lowest = self._active.status()[1]
+        return watermark if lowest is None else max(watermark, lowest + 1)
+
+    def _update_held_time(self, entry: ShardEntry, watermark: int | None) -> None:
+        """Measure how long a shard is held back. In that time it gets no extra memory (P6)."""
+        is_held = self._has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
+        entry.status.set_held(is_held, self._clock.monotonic())
+
+
+# Lets a shard hold the watermark after its end until its children have readers (W5).
+
+MAX_LISTINGS_WITHOUT_CHILDREN = 2
+"""After this many listings without a child, an ended shard of a finite source has no children.
+
+The first listing after a shard's end may have begun before it; the second one would show a child.
+"""
+
+
+class _EndedShard(msgspec.Struct):
+    """When a shard ended (monotonic seconds), and how many listings have shown no child since then."""
+
+    at: float
+    listings: int = 0
+
+    def count_listing(self, *, is_last: bool) -> None:
+        """Count a complete listing. `is_last`: no later listing can show a child that this one lacks."""
+        self.listings += MAX_LISTINGS_WITHOUT_CHILDREN if is_last else 1
+
+
+class EndedParentHold:
+    """Owns which ended shards of this process still hold the watermark.
+
+    Between the parent's last record and the start of the child's reader, no active shard would keep the global watermark at the child. It
+    would rise past the child, whose records would be late. So the parent holds the watermark until its children are known and read.
+
+    - `has_others`: whether a child that is not in the table may be read by another worker, whose lease table holds the watermark for it.
+
+    After a merge, the parent that ended first does not hold the watermark, because the other parent is still open and holds it for the
+    child. The first parent may also be further ahead than the lookahead (W9).
+    """
+
+    def __init__(
+        self,
+        table: ShardTable,
+        has_others: bool,
+        timeout_ms: int,
+        clock: Clock,
+        is_endless: Callable[[str], bool] = lambda stream: False,
+    ) -> None:
+        self._table = table
+        self._has_others = has_others
+        self._timeout_seconds = timeout_ms / 1000
+        self._clock = clock
+        self._is_endless = is_endless
+        self._ended: dict[str, _EndedShard] = {}
+
+    def on_shard_ended(self, entry: ShardEntry) -> None:
+        """Register a shard whose last record was emitted."""
+        self._ended[entry.key] = _EndedShard(self._clock.monotonic())
+
+    def on_listing(self, stream: str, shards: Iterable[Shard]) -> None:
+        """Register a complete listing of a stream that was applied to the table.
+
+        A finite source lists closed shards with their children.
+        """
+        closed = {shard.key for shard in shards if shard.closed}
+        for key, ended in self._ended.items():
+            if key in self._table and self._table[key].shard.stream == stream:
+                ended.count_listing(is_last=key in closed)
+
+    def update(self) -> None:
+        """Decide for every ended shard whether it still holds the watermark."""
+        for key in tuple(self._ended):
+            self._update(key)
+
+    def update_parents_of_children(self, parent: str) -> None:
+        """Decide again for an ended shard, and for the shards that have a child in common with it. Its end concerns no others."""
+        children = self._table.children_of(parent)
+        for key in {parent}.union(*map(parent_keys, children)) & self._ended.keys():
+            self._update(key)
+
+    def _update(self, key: str) -> None:
+        if key not in self._table:
+            del self._ended[key]
+            return
+        entry, ended = self._table[key], self._ended[key]
+        children = self._table.children_of(key)
+        waited_seconds = self._clock.monotonic() - ended.at
+        if waited_seconds >= self._timeout_seconds or self._is_complete(entry, children, ended):
+            del self._ended[key]
+            holds = False
+        else:
+            has_unread_child = any(map(self._could_be_read_but_is_not, children))
+            holds = holds_after_end(bool(children), has_unread_child, waited_seconds, self._timeout_seconds)
+        entry.await_children(holds)
+
+    def _is_complete(self, entry: ShardEntry, children: list[Shard], ended: _EndedShard) -> bool:
+        """Return whether every child has a reader, or there are no children.
+
+        A closed shard of a finite source would have been listed with its children. An ended shard of Kinesis always has children, even if
+        listings do not show them yet.
+        """
+        if children or self._is_endless(entry.shard.stream):
+            return bool(children) and all(map(self._is_started, children))
+        return entry.shard.closed or ended.listings >= MAX_LISTINGS_WITHOUT_CHILDREN
+
+    def _could_be_read_but_is_not(self, child: Shard) -> bool:
+        return self._table.parents_finished(child) and not self._is_started(child)
+
+    def _is_started(self, child: Shard) -> bool:
+        if child.key in self._table:
+            return self._table[child.key].stage is not ShardStage.WAITING
+        return self._has_others
+
+
+# The watermark that the sink receives: the lowest emitted one of the active shards, never above the global watermark
+# (W1).
+#
+# The global watermark is computed from what `Alignment` reports.
+
+
+class LocalWatermark:
+    """Owns the emitted watermark of each shard, and the last watermark that the sink received. It never falls."""
+
+    def __init__(self) -> None:
+        self._emitted = ActiveMinimum()
+        self._last: int | None = None
+        self._was_idle = False
+
+    @property
+    def value(self) -> int | None:
+        """The last watermark that the sink received (epoch ms)."""
+        return self._last
+
+    def update(self, entry: ShardEntry, holds_watermark: bool = True) -> None:
+        """Register that a shard emitted, or became idle, active, started or ended."""
+        self._emitted.set(entry.key, holds_watermark and entry.is_active, entry.state.watermark)
+
+    def remove(self, key: str) -> None:
+        """Forget a shard that was removed."""
+        self._emitted.forget(key)
+
+    def advance(self, global_watermark: int | None) -> int | None:
+        """Advance to the next watermark and return it. Return None if it did not rise, or if the global watermark is not known yet."""
+        status, lowest = self._emitted.status()
+        if status is ShardsStatus.IDLE:
+            return None
+        self._was_idle = False
+        if lowest is None or global_watermark is None:
+            return None
+        candidate = min(lowest, global_watermark)
+        if self._last is not None and candidate <= self._last:
+            return None
+        self._last = candidate
+        return candidate
+
+    def take_idle_transition(self) -> bool:
+        """Return whether the shards became idle since the last call."""
+        is_idle = self._emitted.status()[0] is ShardsStatus.IDLE
+        became_idle = is_idle and not self._was_idle
+        self._was_idle = is_idle
+        return became_idle
+
+
+# Detects shards that are so far behind that watermarks do not wait for them (W12).
+
+
+class StragglerDetector:
+    """Owns which shards are excluded, and the highest watermark of this subtask. Updated at each heartbeat.
+
+    A shard is excluded while its next record is more than `flink.watermark.alignment.max.lag` below the highest next record of the job. It
+    is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again once it has
+    caught up. The shard with the highest watermark is never excluded, so at least one shard counts.
+    """
+
+    def __init__(
+        self,
+        table: ShardTable,
+        tracker: WatermarkTracker,
+        max_lag_ms: int | None,
+    ) -> None:
+        self._table = table
+        self._tracker = tracker
+        self._max_lag_ms = max_lag_ms
+        self.max_watermark: int | None = None
+        """The highest watermark of this subtask's active shards (epoch ms): of the next queued record, or else of the last one."""
+
+    def update(self) -> None:
+        """Decide again for every shard."""
+        watermarks = {entry.key: value for entry in self._table if (value := watermark_of(entry)) is not None}
+        self.max_watermark = max(watermarks.values(), default=None)
+        if self._max_lag_ms is None:
+            return
+        highest = self.job_max_watermark
+        for entry in self._table:
+            entry.mark_straggler(is_straggler(watermarks.get(entry.key), highest, self._max_lag_ms))
+
+    @property
+    def job_max_watermark(self) -> int | None:
+        """The highest watermark of the job's active shards, as far as this subtask knows it (epoch ms)."""
+        known = [each for each in (self.max_watermark, self._tracker.max_shard_watermark()) if each is not None]
+        return max(known, default=None)
+
+
+def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
+    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12). It is not, if either is unknown."""
+    return highest is not None and watermark is not None and highest - watermark > max_lag_ms
+
+
+def watermark_of(entry: ShardEntry) -> int | None:
+    """Return the watermark of a shard's next unwritten record, or else of its last one, or None if the shard is idle or not open."""
+    if not entry.is_open or (entry.reading.is_idle and not entry.has_unwritten):
+        return None
+    return entry.alignment_watermark
+
+
+# The port that tells the global watermark (W6): of the shards of this process alone, or of a group of workers.
+
+
+class WatermarkTracker(ABC):
+    """Tells the global watermark, which never falls (W6). No call waits for a service."""
+
+    @abstractmethod
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
+        """Report how the shards of this process count, and their lowest watermark (epoch ms), and return the global watermark.
+
+        The watermark is None before the first record of one of them. The global watermark is None before one is known.
+        """
+
+    @abstractmethod
+    def current(self) -> int | None:
+        """Return the global watermark (epoch ms), or None before one is known."""
+
+    @property
+    def has_others(self) -> bool:
+        """Whether shards of other processes count too."""
+        return False
+
+    @property
+    def worker(self) -> str | None:
+        """Name of this process in its group of workers; None without a group."""
+        return None
+
+    def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
+        """Called when this process was suspended."""
+
+    def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
+        """Begin at the lowest watermark in the restored state (W6)."""
+
+    def max_shard_watermark(self) -> int | None:
+        """Return the highest watermark of any active shard of other processes (epoch ms, W12); None if there are none."""
+        return None
+
+
+class OwnWatermark(WatermarkTracker):
+    """The global watermark of a process that reads every shard: the minimum of its own shards, current at every decision."""
+
+    def __init__(self) -> None:
+        self._highest: int | None = None
+
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
+        """Raise the global watermark to the lowest watermark of the shards that count."""
+        if status is ShardsStatus.ACTIVE:
+            self._highest = raised(self._highest, watermark)
+        return self._highest
+
+    def current(self) -> int | None:
+        """Return the highest minimum so far."""
+        return self._highest
+
+    def start_at(self, watermark: int | None) -> None:
+        """Begin at the lowest restored watermark. This never moves the global watermark back."""
+        self._highest = raised(self._highest, watermark)

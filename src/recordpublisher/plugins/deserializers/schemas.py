@@ -1,0 +1,245 @@
+"""Schemas without a Python class: turns `flink.deserializer.schema` into the type of the values, or infers columns from JSON.
+
+With `flink.deserializer.schema = INFER`, a *shape* describes the type of a value as far as it is known:
+
+- the name of a plain type, such as `BIGINT`;
+- a list with one item, the shape of a list's items;
+- a dict with the shape of each field of an object;
+- a pair with the shapes of keys and values of a map, which only a table can have;
+- None if nothing is known yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+from recordpublisher.consumer.deserialization import Deserializer, JsonDeserializer, PreparedDeserializer
+from recordpublisher.consumer.typed_values import converter_into
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.job import SCHEMA
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
+
+from .row_types import parse_columns, type_of_json_schema_file
+
+VALID = (
+    "columns such as id BIGINT, at TIMESTAMP, tags ARRAY<STRING>; or the path of a file .avsc, or .json (JSON Schema)"
+)
+Shape = Any
+LARGE = "DECIMAL(38, 0)"
+"""The column of whole numbers if one of them has more than 64 bits."""
+_WIDER = {
+    frozenset({"BIGINT", "DOUBLE"}): "DOUBLE",
+    frozenset({"BIGINT", LARGE}): LARGE,
+    frozenset({LARGE, "DOUBLE"}): "DOUBLE",
+}
+_KINDS = {NoneType: None, bool: "BOOLEAN", float: "DOUBLE", str: "STRING"}
+_NOT_IN_NAMES = {"`", '"', "\\"}
+"""A backtick ends a name in a schema. The other characters are escaped in JSON, and msgspec does not find a field by such a name."""
+_MOST_LEVELS = 32
+
+
+def schema_type(properties: Properties) -> Any:
+    """Return the type of the schema, or None if none is set. Raises: ConfigurationError, which names the place, if it is wrong."""
+    if is_inferred(properties):
+        return InferredRow
+    if (given := properties.value(SCHEMA)) is None:
+        return None
+    try:
+        return _reader_of(given)(given)
+    except (OSError, ValueError, RecursionError, TypeError, LookupError) as error:
+        raise ConfigurationError(SCHEMA.key, given, VALID, reason=str(error)) from error
+
+
+def is_inferred(properties: Properties) -> bool:
+    """Return whether a sink infers its columns from the data."""
+    return (properties.value(SCHEMA) or "").strip().upper() == "INFER"
+
+
+def _reader_of(given: str) -> Callable[[str], Any]:
+    if given.lower().endswith(".avsc"):
+        from .avro import type_of_avro_file  # Imported here because it needs the extra `avro`.
+
+        return type_of_avro_file
+    if given.lower().endswith(".json"):
+        return type_of_json_schema_file
+    return parse_columns
+
+
+class ConvertedValues:
+    """Turns the dicts of another deserialiser, such as Avro's, into rows of the schema."""
+
+    def __init__(self, values: Deserializer[Any], into: Any) -> None:
+        self._values, self.into = values, into
+        self._convert = converter_into(into)
+        self.decompressor = getattr(values, "decompressor", None)
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """Return the rows. Raises: ValueError, which names the field, if a record does not fit the schema."""
+        made = self._values.values(batch)
+        return list(map(self._convert, batch.data if made is None else made))
+
+    async def prepare(self, batch: RecordBatch) -> None:
+        """Let the other deserialiser fetch what it needs for the batch."""
+        if isinstance(self._values, PreparedDeserializer):
+            await self._values.prepare(batch)
+
+
+class InferredRow(dict[str, Any]):
+    """The type that tells a sink to infer its columns from the data. The values themselves are dicts."""
+
+
+class InferredJson(JsonDeserializer):
+    """Decodes JSON objects, from which a sink infers its columns."""
+
+    makes = InferredRow
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """Return the objects. Raises: ValueError if a document is not an object."""
+        values = super().values(batch) or ()
+        for value in values:
+            if not isinstance(value, dict):
+                raise ValueError(f"it is a {type(value).__name__}, but only the fields of an object can be columns")  # noqa: TRY004 - a value in a record
+        return values
+
+
+def shape_of(value: Any, level: int = 0) -> Shape:
+    """Return the shape of a JSON value.
+
+    Every text is a STRING, even if it looks like a time, because the next text of the same field may not.
+
+    Raises: ValueError if the value is nested too deeply.
+    """
+    kind = type(value)
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if kind is int:
+        return "BIGINT" if -(2**63) <= value < 2**63 else LARGE
+    if level > _MOST_LEVELS:
+        raise ValueError(f"it is nested more than {_MOST_LEVELS} deep")
+    if kind is dict:
+        return {name: shape_of(item, level + 1) for name, item in value.items()}
+    items: Shape = None
+    for item in value:
+        items = merge_shapes(items, shape_of(item, level + 1))
+    return [items]
+
+
+def merge_shapes(first: Shape, second: Shape) -> Shape:
+    """Return a shape that holds the values of both. If no type holds both, return the first shape of which anything is known."""
+    if first is None or second is None or first == second:
+        return second if first is None else first
+    # A field that one of them lacks keeps the type of the other.
+    if isinstance(first, dict) and isinstance(second, dict):
+        return {name: merge_shapes(first.get(name), second.get(name)) for name in (first | second)}
+    if isinstance(first, list) and isinstance(second, list):
+        return [merge_shapes(first[0], second[0])]
+    if isinstance(first, str) and isinstance(second, str):
+        return _WIDER.get(frozenset({first, second}), first)
+    return first if known_part(first) is not None else second
+
+
+def grow_shape(there: Shape, seen: Shape) -> Shape:
+    """Return the shape of a table, with the fields of `seen` that it lacks. The types that the table has do not change."""
+    if there is None:
+        return known_part(seen)
+    if isinstance(there, dict) and isinstance(seen, dict):
+        of_names = {name: grow_shape(there.get(name), seen.get(name)) for name in (there | seen)}
+        return {name: shape for name, shape in of_names.items() if shape is not None}
+    if isinstance(there, list) and isinstance(seen, list):
+        return [grow_shape(there[0], seen[0])]
+    # The fields of an object are keys of a map, if the table has a map there.
+    if isinstance(there, tuple) and isinstance(seen, dict):
+        item = there[1]
+        for shape in seen.values():
+            item = grow_shape(item, shape)
+        return there[0], item
+    return there
+
+
+def known_part(seen: Shape) -> Shape:
+    """Return the shape without its unknown parts.
+
+    Nulls, empty lists and empty objects have no column until a value shows its type.
+    """
+    if isinstance(seen, dict):
+        return {name: shape for name, each in seen.items() if (shape := known_part(each)) is not None} or None
+    if isinstance(seen, list):
+        return None if (items := known_part(seen[0])) is None else [items]
+    return seen
+
+
+def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[str]:
+    """Yield the paths of known parts of `seen` that have no column in `there`.
+
+    A value of another type than its column is not reported here, because decoding refuses it.
+    """
+    if isinstance(seen, dict) and (isinstance(there, dict) or there is None):
+        for name, shape in seen.items():
+            yield from paths_without_column(shape, (there or {}).get(name), f"{path}.{name}" if path else name)
+    elif isinstance(seen, list) and isinstance(there, list):
+        yield from paths_without_column(seen[0], there[0], f"{path}[]")
+    elif isinstance(seen, dict) and isinstance(there, tuple):
+        for name, shape in seen.items():
+            yield from paths_without_column(shape, there[1], f"{path}.{name}")
+    elif there is None and known_part(seen) is not None:
+        yield path
+
+
+def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
+    """Return the shape with only the fields that can be columns.
+
+    The name of such a field is printable, and differs from every other name in more than case.
+    """
+    if isinstance(seen, list):
+        return [with_valid_names(seen[0], there[0] if isinstance(there, list) else None)]
+    if not isinstance(seen, dict) or isinstance(there, tuple):
+        return seen
+    there = there if isinstance(there, dict) else {}
+    taken = {name.lower(): name for name in there} | dict.fromkeys(map(str.lower, reserved), "")
+    fields: dict[str, Shape] = {}
+    for name, shape in seen.items():
+        if name and name.isprintable() and not _NOT_IN_NAMES & {*name} and taken.setdefault(name.lower(), name) == name:
+            fields[name] = with_valid_names(shape, there.get(name))
+    return fields
+
+
+def with_kinds(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
+    """Return the shape with a plain type at each path of `kinds`, even if no value was seen there.
+
+    - `kinds`: the types that a field may have, by its path. Its type is the first of them unless the values show another one of them.
+    """
+    for path, possible in kinds.items():
+        seen = _with_kind(seen, path.split("."), possible)
+    return seen
+
+
+def _with_kind(seen: Shape, path: Sequence[str], possible: Sequence[str]) -> Shape:
+    if not path:
+        return seen if isinstance(seen, str) and seen in possible else possible[0]
+    fields = seen if isinstance(seen, dict) else {}
+    return fields | {path[0]: _with_kind(fields.get(path[0]), path[1:], possible)}
+
+
+def columns_text(shape: Mapping[str, Shape]) -> str:
+    """Return the columns as text that `flink.deserializer.schema` accepts."""
+    return ", ".join(f"{_name_text(name)} {_type_text(each)}" for name, each in shape.items())
+
+
+def row_type(shape: Mapping[str, Shape]) -> Any:
+    """Return the type of rows of this shape."""
+    return parse_columns(columns_text(shape))
+
+
+def _type_text(shape: Shape) -> str:
+    if isinstance(shape, dict):
+        return f"STRUCT<{', '.join(f'{_name_text(name)}: {_type_text(each)}' for name, each in shape.items())}>"
+    if isinstance(shape, list):
+        return f"ARRAY<{_type_text(shape[0])}>"
+    return f"MAP<{_type_text(shape[0])}, {_type_text(shape[1])}>" if isinstance(shape, tuple) else str(shape)
+
+
+def _name_text(name: str) -> str:
+    return name if name.isidentifier() else f"`{name}`"

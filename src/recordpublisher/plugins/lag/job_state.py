@@ -1,0 +1,189 @@
+"""Reads what a job has stored: the state of each shard, and the worker that stored it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_no_longer_listed
+from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
+from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, Positions, WorkerRecord
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.documents.stored_states import alone_states, states_of
+from recordpublisher.fetcher.leases.position_store import read_alone_part, read_positions
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.declaration import parse_with_unit
+from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
+from ..host.source_kind import reads_a_queue
+
+PositionsLoader = Callable[[WorkerRecord], Awaitable[Positions]]
+ATTEMPTS = 5
+"""How often positions are read again because shards have moved between workers while they were read."""
+
+
+class JobStateReader:
+    """Reads the positions that a job has stored, while the job may run. It writes nothing, and never opens the sink.
+
+    The lease table is in the state store or, without one, in the entries that the sink stores with its rows. The positions are in the
+    same store, or in those entries. A sink of another package may store its own positions; they take precedence.
+
+    - `store`: the state store, or None.
+    - `sink`: the job's sink if it keeps positions, else None.
+    """
+
+    def __init__(self, store: ConditionalStore | None, sink: Sink | None = None) -> None:
+        self._store = store
+        self._sink = sink
+        self._entries = entries_of(sink)
+
+    @property
+    def place(self) -> str:
+        """Where positions are stored: in the sink if it keeps them, else in the state store."""
+        if self._entries is not None:
+            return self._entries.place
+        if self._sink is not None:
+            return self._sink.destination()
+        return "" if self._store is None else self._store.place
+
+    @property
+    def documents(self) -> GroupStore | None:
+        """The documents of the job: the lease table, and the records of its workers. None if only the sink has positions."""
+        place = self._store or self._entries
+        return None if place is None else GroupStore(place)
+
+    async def load(self) -> Sequence[State]:
+        """Return a snapshot for each worker that has shards, and what a sink of another package stores.
+
+        Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
+        """
+        own = [] if self._sink is None or self._entries is not None else await self._sink.stored_positions() or []
+        return own or await self.load_in_store()
+
+    async def load_in_store(self) -> Sequence[State]:
+        """Return a snapshot for each worker that has shards. Raises: the errors of `load`."""
+        if (documents := self.documents) is None:
+            return []
+        entries = None if self._entries is None else GroupStore(self._entries)
+        return await snapshots_of_workers(documents, partial(read_positions, documents, entries), entries) or []
+
+    async def close(self) -> None:
+        """Close the store and the sink."""
+        try:
+            if self._store is not None:
+                await self._store.close()
+        finally:
+            if self._sink is not None:
+                await self._sink.close()
+            if self._entries is not None:
+                await self._entries.close()
+
+
+def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
+    """Return what a restart does to a job that stores no positions, and what helps. Empty if the job stores positions.
+
+    - `sink`: the class of the job's sink, or None if it is not known.
+    """
+    if properties.value(STATE_URI) is not None or (sink is not None and stores_positions(sink)):
+        return ""
+    if reads_a_queue(properties):
+        return ""
+    start = properties.value(INITIAL_POSITION)
+    loss = {"LATEST": "misses what came since the last one", "TRIM_HORIZON": "reads all records again"}
+    other = f"begins at {start} again" if parse_with_unit(start, "ms") is None else f"begins {start} before it"
+    return f"no positions are stored: each start {loss.get(start, other)}; set {STATE_URI.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """The state of each listed shard by `Shard.key`, and who stored it when. Without a store there are no states.
+
+    - `workers`: the worker that stored the state.
+    - `taken_ms`: when the state was stored (epoch ms).
+    - `lost`: shards that were not read to their end and that the stream no longer lists (S5).
+    """
+
+    states: Mapping[str, ShardState] = field(default_factory=dict)
+    lost: Mapping[str, ShardState] = field(default_factory=dict)
+    workers: Mapping[str, str] = field(default_factory=dict)
+    taken_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
+        """Read snapshots. A shard without a stored state begins where the job would begin it.
+
+        Raises: StateError if a snapshot cannot be read.
+        """
+        snapshots = list(snapshots)
+        restored = merge_snapshots(snapshots)
+        starts = Starts(start).begun_at(restored.pinned_ms)
+        stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
+        workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
+        taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
+        shards = list(listed)
+        lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
+        lost_states = {key: restored.shards[key] for key in lost}
+        return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
+
+    def lowest_shard(self) -> str | None:
+        """Return the shard with the lowest watermark that was not read to its end. A stalled alignment waits for it."""
+        known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
+        lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
+        return None if lowest is None else lowest[1]
+
+
+async def snapshots_of_workers(
+    group: GroupStore, read: PositionsLoader, entries: GroupStore | None = None
+) -> list[State] | None:
+    """Return a snapshot for each worker that has shards, and one for the shards without an owner. None without a lease table.
+
+    Each snapshot has the name of its worker, or None, as `worker`. Raises: StateError if the position of an owned shard is not stored where
+    it must be.
+    """
+    missing: list[str] = []
+    for _ in range(ATTEMPTS):
+        table = await group.read_table()
+        if table is None:
+            return None
+        if (alone := table.document.alone) is not None:
+            part = await read_alone_part(group, entries, alone.worker)
+            if part is None:
+                continue  # a later start has replaced it in the meantime
+            states = alone_states(part.positions, alone)
+            pinned, taken = part.pinned_ms, part.taken_ms
+            return [{**snapshot_to_json(states, pinned, alone.epoch, taken_ms=taken), "worker": alone.worker}]
+        records = {worker: record.document for worker, record in (await group.read_records()).items()}
+        states, missing = states_of(table.document, await _positions(read, table.document, records))
+        if not missing:
+            return _snapshots(table.document, states, records)
+    if not missing:
+        raise StateError(f"the job that runs alone was started again {ATTEMPTS} times while its positions were read")
+    raise StateError(f"the position of {', '.join(missing)} is not stored by the worker that has the lease")
+
+
+async def _positions(
+    read: PositionsLoader, table: LeaseTable, records: Mapping[str, WorkerRecord]
+) -> dict[str, Positions]:
+    """Return the positions that each owner has stored."""
+    return {worker: await read(records[worker]) for worker in table.owners & records.keys()}
+
+
+def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Mapping[str, WorkerRecord]) -> list[State]:
+    by_owner: dict[str | None, dict[str, ShardState]] = {}
+    for shard, state in states.items():
+        by_owner.setdefault(table.leases[shard].owner, {})[shard] = state
+    pinned_ms = table.start.timestamp_ms
+    taken = {name: record.checkpoint_ms for name, record in records.items()}
+    return [
+        {**snapshot_to_json(shards, pinned_ms, table.version, taken_ms=taken.get(owner or "")), "worker": owner}
+        for owner, shards in by_owner.items()
+    ]

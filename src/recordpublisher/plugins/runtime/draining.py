@@ -1,0 +1,40 @@
+"""Tells what a job that ends waits for."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from recordpublisher.fetcher.sink import Unfinished
+
+NOTICE_SECONDS = 10.0
+log = logging.getLogger("recordpublisher.run")
+
+
+async def tell_what_drains(
+    sink: str,
+    unfinished: Callable[[], Unfinished | None],
+    hung_publishers: Callable[[], Sequence[str]],
+    began: asyncio.Event | None = None,
+) -> None:
+    """Log every `NOTICE_SECONDS` what a drain waits for, until the task is cancelled.
+
+    - `unfinished`: returns the records that the sink has not finished, as far as it knows.
+    - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
+    - `began`: set when the drain begins; None if it has begun.
+    """
+    if began is not None:
+        await began.wait()
+    waited = 0.0
+    while True:
+        await asyncio.sleep(NOTICE_SECONDS)
+        waited += NOTICE_SECONDS
+        left, publishers = unfinished(), hung_publishers()
+        what = f"the sink '{sink}' ({'a call that runs, a lock in a database' if left is None else left.reason})"
+        if publishers:
+            what = f"{'; '.join(publishers[:3])}. `run` of a publisher must end when its task is cancelled, and not catch CancelledError"
+        log.warning(
+            "the job has been draining for %.0f s: it waits for %s. If the process is ended now (a second signal ends "
+            "`recordpublisher run`), what came after the last checkpoint is read again",
+            waited,
+            what,
+        )

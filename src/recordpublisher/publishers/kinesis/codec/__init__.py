@@ -1,1 +1,0 @@
-"""Decodes responses and encodes requests. Start at `response_decoders.py`."""

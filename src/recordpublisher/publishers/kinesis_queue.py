@@ -1,0 +1,483 @@
+"""KinesisQueue receives from a queue of Kinesis and settles the records: it finds or creates the queue, and has the checks of `doctor`.
+
+Below it is `QueueClient`, which makes the calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from .aggregation.deaggregation import Deaggregator
+from .base import Checks, QueueSource, check_clock
+from .clock import Clock, SystemClock
+from .errors import (
+    ConfigurationError,
+    FatalKinesisError,
+    KinesisError,
+    RecordPublisherError,
+    ResourceInUseError,
+    RetriesExhaustedError,
+    ThrottledError,
+    TransientError,
+)
+from .initial_position import initial_position
+from .kinesis import endpoint_of, region_of, run_sync
+from .kinesis.client import KinesisClient, server_time_ms_or_none
+from .kinesis.error_mapping import reject_malformed
+from .kinesis.ports import ReadResponse
+from .positions import StartingPosition
+from .properties.groups.reading import (
+    DESCRIBE_STREAM_RETRIES,
+    ENDPOINT,
+    GETRECORDS_RETRIES,
+    QUEUE_CREATION,
+    QUEUE_NAME,
+    RECEIVE_WAIT,
+    RECEIVERS,
+    REQUEST_TIMEOUT,
+    VISIBILITY_TIMEOUT,
+)
+from .properties.properties import Properties
+from .records import ArrivalSeconds, UserRecord
+from .retry import call_with_retries
+from .shard_metrics import ShardMetrics
+from .shards import HashRange, Shard
+from .stream_arns import arn_of, region_of_arn
+
+ACTIVE_TIMEOUT_SECONDS = 300.0
+WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}
+"""Error codes of single records. With any other code the record is gone, or another process has received it again."""
+MOST_TRIES = 5
+MOST_CALLS = 16
+"""How many calls settle records at a time: one commit may finish thousands of records."""
+MOST_ENTRIES = 10
+"""Most records of a receive, and most entries of an acknowledgement (API reference)."""
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
+_ARN = re.compile(r"arn:aws[^:]*:kinesis:[^:]+:\d{12}:queue/\S+")
+_NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -, or the queue's ARN"
+
+
+class KinesisQueue(QueueSource):
+    """Receives from a job's queue, and owns the client.
+
+    Raises: ConfigurationError if a property is invalid.
+    """
+
+    full_receive = MOST_ENTRIES
+    full_bytes = 5 * 2**20
+    """Half of the most bytes of a response: with large records a response never brings ten."""
+
+    def __init__(
+        self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
+    ) -> None:
+        self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
+        self._visibility = properties.value(VISIBILITY_TIMEOUT)
+        self.visibility_seconds = float(self._visibility)
+        self.most_receivers = properties.value(RECEIVERS)
+        self._wait_seconds = properties.value(RECEIVE_WAIT)
+        self._retries = GETRECORDS_RETRIES.policy(properties)
+        self._clock = clock or SystemClock()
+        self._own_client = client
+        self._streams: Sequence[str] = ()
+        self._arn: str | None = None
+        self._finding = asyncio.Lock()
+        self._metrics = ShardMetrics()
+        """The metrics of the last receiver, which count the retries of other calls."""
+        # Parts of any hash key are kept, because a queue has no shards. The job counts the records, so these metrics are not
+        # reported.
+        self._deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())
+
+    @classmethod
+    def check(cls, properties: Properties, streams: Sequence[str]) -> None:
+        """Check the properties of a queue: it has a name, and delivers the records of one stream.
+
+        Raises: ConfigurationError if the name, the number of streams, the region, the wait or the start time is invalid.
+        """
+        name = properties.value(QUEUE_NAME)
+        if name is None or not (_NAME.fullmatch(name) or _ARN.fullmatch(name)):
+            raise ConfigurationError(QUEUE_NAME.key, name, _NAME_WORDS)
+        if len(streams) != 1:
+            raise ConfigurationError("streams", ", ".join(streams), "one stream: a queue delivers the records of one")
+        stream_arn = arn_of(streams[0])
+        region = region_of(properties, streams) if stream_arn is None else region_of_arn(stream_arn)
+        if _ARN.fullmatch(name) and name.split(":")[3] != region and not properties.is_set(ENDPOINT):
+            raise ConfigurationError(QUEUE_NAME.key, name, f"a queue in {region}, where its stream is")
+        wait, timeout = properties.value(RECEIVE_WAIT), properties.value(REQUEST_TIMEOUT)
+        if wait * 1000 >= timeout:
+            reason = f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would be cut off, and its records hidden"
+            raise ConfigurationError(RECEIVE_WAIT.key, wait, f"less than {REQUEST_TIMEOUT.key}", reason=reason)
+        initial_position(properties)
+
+    def prepare(self, streams: Sequence[str]) -> None:
+        """Create the queue if the property says EAGER.
+
+        Raises: ConfigurationError if the queue does not exist and may not be created, KinesisError if a call fails.
+        """
+        self._streams = streams
+        if self._properties.value(QUEUE_CREATION) == "EAGER":
+            self._arn = run_sync(self._find_and_close())
+
+    async def open(self) -> None:
+        """Find the queue, or create it."""
+        await self.queue_arn()
+
+    async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
+        """Receive at most ten records, with all parts of each."""
+        self._metrics = metrics
+        received = await call_with_retries(self._receive_once, self._retries, on_retry=metrics.count_retry)
+        handles = {each.record_id: each.handle for each in received}
+        try:
+            parts = await self._expand(received)
+            await self._acknowledge_empty(handles, {part.sequence_number for part in parts})
+        except BaseException:  # No caller got the records, so no caller would release them.
+            await self._make_visible(handles.values())
+            raise
+        return [
+            QueuedRecord(
+                part.data,
+                part.sequence_number,
+                part.arrival,
+                part.partition_key,
+                part.explicit_hash_key,
+                part.sub_sequence_number,
+                handles[part.sequence_number],
+            )
+            for part in parts
+        ]
+
+    async def acknowledge(self, records: Sequence[UserRecord]) -> set[str]:
+        """Acknowledge ten records a call, and retry those whose error code makes a retry worthwhile."""
+        return await self._settle("AcknowledgeQueueRecords", records)
+
+    async def prolong(self, records: Sequence[UserRecord]) -> set[str]:
+        """Start the visibility timeout again."""
+        return await self._settle("UpdateQueueRecordsVisibility", records, self._visibility)
+
+    async def release(self, records: Sequence[UserRecord]) -> set[str]:
+        """Set the visibility timeout to 0."""
+        return await self._settle("UpdateQueueRecordsVisibility", records, 0)
+
+    async def queue_arn(self) -> str:
+        """Return the queue's ARN. Find the queue or create it first, if that was not done yet.
+
+        Raises: ConfigurationError if the queue does not exist and may not be created, KinesisError if a call fails.
+        """
+        async with self._finding:
+            if self._arn is None:
+                self._arn = await self._find_or_create()
+            return self._arn
+
+    async def endpoint_url(self) -> str | None:
+        """Return the endpoint that is set, or None because each queue has a host of its own."""
+        return endpoint_of(self._properties)
+
+    def checks(self, stream: str) -> Checks:
+        """Return checks of the clock and of the queue: it can be found, with its status. None receives, because that takes records."""
+
+        async def listed() -> str:
+            queue = await self._find(self._stream(stream))
+            return f"{queue.name} is {queue.status}" if queue is not None else f"no queue {self._name()} yet"
+
+        async def clock() -> str | None:
+            told = self.client().last_response_ms
+            return None if told is None else check_clock(self._clock.now_ms(), told)
+
+        return {"kinesis:ListQueues": listed, "clock": clock}
+
+    async def close(self) -> None:
+        """Close the client."""
+        client, self._own_client = self._own_client, None
+        if client is not None:
+            await client.close()
+
+    def client(self) -> QueueClient:
+        """Return the client; `close` closes it."""
+        if self._own_client is None:
+            self._own_client = QueueClient(self._properties, self._streams)
+        return self._own_client
+
+    # --- receive and settle ---
+
+    async def _receive_once(self) -> list[ReceivedRecord]:
+        """Make one call. A cancellation waits for its response, and makes its records visible again."""
+        # If the call were cut off, the records that it brings would be hidden from all receivers until their time is over.
+        call = self.client().receive(await self.queue_arn(), self._wait_seconds, self._visibility)
+        receiving = asyncio.ensure_future(call)
+        try:
+            return await asyncio.shield(receiving)
+        except asyncio.CancelledError:
+            with suppress(KinesisError):
+                await self._make_visible([received.handle for received in await receiving])
+            raise
+
+    async def _expand(self, received: Sequence[ReceivedRecord]) -> list[UserRecord]:
+        """Return the records, with the parts of an aggregate instead of the aggregate. An aggregate without parts is skipped."""
+        records = [UserRecord(each.data, each.record_id, each.arrival, each.partition_key) for each in received]
+        parts = self._deaggregator.batches(
+            ReadResponse(records, 1, next_iterator=""), None, StartingPosition.trim_horizon()
+        )
+        return [record async for part in parts for record in part.records]
+
+    async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
+        """Acknowledge aggregates of which no record was passed on, because nothing else would acknowledge them."""
+        # No caller gets anything of them, so they would be delivered again and again.
+        if empty := [handle for number, handle in handles.items() if number not in passed_on]:
+            with suppress(TransientError):  # They are delivered again, and acknowledged then.
+                await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
+
+    async def _make_visible(self, handles: Iterable[str]) -> None:
+        """Let others receive records that this process will not handle. If the call fails, they are visible after their time."""
+        if left := list(handles):
+            with suppress(KinesisError):
+                await self.client().settle("UpdateQueueRecordsVisibility", await self.queue_arn(), left, 0)
+
+    async def _settle(self, api: str, records: Sequence[UserRecord], visibility: int | None = None) -> set[str]:
+        """Return the numbers of the records that failed.
+
+        Raises: RetriesExhaustedError if every call fails after its retries, KinesisError if a call fails otherwise.
+        """
+        numbers = {record.handle: record.sequence_number for record in records if isinstance(record, QueuedRecord)}
+        handles, limit = list(numbers), asyncio.Semaphore(MOST_CALLS)
+        tens = [handles[start : start + MOST_ENTRIES] for start in range(0, len(handles), MOST_ENTRIES)]
+
+        async def settle(ten: list[str]) -> set[str]:
+            async with limit:
+                return await self._settle_ten(api, ten, visibility)
+
+        found = await asyncio.gather(*map(settle, tens), return_exceptions=True)
+        errors = [each for each in found if isinstance(each, BaseException)]
+        # If only some calls have used up their retries, only the records of these calls have failed.
+        fatal = [each for each in errors if not isinstance(each, RetriesExhaustedError)]
+        if fatal or (errors and len(errors) == len(found)):
+            raise (fatal or errors)[0]
+        failed = (ten if isinstance(each, BaseException) else each for ten, each in zip(tens, found, strict=True))
+        return {numbers[handle] for part in failed for handle in part}
+
+    async def _settle_ten(self, api: str, left: list[str], visibility: int | None) -> set[str]:
+        """Return the receipts that failed in one call. Raises: RetriesExhaustedError or KinesisError if the call fails."""
+        arn, failed = await self.queue_arn(), set[str]()
+        for attempt in range(MOST_TRIES):
+            call = partial(self.client().settle, api, arn, left, visibility)
+            codes = await call_with_retries(call, self._retries, on_retry=self._count_retry)
+            failed = (failed - set(left)) | codes.keys()
+            left = [handle for handle in left if codes.get(handle) in WORTH_A_RETRY]
+            if not left:
+                break
+            await asyncio.sleep(self._retries.delay_seconds(attempt))
+        return failed
+
+    def _count_retry(self, error: TransientError) -> None:
+        """Count a retry of a call that is not a receive, so it is not stored as `last_failure`."""
+        self._metrics.add("retries")
+        self._metrics.add("throttles", isinstance(error, ThrottledError))
+
+    # --- find and create ---
+
+    def _name(self) -> str:
+        return self._properties.value(QUEUE_NAME) or ""
+
+    def _stream(self, name: str = "") -> str:
+        return self._streams[0] if self._streams else name
+
+    async def _find_and_close(self) -> str:
+        try:
+            return await self._find_or_create()
+        finally:
+            await self.close()  # The client is bound to this event loop.
+
+    async def _find(self, stream: str) -> QueueDescription | None:
+        name, client = self._name(), self.client()
+        if _ARN.fullmatch(name):
+            return await client.describe_queue(name)
+        queues = await client.queues_of(await client.stream_arn(stream))
+        return next((queue for queue in queues if queue.name == name), None)
+
+    async def _find_or_create(self) -> str:
+        """Return the ARN of the queue, once it is ACTIVE."""
+        policy = DESCRIBE_STREAM_RETRIES.policy(self._properties)
+        queue = await call_with_retries(lambda: self._find(self._stream()), policy)
+        if queue is None:
+            if self._properties.value(QUEUE_CREATION) == "NONE":
+                reason = f"{self._stream()} has no such queue, and {QUEUE_CREATION.key} is NONE"
+                raise ConfigurationError(QUEUE_NAME.key, self._name(), "the name of an existing queue", reason=reason)
+            queue = await call_with_retries(self._create_queue, policy)
+        deadline = self._clock.monotonic() + ACTIVE_TIMEOUT_SECONDS
+        attempt = 0
+        while queue.status == "CREATING":
+            if self._clock.monotonic() > deadline:
+                raise RecordPublisherError(f"queue {queue.name} is not ACTIVE after {ACTIVE_TIMEOUT_SECONDS:g} s")
+            await asyncio.sleep(0.2 + policy.delay_seconds(attempt))
+            attempt += 1
+            queue = await call_with_retries(partial(self.client().describe_queue, queue.arn), policy)
+        return queue.arn
+
+    async def _create_queue(self) -> QueueDescription:
+        client, properties = self.client(), self._properties
+        stream_arn, start = (
+            await client.stream_arn(self._stream()),
+            _start_of(properties, client.last_response_ms or self._clock.now_ms()),
+        )
+        try:
+            return await client.create_queue(self._name(), stream_arn, start, properties.value(VISIBILITY_TIMEOUT))
+        except ResourceInUseError:  # Another process has just created it.
+            queue = await self._find(self._stream())
+            if queue is None:  # The name belongs to a queue of another stream.
+                raise
+            return queue
+
+
+def _start_of(properties: Properties, now_ms: int) -> dict[str, Any]:
+    """Return the StartingPosition of a new queue. Raises: ConfigurationError if its time cannot be read."""
+    at = initial_position(properties)
+    if at.ago_ms:
+        at = StartingPosition.at_timestamp(now_ms - at.ago_ms)
+    kind = at.type.value
+    return {"Type": kind} if at.timestamp_ms is None else {"Type": kind, "Timestamp": at.timestamp_ms / 1000}
+
+
+class QueuedRecord(UserRecord):
+    """A record, or a part of one, with the handle of its receipt."""
+
+    handle: str = ""
+
+
+# --- the calls ----------------------------------------------------------------------------------------------------------------------
+
+
+class QueueClient(KinesisClient):
+    """Makes the calls about the queues of one stream. A queue is named by its ARN.
+
+    If the stream is given by its ARN, the calls use the ARN's region and role. No call is retried here.
+    """
+
+    def __init__(self, properties: Properties, streams: Sequence[str] = ()) -> None:
+        super().__init__(properties, streams)
+        self._stream_arn = next(filter(None, map(arn_of, streams)), None)
+        self._last_response: dict[str, Any] | None = None
+
+    @property
+    def last_response_ms(self) -> int | None:
+        """The service's clock at its last response, in whole seconds (epoch ms)."""
+        return None if self._last_response is None else server_time_ms_or_none(self._last_response)
+
+    async def create_queue(
+        self, name: str, stream_arn: str, start: dict[str, Any], visibility_seconds: int
+    ) -> QueueDescription:
+        """Create a queue with the StartingPosition `start`. The queue is CREATING for some seconds."""
+        return await self._call_for_description(
+            "CreateQueue",
+            QueueName=name,
+            StreamConfigurationList=[{"StreamARN": stream_arn, "StartingPosition": start}],
+            QueueAttributes={"VisibilityTimeoutSeconds": visibility_seconds},
+        )
+
+    async def describe_queue(self, arn: str) -> QueueDescription:
+        """Return a queue. Raises: ResourceNotFoundError if it does not exist."""
+        return await self._call_for_description("DescribeQueue", QueueARN=arn)
+
+    async def queues_of(self, stream_arn: str) -> list[QueueDescription]:
+        """Return every queue of a stream."""
+        asked: dict[str, Any] = {"StreamFilter": [{"StreamARN": stream_arn}]}
+        queues: list[QueueDescription] = []
+        while True:
+            response = await self._call_queue("ListQueues", **asked)
+            with reject_malformed("ListQueues"):
+                queues += msgspec.convert(response["QueueSummaries"], list[QueueDescription])
+            following = response.get("NextToken")
+            if following is None:
+                return queues
+            if following == asked.get("NextToken"):
+                raise TransientError("ListQueues", "MalformedResponse", "the same page comes again and again")
+            asked["NextToken"] = following
+
+    async def receive(
+        self, arn: str, wait_seconds: int, visibility_seconds: int, *, are_dead: bool = False
+    ) -> list[ReceivedRecord]:
+        """Receive at most ten records, or dead letters if `are_dead`, and hide them from others.
+
+        Return [] if none became visible in time.
+        """
+        api = "ReceiveDeadLetterQueueRecords" if are_dead else "ReceiveQueueRecords"
+        response = await self._call_queue(
+            api,
+            QueueARN=arn,
+            Limit=MOST_ENTRIES,
+            WaitTimeSeconds=wait_seconds,
+            VisibilityTimeoutSeconds=visibility_seconds,
+        )
+        with reject_malformed(api):
+            return msgspec.convert(response["QueueRecords"], list[ReceivedRecord])
+
+    async def settle(
+        self, api: str, arn: str, handles: Sequence[str], visibility_seconds: int | None = None
+    ) -> dict[str, str]:
+        """Acknowledge or restore records, or change their visibility. Return the error code of each handle that failed.
+
+        The records are sent ten a call; the calls run at the same time.
+
+        Raises: KinesisError if a call fails.
+        """
+        more = {} if visibility_seconds is None else {"VisibilityTimeoutSeconds": visibility_seconds}
+        entries = [{"ReceiptHandle": handle, **more} for handle in handles]
+        parts = [entries[start : start + MOST_ENTRIES] for start in range(0, len(entries), MOST_ENTRIES)]
+        calls = [self._call_queue(api, QueueARN=arn, Entries=part) for part in parts]
+        failed: dict[str, str] = {}
+        # Mostly there is one call, which needs no task.
+        for response in [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls):
+            with reject_malformed(api):
+                failed |= {str(entry["ReceiptHandle"]): str(entry["ErrorCode"]) for entry in response["Failed"]}
+        return failed
+
+    async def _call_for_description(self, api: str, **parameters: Any) -> QueueDescription:
+        response = await self._call_queue(api, **parameters)
+        with reject_malformed(api):
+            return msgspec.convert(response["QueueDescription"], QueueDescription)
+
+    async def _call_queue(self, api: str, **parameters: Any) -> dict[str, Any]:
+        try:
+            response = await self._transports.for_stream(self._stream_arn).call(api, **parameters)
+        except FatalKinesisError as error:
+            if error.code in ("UnknownOperationException", "InvalidAction"):
+                error.add_note("this endpoint or region has no queues")
+            raise
+        self._last_response = {"ResponseMetadata": response.get("ResponseMetadata")}
+        return response
+
+
+class QueueDescription(
+    msgspec.Struct, frozen=True, rename={"name": "QueueName", "arn": "QueueARN", "status": "QueueStatus"}
+):
+    """A queue as the service lists it."""
+
+    name: str
+    arn: str
+    status: str
+
+
+class ReceivedRecord(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "handle": "ReceiptHandle",
+        "record_id": "RecordId",
+        "data": "Data",
+        "arrival": "ApproximateArrivalTimestamp",
+        "receives": "ReceiveCount",
+        "partition_key": "PartitionKey",
+    },
+):
+    """A received record, with the handle of this receipt. `arrival` is epoch seconds, `receives` counts from 1."""
+
+    handle: str
+    record_id: str
+    data: bytes
+    arrival: ArrivalSeconds
+    receives: int
+    partition_key: str | None = None

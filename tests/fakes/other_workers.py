@@ -1,0 +1,25 @@
+"""The global watermark of a group, whose other workers are a value that the test sets."""
+
+from recordpublisher.fetcher.active_minimum import ShardsStatus
+from recordpublisher.fetcher.watermark_functions import raised
+from recordpublisher.fetcher.watermarks import WatermarkTracker
+
+
+class OtherWorkers(WatermarkTracker):
+    """`lowest`, `highest`: the lowest and the highest watermark of the others; without a lowest one the global watermark is not known."""
+
+    def __init__(self, lowest=None, highest=None):
+        self.lowest = lowest
+        self.highest = highest
+        self._global = None
+
+    def report(self, status, watermark):
+        known = [self.lowest] if status is ShardsStatus.IDLE else [self.lowest, watermark]
+        self._global = raised(self._global, None if None in known else min(known))
+        return self._global
+
+    def current(self):
+        return self._global
+
+    def max_shard_watermark(self):
+        return self.highest

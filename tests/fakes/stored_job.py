@@ -1,0 +1,40 @@
+"""What a job that runs alone stores in a place, without a fetcher."""
+
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.leases.documents.lease_table import GroupJob
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.lag.job_state import JobStateReader
+from recordpublisher.plugins.sinks.memory import MemorySink
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+SHARD = "orders/shardId-000000000000"
+
+
+def alone_worker(store, name=None, sink=None):
+    """The worker of one start."""
+    job = GroupJob("memory", None, False, name)
+    return AloneWorker(ElasticGroup(store, LeaseSettings(20.0), name), job, sink or MemorySink(), SystemClock())
+
+
+def snapshot_at(sequence, shard=SHARD):
+    """A snapshot of one shard that was read up to a record."""
+    return snapshot_to_json(
+        {shard: ShardState(StartingPosition.trim_horizon(), SequenceNumber(str(sequence)))}, None, 1
+    )
+
+
+async def store_alone(store, snapshot, name=None):
+    """Start a job, and store a snapshot; its worker, which was not stopped."""
+    alone = alone_worker(store, name)
+    await alone.open()
+    await alone.store(snapshot)
+    return alone
+
+
+async def states_in(store):
+    """The stored states by shard, as plain dicts."""
+    return {key: state for each in await JobStateReader(store).load() for key, state in each["shards"].items()}

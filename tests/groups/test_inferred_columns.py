@@ -1,0 +1,99 @@
+"""Columns follow from the data in groups of real processes that are killed: each record is there once, with all of its fields (E1, S6)."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from groups.exactly_once_sinks import delta, iceberg, parquet
+from groups.load import SteadyLoad
+from groups.worker_group import SHARDS, TIMES, worker_group
+from processes.job_files import end
+from processes.process_faults import kill
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.kills]
+INFER = {"flink.deserializer.schema": "INFER", "flink.sink.partitions": "country={address.country}"}
+COUNTRIES = ["NO", "SE", None]
+
+
+def document(number):
+    """An object with fields that earlier ones lack, at the top and inside another object."""
+    age = number // 50
+    address = {"country": COUNTRIES[number % 3], f"code{age}": number}
+    return {"n": number, "address": address, f"field{age}": str(number), "price": number / 2}
+
+
+def of_folder(target):
+    files = [str(file) for file in Path(target.properties["flink.sink.parquet.path"]).rglob("*.parquet")]
+    by_polars = pl.concat(
+        [pl.scan_parquet(file, hive_partitioning=True) for file in files], how="diagonal_relaxed"
+    ).collect()
+    by_duckdb = duckdb.sql(f"SELECT * FROM read_parquet({files}, union_by_name=true)").to_arrow_table()
+    rows = sorted(by_duckdb.to_pylist(), key=lambda row: row["n"])
+    assert by_polars.sort("n").select(by_duckdb.column_names).to_dicts() == rows
+    return rows
+
+
+def of_delta(target):
+    from deltalake import DeltaTable
+
+    return DeltaTable(target.properties["flink.sink.delta.uri"]).to_pyarrow_table().to_pylist()
+
+
+def of_iceberg(target):
+    from pyiceberg.catalog import load_catalog
+
+    prefix = "flink.sink.iceberg.catalog."
+    catalog = {key.removeprefix(prefix): value for key, value in target.properties.items() if key.startswith(prefix)}
+    return load_catalog("default", **catalog).load_table("lake.orders").scan().to_arrow().to_pylist()
+
+
+KINDS = {"parquet": (parquet, of_folder), "delta": (delta, of_delta), "iceberg": (iceberg, of_iceberg)}
+
+
+def without_nulls(row):
+    return {name: value for name, value in row.items() if value is not None}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_that_are_killed_while_fields_appear_lose_and_repeat_nothing(tmp_path, kind):
+    opened, rows_of = KINDS[kind]
+    with opened(tmp_path) as target, worker_group(tmp_path, SHARDS, {**target.properties, **TIMES, **INFER}) as group:
+        group.payload = lambda number: json.dumps(document(number)).encode()
+
+        def wait_until_all_is_written():
+            sent = set(group.sent)
+            group.wait_until(lambda: has_table(target) and sent <= {number for _, number in target.rows()}, 120)
+
+        with SteadyLoad(group, SHARDS, 4):
+            for name in ("first", "second"):
+                group.join(name)
+            wait_until_all_is_written()
+            for killed, next_one in (("first", "third"), ("second", "fourth"), ("third", "fifth")):
+                kill(group.processes[killed].pid)
+                group.join(next_one)
+                wait_until_all_is_written()
+        wait_until_all_is_written()
+        assert [end(group.processes[name]) for name in ("fourth", "fifth")] == [0, 0]
+        assert Counter(number for _, number in target.rows()) == Counter(group.sent)
+        rows = rows_of(target)
+
+    found = {row["n"]: row for row in rows}
+    assert len(rows) == len(found) == len(group.sent)
+    names = {name for number in found for name in document(number)}
+    for number, row in found.items():
+        expected = document(number) | {"address": without_nulls(document(number)["address"])}
+        shown = {name: value for name, value in row.items() if name in names}
+        assert without_nulls(shown | {"address": without_nulls(row["address"])}) == expected
+    assert len(found) > 400, "several fields have appeared"
+
+
+def has_table(target):
+    try:
+        target.rows()
+    except Exception:
+        return False
+    return True

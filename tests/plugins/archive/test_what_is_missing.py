@@ -1,0 +1,287 @@
+"""Every failure of a read from an archive has a text that names the records on both sides, and what helps."""
+
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.archive.factory import ArchiveFactory
+from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StateError
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import OldestRecord, Shard
+
+from fakes.archives import ARRIVAL, PAYLOADS, SHARD, records, write_archive
+
+HORIZON = StartingPosition.trim_horizon()
+NOW_MS = int(ARRIVAL * 1000) + 30 * 24 * 3_600_000
+
+
+class LiveStream(RecordPublisherFactory):
+    """Lists shards, and has records from an index of the payloads on."""
+
+    def __init__(self, listed=(SHARD,), oldest=None):
+        self.listed, self.oldest, self.created = list(listed), oldest, []
+
+    async def create(self, shard, starting_position, metrics):
+        self.created.append(starting_position)
+        stream = self
+
+        class Live(rp.RecordPublisher):
+            async def run(self, consumer):
+                rows = [] if stream.oldest is None else records(stream.oldest, len(PAYLOADS))
+                if rows:
+                    last = SequenceNumber(rows[-1].sequence_number)
+                    await consumer(RecordBatch(shard, rows, 0, last, raw_count=len(rows), raw_bytes=1))
+                return RunResult.COMPLETE
+
+        return Live()
+
+    async def list_shards(self, stream, after=None):
+        return self.listed
+
+    async def oldest_record(self, shard):
+        if self.oldest is None:
+            return OldestRecord()
+        first = records(self.oldest, len(PAYLOADS))[0]
+        return OldestRecord(first.sequence_number, int(first.arrival * 1000))
+
+    async def oldest_retained_ms(self, stream):
+        return NOW_MS - 24 * 3_600_000
+
+
+class Clock:
+    def now_ms(self):
+        return NOW_MS
+
+    def monotonic(self):
+        return 1.0
+
+    boottime = monotonic
+
+
+def factory_of(folder, live=None, **more):
+    given = {"flink.archive.uri": str(folder), "flink.archive.live": "NONE" if live is None else "POLLING", **more}
+    return ArchiveFactory(rp.Properties(given), live=live, lister=live, clock=Clock())
+
+
+async def read(factory, shard=SHARD, start=HORIZON):
+    batches = []
+
+    async def consumer(batch):
+        batches.append(batch)
+        return batch.read_position
+
+    metrics = ShardMetrics()
+    try:
+        publisher = await factory.create(shard, start, metrics)
+        while await publisher.run(consumer) is not RunResult.COMPLETE:
+            pass
+    finally:
+        await factory.close()
+    return batches, metrics
+
+
+def payloads(batches):
+    return [payload for batch in batches for payload in batch.data]
+
+
+def file_of(folder, begin):
+    return next(file for file in folder.glob("orders/*/*") if file.name.startswith(begin))
+
+
+async def test_a_file_that_is_missing_in_the_middle_is_named_by_the_records_on_its_sides(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    file_of(tmp_path, "104.-1").unlink()
+    hole = "records of orders/shardId-0 after 104 (arrived 2026-09-21T16:13:20.000+00:00) up to 106 are in no file of"
+    with pytest.raises(DataLossError) as raised:
+        await read(factory_of(tmp_path))
+    continues = "Set flink.state.dataloss=CONTINUE to continue without them"
+    assert str(raised.value) == f"{hole} {tmp_path}, and the stream has the shard no more. {continues}"
+    live = LiveStream(oldest=10)
+    with pytest.raises(DataLossError) as raised:
+        await read(factory_of(tmp_path, live))
+    first = "the stream has nothing before 110 (arrived 2026-09-21T19:13:20.000+00:00)"
+    assert str(raised.value) == f"{hole} {tmp_path}, and {first}. {continues}"
+    assert live.created == []
+
+
+async def test_the_stream_fills_a_hole_that_it_still_has(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    file_of(tmp_path, "104.-1").unlink()
+    live = LiveStream(oldest=5)
+    live.oldest_record = lambda shard: _answer(OldestRecord("100", 1))
+    batches, _ = await read(factory_of(tmp_path, live))
+    assert payloads(batches) == PAYLOADS
+    assert live.created == [StartingPosition.after(SequenceNumber("104"))]
+
+
+async def _answer(value):
+    return value
+
+
+async def test_an_accepted_hole_is_counted_and_marked(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    file_of(tmp_path, "104.-1").unlink()
+    batches, metrics = await read(factory_of(tmp_path, **{"flink.state.dataloss": "CONTINUE"}))
+    assert payloads(batches) == PAYLOADS[:5] + PAYLOADS[8:]
+    assert metrics.retention_gaps == 1
+    assert [batch.after_gap for batch in batches if len(batch)] == [False, True, False]
+
+
+async def test_an_archive_that_ends_before_the_stream_begins(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14), is_ended=False)
+    file_of(tmp_path, "112").unlink()
+    live = LiveStream(oldest=20)
+    text = (
+        r"the archive of orders/shardId-0 ends after 112 \(arrived 2026-\S+\), the stream begins at 120 "
+        r"\(arrived 2026-\S+\): what came between is lost"
+    )
+    with pytest.raises(DataLossError, match=text):
+        await read(factory_of(tmp_path, live))
+    batches, metrics = await read(factory_of(tmp_path, LiveStream(oldest=20), **{"flink.state.dataloss": "CONTINUE"}))
+    assert payloads(batches) == PAYLOADS[:14] + PAYLOADS[20:]
+    assert metrics.retention_gaps == 1
+    assert batches[-1].after_gap
+
+
+async def test_a_shard_that_is_gone_before_its_archived_end(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5,), is_ended=False)
+    text = "the archive of orders/shardId-0 ends after 123 .* without the shard's end, and the stream has the shard no more"
+    with pytest.raises(DataLossError, match=text):
+        await read(factory_of(tmp_path, LiveStream(listed=())))
+
+
+async def test_a_child_that_nothing_knows(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5,), children=[Shard("orders", "shardId-7", parents=("shardId-0",))])
+    with pytest.raises(DataLossError, match="orders/shardId-0 became shardId-7, which is neither archived nor listed"):
+        await read(factory_of(tmp_path))
+
+
+async def test_files_of_fields_have_no_payload(tmp_path):
+    await write_archive(tmp_path, ParquetSink, ())
+    file = next(tmp_path.glob("orders/*/*"))
+    pq.write_table(pq.read_table(file).drop(["data"]), file)
+    text = f"{file} has no column 'data': written with flink.sink.parquet.columns=FIELDS; an archive needs flink.sink.archive=true"
+    with pytest.raises(StateError) as raised:
+        await read(factory_of(tmp_path))
+    assert str(raised.value) == text
+
+
+async def test_lines_of_values_have_no_payload(tmp_path):
+    await write_archive(tmp_path, JsonlSink, ())
+    file = next(tmp_path.glob("orders/*/*"))
+    file.write_text(file.read_text().replace('"data"', '"value"'))
+    with pytest.raises(StateError, match="has no column 'data'"):
+        await read(factory_of(tmp_path))
+
+
+async def test_row_groups_that_another_program_has_sorted_are_refused(tmp_path):
+    await write_archive(tmp_path, ParquetSink, ())
+    file = next(tmp_path.glob("orders/*/*"))
+    table = pq.read_table(file)
+    pq.write_table(pa.concat_tables([table.slice(12), table.slice(0, 12)]), file, row_group_size=12)
+    with pytest.raises(StateError, match="row groups 0 and 1 overlap, so another program has sorted them"):
+        await read(factory_of(tmp_path))
+
+
+async def test_a_file_that_vanishes_is_listed_again(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    factory = factory_of(tmp_path)
+    gone = file_of(tmp_path, "104.-1")
+    other = gone.with_name(gone.name.replace(".jsonl", ".0123456789ab.jsonl"))
+    shutil.copy(gone, other)
+
+    async def consumer(batch):
+        gone.unlink(missing_ok=True)
+        seen.extend(batch.data)
+        return batch.read_position
+
+    seen = []
+    publisher = await factory.create(SHARD, HORIZON, ShardMetrics())
+    assert await publisher.run(consumer) is RunResult.COMPLETE
+    assert seen == PAYLOADS
+    await factory.close()
+
+
+async def test_files_without_ranges_are_read_only_if_that_is_wanted(tmp_path):
+    sink = JsonlSink(rp.Properties({"flink.sink.jsonl.path": str(tmp_path)}))
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14), sink=sink)
+    with pytest.raises(
+        ConfigurationError, match=r"flink\.archive\.unproven.*were written without flink\.sink\.archive"
+    ):
+        await factory_of(tmp_path).discover("orders", None)
+    factory = factory_of(tmp_path, **{"flink.archive.unproven": "true"})
+    assert [shard.shard_id for shard in await factory.discover("orders", None)] == ["shardId-0"]
+    batches, _ = await read(factory)
+    assert payloads(batches) == PAYLOADS
+
+
+def test_what_is_refused_before_anything_is_read(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"flink\.archive\.uri"):
+        ArchiveFactory.check(rp.Properties({}), ["orders"])
+    with pytest.raises(ConfigurationError, match=r"flink\.archive\.live"):
+        ArchiveFactory.check(rp.Properties({"flink.archive.uri": "x", "flink.archive.live": "ARCHIVE"}), ["orders"])
+    with pytest.raises(ConfigurationError, match="a queue has no positions"):
+        ArchiveFactory.check(rp.Properties({"flink.archive.uri": "x", "flink.archive.live": "QUEUE"}), ["orders"])
+    with pytest.raises(ConfigurationError, match="a folder that a file sink has written"):
+        factory_of(tmp_path / "missing")
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(ConfigurationError, match="archives in tables cannot be read yet"):
+        factory_of(tmp_path)
+
+
+async def test_a_start_by_time_that_the_stream_still_has_reads_no_file(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5,), is_ended=False)
+    live = LiveStream(oldest=20)
+    start = StartingPosition.at_timestamp(NOW_MS - 1000)
+    batches, _ = await read(factory_of(tmp_path, live), start=start)
+    assert live.created == [start]
+    assert payloads(batches) == PAYLOADS[20:]
+
+
+async def test_a_quiet_shard_has_lost_nothing_if_the_archiving_job_saw_its_tip(tmp_path):
+    """The last record is past retention, and the first live one is new: only the position of the archiving job tells."""
+    await write_archive(tmp_path, JsonlSink, (14,), is_ended=False, tip_ms=NOW_MS - 3_600_000, stop=20)
+    live = LiveStream(oldest=20)
+    batches, metrics = await read(factory_of(tmp_path, live))
+    assert payloads(batches) == PAYLOADS
+    assert metrics.retention_gaps == 0
+    await write_archive(tmp_path / "other", JsonlSink, (14,), is_ended=False, tip_ms=NOW_MS - 25 * 3_600_000, stop=20)
+    with pytest.raises(DataLossError, match="what came between is lost"):
+        await read(factory_of(tmp_path / "other", LiveStream(oldest=20)))
+
+
+async def archive_check(folder, **more):
+    factory = factory_of(folder, **more)
+    try:
+        return await factory.checks("orders")["archive"]()
+    finally:
+        await factory.close()
+
+
+async def test_doctor_says_from_when_an_archive_can_be_read_back(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    assert (
+        await archive_check(tmp_path)
+        == "1 shard, 4 ranges, from 2026-09-21T14:13:20.000Z; nothing is missing between them"
+    )
+    gone = file_of(tmp_path, "112.-1")
+    content = gone.read_bytes()
+    gone.unlink()
+    with pytest.raises(StateError, match=r"records of orders/shardId-0 up to its end, 123\.-1, are in no file of"):
+        await archive_check(tmp_path)
+    gone.write_bytes(content)
+    file_of(tmp_path, "104.-1").unlink()
+    with pytest.raises(StateError, match=r"records of orders/shardId-0 up to 106\.-1 are in no file of"):
+        await archive_check(tmp_path)
+    factory = factory_of(tmp_path)
+    with pytest.raises(StateError, match="has no shard of other"):
+        await factory.checks("other")["archive"]()
+    await factory.close()

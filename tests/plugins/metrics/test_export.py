@@ -1,0 +1,201 @@
+"""Exported metrics: their names, those of producers, and those of subtasks in other processes."""
+
+import asyncio
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import aiohttp
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
+from recordpublisher.plugins.metrics import worker_processes
+from recordpublisher.plugins.metrics.export import (
+    EXPORTED_SHARD_METRICS,
+    EXPORTED_SUBTASK_METRICS,
+    FetchersHere,
+    export_metrics,
+    exporters_opened,
+)
+from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, metrics_text
+from recordpublisher.plugins.metrics.worker_processes import WorkerProcesses, WorkerSocket, exported_from_processes
+from recordpublisher.publishers.properties.properties import Properties
+
+from fakes.monitoring.measured_fetcher import MeasuredFetcher
+
+EXPORTED = {(one.scope, one.source): one for one in (*EXPORTED_SUBTASK_METRICS, *EXPORTED_SHARD_METRICS)}
+
+
+@pytest.mark.parametrize(
+    ("scope", "source", "name", "value", "exported"),
+    [
+        ("shard", "millisBehindLatest", "recordpublisher_shard_behind_latest_seconds", 1500, 1.5),
+        ("shard", "heldMs", "recordpublisher_shard_held_seconds_total", 20, 0.02),
+        ("shard", "bytesRead", "recordpublisher_shard_read_bytes_total", 7, 7),
+        ("shard", "bytes", "recordpublisher_shard_bytes_total", 7, 7),
+        ("shard", "queuedBytes", "recordpublisher_shard_queued_bytes", 7, 7),
+        ("shard", "idle", "recordpublisher_shard_idle", True, 1),
+        ("shard", "watermark", "recordpublisher_shard_watermark_timestamp_seconds", 1500, 1.5),
+        ("subtask", "records", "recordpublisher_subtask_records_total", 7, 7),
+    ],
+)
+def test_units_are_base_units_and_counters_end_in_total(scope, source, name, value, exported):
+    metric = EXPORTED[scope, source]
+
+    assert (metric.prometheus_name, metric.number(value)) == (name, exported)
+
+
+def test_what_is_not_known_has_no_value():
+    assert EXPORTED["subtask", "localWatermark"].number(None) is None
+    assert EXPORTED["shard", "millisBehindLatest"].number(-1) is None
+    assert EXPORTED["shard", "timeToRetentionLossMs"].number(-1000) == -1
+
+
+def test_every_metric_is_exported_under_a_name_of_its_own():
+    assert len(EXPORTED) == len(SUBTASK_METRICS) + len(SHARD_METRICS)
+    assert len({one.prometheus_name for one in EXPORTED.values()}) == len(EXPORTED)
+
+
+ACCESS = {"aws.region": "eu-west-1"}
+
+
+@pytest.fixture(params=[rp.KinesisSink, rp.Producer])
+def producer(request):
+    return request.param("out", ACCESS)
+
+
+async def test_a_program_that_only_produces_has_all_pages(producer, monkeypatch):
+    made = []
+    listen = PrometheusExporter.open
+    monkeypatch.setattr(PrometheusExporter, "open", lambda self, source: made.append(self) or listen(self, source))
+    given = {"flink.metrics.exporters": "prometheus", "flink.metrics.prometheus.address": "127.0.0.1:0"}
+    async with export_metrics(given, producer), aiohttp.ClientSession() as session:
+        pages = {}
+        for path in ("/metrics", "/healthz", "/readyz"):
+            async with session.get(made[0].url + path) as response:
+                pages[path] = response.status, await response.text()
+    assert pages["/healthz"] == pages["/readyz"] == (200, "ok\n")
+    assert pages["/metrics"][0] == 200
+    assert 'recordpublisher_sink_written_records_total{producer="out"} 0\n' in pages["/metrics"][1]
+
+
+def test_cloudwatch_writes_the_metrics_of_a_producer(producer, tmp_path):
+    import asyncio
+
+    file = tmp_path / "metrics.log"
+
+    async def run():
+        given = {"flink.metrics.exporters": "cloudwatch", "flink.metrics.cloudwatch.file": str(file)}
+        async with export_metrics(given, producer):
+            pass
+
+    asyncio.run(run())
+    line = json.loads(file.read_text())
+    assert (line["sinkNumRecordsOut"], line["Producer"]) == (0, "out")
+    assert "Subtask" not in line
+
+
+def test_the_text_is_the_page(producer):
+    text = metrics_text(producer)
+    assert "# TYPE recordpublisher_sink_written_records_total counter\n" in text
+    assert 'recordpublisher_producer_ready{producer="out"} 1\n' in text
+    assert 'recordpublisher_sink_failing_seconds{producer="out"} 0.0\n' in text
+    assert "subtask" not in text
+    assert "recordpublisher_shard_" not in text
+
+
+def test_producers_have_the_names_of_their_streams_beside_fetchers():
+    of_an_arn = rp.KinesisSink("arn:aws:kinesis:eu-west-1:123456789012:stream/a", ACCESS)
+    text = metrics_text(rp.Producer("a", ACCESS), MeasuredFetcher(0), rp.Producer("b", ACCESS), of_an_arn)
+    ready = [line.split("{")[1] for line in text.splitlines() if line.startswith("recordpublisher_producer_ready{")]
+    assert ready == ['producer="a"} 1', 'producer="b"} 1', 'producer="a-2"} 1']
+    assert 'recordpublisher_subtask_up{subtask="0"} 1\n' in text
+
+
+async def test_what_has_no_metrics_is_refused_at_once():
+    with pytest.raises(TypeError, match="MemorySink has no metrics to export"):
+        metrics_text(rp.MemorySink())
+    with pytest.raises(TypeError, match="MemorySink has no metrics to export"):
+        async with export_metrics({}, rp.MemorySink()):
+            pass
+
+
+@pytest.fixture
+def folder():
+    with TemporaryDirectory() as folder:  # the path of a Unix socket must be short
+        yield Path(folder)
+
+
+def serving(folder, *subtasks):
+    fetchers = [FetchersHere([fetcher]) for fetcher in subtasks]
+    sockets = [WorkerSocket(folder, number) for number in range(len(subtasks))]
+    return [exporters_opened([socket], fetcher) for socket, fetcher in zip(sockets, fetchers, strict=True)]
+
+
+async def test_metrics_and_health_arrive_as_they_were_sent(folder):
+    first, second = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no"])
+    serving_first, serving_second = serving(folder, first, second)
+    async with serving_first, serving_second:
+        processes = WorkerProcesses(folder, 2)
+
+        assert await processes.metrics() == await FetchersHere([first, second]).metrics()
+        assert await processes.health() == await FetchersHere([first, second]).health()
+
+
+async def test_a_subtask_that_has_not_started_does_not_respond(folder):
+    (serving_first,) = serving(folder, MeasuredFetcher(0))
+    async with serving_first:
+        processes = WorkerProcesses(folder, 2)
+
+        assert [each.subtask for each in await processes.metrics()] == [0]
+        assert [(each.subtask, each.responds) for each in await processes.health()] == [(0, True), (1, False)]
+
+
+async def test_a_subtask_that_hangs_does_not_respond(folder, monkeypatch):
+    monkeypatch.setattr(worker_processes, "RESPONSE_SECONDS", 0.05)
+    is_asked = asyncio.Event()
+
+    async def accept(reader, writer):
+        is_asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(accept, folder / "0.sock"):
+        assert not (await WorkerProcesses(folder, 1).health())[0].responds
+        assert is_asked.is_set()
+
+
+async def test_without_an_exporter_there_are_no_sockets():
+    async with exported_from_processes(Properties(), 2) as folder:
+        assert folder is None
+
+
+async def test_the_folder_is_private_and_goes_with_the_job():
+    properties = Properties(
+        {"flink.metrics.exporters": "prometheus", "flink.metrics.prometheus.address": "127.0.0.1:0"}
+    )
+    async with exported_from_processes(properties, 2) as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert not folder.exists()
+
+
+class OpenedExporter:
+    """Remembers the source that it was opened with."""
+
+    source = None
+
+    async def open(self, source):
+        self.source = source
+
+    async def close(self):
+        pass
+
+
+async def test_an_exporter_that_no_property_names_reads_the_subtasks_too():
+    exporter = OpenedExporter()
+    async with exported_from_processes(Properties(), 2, [exporter]) as folder:
+        (serving_first,) = serving(folder, MeasuredFetcher(0))
+        async with serving_first:
+            assert [each.subtask for each in await exporter.source.metrics()] == [0]
