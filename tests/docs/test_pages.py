@@ -100,9 +100,7 @@ def test_the_example_of_a_snapshot_is_one():
 
     restored = merge_snapshots([snapshot])
 
-    assert (
-        snapshot_to_json(restored.shards, restored.pinned_ms, restored.generation, (), snapshot["takenMs"]) == snapshot
-    )
+    assert snapshot_to_json(restored.shards, restored.pinned_ms, restored.generation, snapshot["takenMs"]) == snapshot
 
 
 def test_every_rule_that_the_code_cites_is_on_the_page():

@@ -1,4 +1,4 @@
-"""W9a: the lowest of many changing values."""
+"""The lowest of many changing values."""
 
 from hypothesis import given
 from hypothesis import strategies as st

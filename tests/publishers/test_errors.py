@@ -39,8 +39,8 @@ def test_a_plugin_may_raise_a_transient_error_by_its_message_alone():
             "option '--subtask 0' cannot be combined with 'jobs:orders'",
         ),
         (
-            rp.ConfigurationError.conflict("restore", "flink.shard.assignment=ELASTIC"),
-            "setting 'restore' cannot be combined with 'flink.shard.assignment=ELASTIC'",
+            rp.ConfigurationError.conflict("restore", "flink.job.workers=GROUP"),
+            "setting 'restore' cannot be combined with 'flink.job.workers=GROUP'",
         ),
         (
             rp.ConfigurationError.conflict("flink.a", "b", value="TCP"),

@@ -157,15 +157,6 @@ def test_a_bound_that_needs_order_is_refused(name):
     run_virtual(job())
 
 
-def test_the_processes_of_a_job_share_its_receivers():
-    def names(subtask, parallelism):
-        made = queue_job(FakeQueue(), rp.MemorySink(), receivers=5, subtask=subtask, parallelism=parallelism)
-        return [key[-1] for key in made.metrics()["shards"]]
-
-    assert [names(subtask, 3) for subtask in range(3)] == [["0", "3"], ["1", "4"], ["2"]]
-    assert names(7, 8) == ["7"]
-
-
 def test_what_is_received_and_not_written_is_bounded_in_bytes():
     queue, gate = FakeQueue(), asyncio.Event()
     queue.put(*range(500), data=b"1" * 1000)

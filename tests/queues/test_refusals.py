@@ -38,7 +38,6 @@ def job(registry, streams="orders", properties=None, **arguments):
         ({"flink.watermark.lookahead.millis": 1000}, "keeps no order"),
         ({"flink.watermark.alignment.max.lag": 1000}, "keeps no order"),
         ({"flink.watermark.timestamp.field": "at"}, "keeps no order"),
-        ({"flink.watermark.tracker": "TCP"}, "no watermarks"),
     ],
 )
 def test_a_property_that_needs_positions_is_refused(registry, properties, words):
@@ -46,10 +45,6 @@ def test_a_property_that_needs_positions_is_refused(registry, properties, words)
         job(registry, properties=properties)
 
     assert refused.value.key == next(iter(properties))
-
-
-def test_the_tracker_of_one_process_may_be_named_in_any_case(registry):
-    job(registry, properties={"flink.watermark.tracker": "in_process"})
 
 
 @pytest.mark.parametrize(

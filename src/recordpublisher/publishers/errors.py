@@ -94,7 +94,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
         """Return the error for a key that cannot be combined with any of `others`: `option '--check' cannot be combined with '--watch'`.
 
         - `key`: the name of the property, option or argument that should be removed or changed.
-        - `others`: the names of the others, each alone or with its value, such as `flink.shard.assignment=ELASTIC`.
+        - `others`: the names of the others, each alone or with its value, such as `flink.job.workers=GROUP`.
         - `value`: the value of `key`, if another value could be combined with the others.
         - `reason`: why they cannot be combined, and what to do instead.
         """

@@ -1,4 +1,4 @@
-"""A worker of a group that is held by alignment learns of the progress of the others within two seconds (E8, W9a)."""
+"""A worker of a group that is held by alignment learns of the progress of the others within two seconds (E8)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A2, W10: the global watermark is stalled only while there is something to emit; only checks that ran count."""
+"""A2: the global watermark is stalled only while there is something to emit; only checks that ran count."""
 
 from recordpublisher.fetcher.monitoring.alarm_monitor import UnchangedTimer, WatermarkStallDetector
 

@@ -1,4 +1,4 @@
-"""A1, W10: one line a minute; a warning names what a stalled alignment waits for; subtasks that never join are an error (W6)."""
+"""A1: one line a minute; a warning names what a stalled alignment waits for."""
 
 import logging
 

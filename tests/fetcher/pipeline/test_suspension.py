@@ -78,7 +78,7 @@ def test_the_time_between_runs_is_not_lost_time():
     assert (gaps, made.lost_seconds) == ([], 0.0)
 
 
-def test_running_time_counts_neither_suspension_nor_the_time_between_runs():  # W10
+def test_running_time_counts_neither_suspension_nor_the_time_between_runs():
     clock = StoppedClock()
     made, _ = suspension(clock)
     for _ in range(4):

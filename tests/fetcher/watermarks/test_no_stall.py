@@ -76,7 +76,7 @@ def test_without_alignment_the_same_skew_spreads_far():
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["speaks", "ends"])
-def test_idle_interval_off_waits_with_a_warning_until_the_silent_shard_has_records_or_ends(ends, caplog):  # W2, W10
+def test_idle_interval_off_waits_with_a_warning_until_the_silent_shard_has_records_or_ends(ends, caplog):  # W2
     caplog.set_level(logging.WARNING)
     source = ScriptedSource()
     source.add("busy", *range(0, SECONDS, 1_000))

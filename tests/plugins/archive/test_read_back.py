@@ -126,16 +126,16 @@ async def test_the_past_then_live_each_record_once_over_a_split(tmp_path, kind, 
     assert {row[0] for row in sink.rows[:10]} == {FIRST}
 
 
-@pytest.mark.parametrize("writes", ["STATIC", "ELASTIC"])
-@pytest.mark.parametrize("reads", ["STATIC", "ELASTIC"])
+@pytest.mark.parametrize("writes", ["ALONE", "GROUP"])
+@pytest.mark.parametrize("reads", ["ALONE", "GROUP"])
 async def test_groups_write_and_read_archives(tmp_path, writes, reads):
     """A restart of the reader continues where it stopped, with another publisher too."""
     folder = tmp_path / "out"
 
-    def state(name, assignment):
+    def state(name, workers):
         return {
             "flink.state.uri": str(tmp_path / name),
-            "flink.shard.assignment": assignment,
+            "flink.job.workers": workers,
             "flink.lease.duration": 2000,
             "flink.state.checkpoint.interval": 100,
         }
@@ -169,7 +169,7 @@ async def test_the_positions_of_a_group_say_when_it_saw_the_tip(tmp_path):
         served.stream("orders").put({"n": 1})
         group = {
             "flink.state.uri": str(tmp_path / "a"),
-            "flink.shard.assignment": "ELASTIC",
+            "flink.job.workers": "GROUP",
             "flink.lease.duration": 2000,
         }
         async with rp.DataFetcher("orders", archiving(served, folder, "jsonl", **group)) as fetcher:

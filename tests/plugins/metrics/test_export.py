@@ -1,4 +1,4 @@
-"""Exported metrics: their names, those of producers, and those of subtasks in other processes."""
+"""Exported metrics: their names, those of producers, and those of workers in other processes."""
 
 import asyncio
 import json

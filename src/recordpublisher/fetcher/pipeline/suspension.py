@@ -35,7 +35,7 @@ class SuspensionDetector:
 
     @property
     def running_seconds(self) -> float:
-        """The total time (seconds) in which this process ran, without suspension, starvation and the time between two runs (W10)."""
+        """The total time (seconds) in which this process ran, without suspension, starvation and the time between two runs."""
         return self._ran + min(self._clock.boottime() - self._tick_at, TICK_SECONDS)
 
     def reset(self) -> None:

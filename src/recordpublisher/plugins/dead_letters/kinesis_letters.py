@@ -7,7 +7,6 @@ from functools import partial
 
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import State
-from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis_queue import KinesisQueue
 from recordpublisher.publishers.properties.groups.job import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
@@ -19,6 +18,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..host.build_from_properties import build_store
 from ..host.manager import load_registry
+from ..lag.job_state import JobStateReader
 from ..runtime.stream_names import StreamNames, streams_argument
 from ..runtime.streaming import stream
 from ..sinks.kinesis import KinesisSink

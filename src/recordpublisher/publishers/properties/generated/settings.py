@@ -51,8 +51,8 @@ class ReadSettings(TypedDict, total=False):
     flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail."""
     job_drain_timeout: int | str | timedelta
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
-    what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
-    after another one has failed. In ms."""
+    what it has not handled then is read again by the next start. `recordpublisher run` stops workers that drain for 20 s longer after
+    another one has failed. In ms."""
     publisher: str
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a
     plugin, so type checkers accept any text."""
@@ -96,7 +96,7 @@ class ReadSettings(TypedDict, total=False):
     queue_visibility_timeout: int | str | timedelta
     """`flink.queue.visibility.timeout`: How long a received record is hidden from others; prolonged while it is worked on. In s."""
     queue_receivers: int
-    """`flink.queue.receivers`: The most receivers of a job, each with a call at a time; a back-log starts more than one."""
+    """`flink.queue.receivers`: The most receivers of a process, each with a call at a time; a back-log starts more than one."""
     queue_wait: int | str | timedelta
     """`flink.queue.wait`: How long a receive waits for records; a stop waits for it. In s."""
     queue_duplicates: Literal["COUNT", "DROP"]

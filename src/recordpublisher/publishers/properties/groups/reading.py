@@ -213,7 +213,7 @@ VISIBILITY_TIMEOUT = QUEUE.integer(
 )
 RECEIVERS = QUEUE.integer(
     "flink.queue.receivers",
-    "The most receivers of a job, each with a call at a time; a back-log starts more than one.",
+    "The most receivers of a process, each with a call at a time; a back-log starts more than one.",
     8,
     minimum=1,
     maximum=1_000,
