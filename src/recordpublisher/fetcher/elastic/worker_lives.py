@@ -94,6 +94,8 @@ class WorkerLives:
         self._on_drain = on_drain
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
+        self._is_first = True
+        """Whether no life was in the group so far: only then may the next one replace a worker that runs alone."""
         self.times = CheckpointAge(clock)
         """Ages of the checkpoints of all lives, including those taken to transfer shards."""
 
@@ -182,10 +184,12 @@ class WorkerLives:
     async def _run(self, listing: ShardListing) -> None:
         while not self._is_leaving:
             self._end_life()
-            worker = self._join(listing)
+            worker, is_first = self._join(listing), self._is_first
+            self._is_first = False
             try:
                 await worker.run()
             except LateJoinError as error:
+                self._is_first = is_first  # this life was never in the group
                 log.warning("worker %s starts again under another name: %s", worker.name, error)
             except FencedError as error:
                 in_flight = self._shards.in_flight
@@ -223,7 +227,7 @@ class WorkerLives:
             on_drain=self._on_drain,
             job=self._job,
             times=self.times,
-            is_first=self._current.worker is None,
+            is_first=self._is_first,
             on_advance=self._current.notify_advance,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
