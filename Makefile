@@ -81,7 +81,7 @@ leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one o
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 	$(BIN)/pytest -q -m simulation tests/simulation/elastic
-	$(BIN)/pytest -q -m simulation tests/simulation/alone
+	$(BIN)/pytest -q -m simulation tests/simulation/alone tests/simulation/workers
 
 nightly: $(STAMP)  ## a hundred thousand of them, of MapSink and of worker groups, in two parts in parallel; a line for each 5,000 (two to seven hours)
 	+$(MAKE) --no-print-directory -j 2 nightly-groups nightly-rest

@@ -37,6 +37,9 @@ class FaultInjectedJob:
         self.process = start_job(self._path, "--parallelism", str(self._random.choice(self._parallelisms)))
 
     def subtasks(self) -> list[int]:
+        """The processes that read: with a parallelism of 1 the job is one process."""
+        if self._parallelisms == (1,):
+            return [self.process.pid]
         deadline = time.monotonic() + 60
         while not (found := children_of(self.process.pid)) and time.monotonic() < deadline:
             self.keep_running()
@@ -76,9 +79,10 @@ class FaultInjectedJob:
         """Suspend a subtask and start the job again; `wake` resumes the suspended process."""
         suspended, *others = self._random.sample(self.subtasks(), len(self.subtasks()))
         kill(suspended, signal.SIGSTOP)
-        for pid in [self.process.pid, *others]:
-            kill(pid)
-        self.process.wait()
+        if suspended != self.process.pid:
+            for pid in [self.process.pid, *others]:
+                kill(pid)
+            self.process.wait()
         self._suspended.append(suspended)
         self.start()
 

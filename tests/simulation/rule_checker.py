@@ -28,7 +28,7 @@ class RuleViolationError(AssertionError):
 
 
 class RuleChecker:
-    """Owns what was written of each shard, the last watermark of the sink, the highest global watermark, and the rules broken so far.
+    """Owns what was written of each shard, the last watermark of each sink, the highest global watermark, and the rules broken so far.
 
     `is_strict`: the first broken rule ends the schedule. Otherwise broken rules are collected, for a model that is known to break some.
     """
@@ -41,13 +41,16 @@ class RuleChecker:
         """A checksum of all writes in their order: the same for each run of a seed."""
         self._is_strict = is_strict
         self._done: dict[str, int] = {}
-        self._sink_watermark: int | None = None
+        self._sink_watermarks: dict[int, int] = {}
+        """The last watermark of the sink of each process."""
         self._start: object = None
         self._highest: int | None = None
         self._remaining = stream.total
         self._late_of: dict[str, int] = {}
         self._may_cause_late_records = True
         self._excluded: set[str] = set()
+        self.may_repeat = False
+        """Whether something has happened after which records are read and written again."""
 
     @property
     def is_complete(self) -> bool:
@@ -81,14 +84,26 @@ class RuleChecker:
         `is_disturbed`: a fault of the run before still lasts.
         """
         self._may_cause_late_records = is_disturbed or not job_run.is_faultless
-        self._sink_watermark = None
+        self._sink_watermarks.clear()
         self._late_of.clear()
         self._rewind(self.stream.shards, counts)
 
     def restart(self, counts: dict[str, int]) -> None:
         """The job restarts within a run; `counts`: how many records of each shard were read before."""
-        self._sink_watermark = None
+        self._sink_watermarks.clear()
         self._rewind(self.stream.shards, counts)
+
+    def start_workers(self, job_run: JobRun) -> None:
+        """A run of a job starts, whose processes resume from what is stored: `check_begin` sees from where."""
+        self._may_cause_late_records = not job_run.is_faultless or self.may_repeat
+        self._late_of.clear()
+
+    def check_begin(self, batch: RecordBatch) -> None:
+        """A batch is about to be written, which may begin before records that were written already if `may_repeat`."""
+        size, key = self.stream.plan.aggregate, batch.shard.key
+        first = min(int(each.sequence_number) * size + max(each.sub_sequence_number, 0) for each in batch.records)
+        if self.may_repeat and first < self._done.get(key, 0):
+            self._rewind([key], {key: first})
 
     def check_global_watermark(self, start: object, value: int | None) -> None:
         """The job has this global watermark: within a start it never falls."""
@@ -130,13 +145,13 @@ class RuleChecker:
         """A sink received a watermark; `value` is the global one that it knew."""
         self.expect(value is not None and watermark <= value, "W1", f"{watermark} is above the global {value}")
 
-    def check_sink_watermark(self, watermark: int, entries: Iterable[Any]) -> None:
-        """A sink received a watermark."""
-        before = self._sink_watermark
+    def check_sink_watermark(self, process: int, watermark: int, entries: Iterable[Any]) -> None:
+        """The sink of a process received a watermark."""
+        before = self._sink_watermarks.get(process)
         self.expect(
             before is None or watermark > before, "W1", f"the sink's watermark fell from {before} to {watermark}"
         )
-        self._sink_watermark = watermark
+        self._sink_watermarks[process] = watermark
         for entry in entries:
             if entry.is_active:
                 emitted = entry.state.watermark

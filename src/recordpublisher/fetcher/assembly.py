@@ -32,7 +32,7 @@ from .subtask_fetcher import FetcherParts, SubtaskFetcher
 from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 if TYPE_CHECKING:
-    from .elastic.worker_lives import ElasticGroup
+    from .elastic.group_place import ElasticGroup
 
 
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
@@ -52,6 +52,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         shards.on_reader_failed(entry, error)
 
     if group is not None:
+        from .elastic.group_place import job_of
         from .elastic.leased_ownership import GroupTracker
         from .pipeline.lease_gate import CurrentWorker, LeaseGate
 
@@ -112,9 +113,10 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
+        from .elastic.group_place import job_of
         from .elastic.leased_ownership import LeaseCheckpointer, LeasedOwnership
         from .elastic.leased_shards import LeasedShards
-        from .elastic.worker_lives import WorkerLives, job_of
+        from .elastic.worker_lives import WorkerLives
 
         snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)

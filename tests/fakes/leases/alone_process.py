@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup, job_of
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import Sink
 

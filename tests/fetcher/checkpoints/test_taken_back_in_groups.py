@@ -8,7 +8,8 @@ import pytest
 
 from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
 from recordpublisher.fetcher.elastic.committed_positions import SinkLives
-from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup, WorkerLives
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup
+from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.leases.documents.group_store import (
     GroupStore,
     PositionKey,

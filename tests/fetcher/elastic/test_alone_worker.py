@@ -214,6 +214,24 @@ def test_a_later_life_of_a_group_ends_when_the_job_was_started_alone_meanwhile()
     assert repeated(group) == 0
 
 
+def test_a_worker_whose_join_was_late_still_replaces_the_alone_worker():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        await (await written_alone(group)).kill()
+        worker = await group.join()
+        worker.store.is_cut = True
+        await asyncio.sleep(DURATION + 10)
+        worker.store.is_cut = False
+        group.send()
+        await group.wait_until(lambda: worker.running.done() or group.sent <= set(group.rows))
+        await worker.stop()
+        return group, worker
+
+    group, worker = run_virtual(story())
+    assert len(worker.store.workers) == 2, "the first life was too late"
+    assert sorted(group.rows) == sorted(group.sent)
+
+
 def test_it_reads_and_writes_on_through_an_outage_of_its_store():
     async def story():
         group = ElasticProcesses(shards=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.elastic.worker_lives import job_of
+from recordpublisher.fetcher.elastic.group_place import job_of
 from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
 from recordpublisher.fetcher.leases.documents.lease_table import GroupJob
 from recordpublisher.fetcher.shards.discovery import StreamList

@@ -13,7 +13,7 @@ from recordpublisher.consumer.typed_values import fields_of, name_of
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.elastic.alone_worker import is_process
-from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import HOST, GroupStore, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext

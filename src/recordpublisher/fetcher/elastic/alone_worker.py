@@ -8,9 +8,9 @@ import logging
 import os
 import random
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
@@ -38,12 +38,13 @@ from ..leases.documents.group_store import (
 )
 from ..leases.documents.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.documents.stored_states import states_of
-from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
 from ..shards.shard_state import ShardState
 from ..sink import Sink, State
-from .committed_positions import CommittedPositions, SinkLives
-from .worker_lives import ElasticGroup, refuse_entries
+from .group_place import ElasticGroup, refuse_entries
+
+if TYPE_CHECKING:
+    from .committed_positions import OneSinkLife
 
 log = logging.getLogger("recordpublisher.start")
 CONFIRMED_SECONDS = 20.0
@@ -55,28 +56,6 @@ CLOSE_SECONDS = 5.0
 """Longest time for the last write of a worker that stops (seconds)."""
 LEFT_MS = 86_400_000
 """What an alone start has left that never took the shards is deleted after this time (ms)."""
-
-
-class _OneLife(SinkLives):
-    """The only life of a process that runs alone. The checkpointer makes sure that no write runs while it stages."""
-
-    def __init__(self, sink: CommittingSink, clock: Clock) -> None:
-        super().__init__(sink, self, clock)  # type: ignore[arg-type]
-        self._written = 0
-
-    def note_written(self, records: int) -> None:
-        """Set the number of records that were written to the sink so far."""
-        self._written = records
-
-    @asynccontextmanager
-    async def between_writes(self) -> AsyncIterator[None]:
-        """Do nothing: a life begins before the first write."""
-        yield
-
-    @property
-    def records(self) -> int:
-        """Number of records written to the sink."""
-        return self._written
 
 
 class AloneWorker:
@@ -96,7 +75,11 @@ class AloneWorker:
         self.name = f"{group.chance.getrandbits(64):016x}"
         self._record = self._documents.own_record(self.name)
         self._rivals = RivalStarts(self._documents, clock, group.chance)
-        self._life = _OneLife(sink, clock) if isinstance(sink, CommittingSink) else None
+        self._life: OneSinkLife | None = None
+        if isinstance(sink, CommittingSink):
+            from .committed_positions import OneSinkLife  # other sinks need none of it
+
+            self._life = OneSinkLife(sink, clock)
         self._positions = self._position_store()
         self._owner = AloneOwner(self.name, 0)
         self._beat = 0
@@ -217,6 +200,8 @@ class AloneWorker:
         await self._check_target(found.document)
         records = await self._documents.read_records(consistent=True)
         if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
+            from ..leases.group_observer import LiveWorkerError, seal_all_silent  # few starts find workers of a group
+
             settings = self._group.settings
             try:
                 await seal_all_silent(GroupStore(self._group.store, settings.interval), settings, self._clock)
@@ -301,6 +286,8 @@ class AloneWorker:
     def _position_store(self) -> PositionStore:
         if self._life is None:
             return PartPositionStore(self._documents, self.name, sys.maxsize, self._write_record)
+        from .committed_positions import CommittedPositions
+
         # A commit without an answer is repeated for as long as the job's outage lasts: this lease has no deadline.
         return CommittedPositions(
             self._life,

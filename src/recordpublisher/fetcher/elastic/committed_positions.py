@@ -1,6 +1,7 @@
 """Keeps the positions of a group with a `CommittingSink`: one part for each worker commits what the sink has staged (E1, E3)."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
@@ -45,6 +46,28 @@ class SinkLives:
         """Check that a life has not ended. Call this while no write is in progress. Raises: FencedError if it has ended."""
         if life != self._life:
             raise FencedError(f"worker {life} has ended: worker {self._life} has the sink now")
+
+
+class OneSinkLife(SinkLives):
+    """The only life of a process that runs alone. The checkpointer makes sure that no write runs while it stages."""
+
+    def __init__(self, sink: CommittingSink, clock: Clock) -> None:
+        super().__init__(sink, self, clock)  # type: ignore[arg-type]
+        self._written = 0
+
+    def note_written(self, records: int) -> None:
+        """Set the number of records that were written to the sink so far."""
+        self._written = records
+
+    @asynccontextmanager
+    async def between_writes(self) -> AsyncIterator[None]:
+        """Do nothing: a life begins before the first write."""
+        yield
+
+    @property
+    def records(self) -> int:
+        """Number of records written to the sink."""
+        return self._written
 
 
 class CommittedPositions(PositionStore):

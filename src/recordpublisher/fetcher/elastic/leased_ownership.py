@@ -37,8 +37,9 @@ from ..sink import SinkContext
 from ..startup import OpenedJob
 from ..watermark_functions import raised
 from ..watermarks import WatermarkTracker
+from .group_place import ElasticGroup, refuse_entries
 from .leased_shards import LeasedShards
-from .worker_lives import ElasticGroup, WorkerLives, begin_job, refuse_entries
+from .worker_lives import WorkerLives, begin_job
 
 
 class GroupTracker(WatermarkTracker):

@@ -2,18 +2,15 @@
 
 import asyncio
 import logging
-import random
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
-from recordpublisher.publishers.password_masking import mask_passwords
 
 from ..checkpoints.checkpoint_scheduler import CheckpointAge
-from ..checkpoints.snapshot import ANOTHER_PLACE, PARTS, refuse_other_job
-from ..committing_sink import entries_of
+from ..checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
 from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
 from ..leases.documents.lease_table import GroupJob
@@ -25,16 +22,11 @@ from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..ownership.shard_ownership import StartTask
 from ..pipeline.lease_gate import CurrentWorker
-from ..shards.discovery import StreamList
-from ..sink import Sink
 from .committed_positions import CommittedPositions
+from .group_place import ElasticGroup
 from .leased_shards import LeasedShards
 
-
-def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
-    """Return what this process reads and where it writes. `name`: the name of the job."""
-    names = tuple(sorted(streams)) if streams.is_fixed else None
-    return GroupJob(mask_passwords(sink.destination()), names, entries_of(sink) is not None, name)
+log = logging.getLogger("recordpublisher.group")
 
 
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
@@ -76,43 +68,6 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
     raise StateError(f"the group in {store.place} is begun again and again by processes with other settings")
 
 
-async def refuse_entries(entries: GroupStore, place: str) -> None:
-    """Refuse positions next to a sink's rows whose lease table is not in `place`. Called before the first table is written.
-
-    Raises: StateError, with the worker that has stored the positions.
-    """
-    for name in await entries.names(PARTS):
-        worker = name.removeprefix(PARTS).rpartition("/")[0]
-        part = await entries.read_part(worker, 0)
-        if part is not None and part.document.positions:
-            raise StateError(
-                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: start with the "
-                f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
-            )
-
-
-log = logging.getLogger("recordpublisher.group")
-
-
-@dataclass(frozen=True, slots=True)
-class ElasticGroup:
-    """Where a group stores its leases and positions, and its intervals (heartbeats, leases).
-
-    - `job_name`: the name of the job, if it has one.
-    - `chance`: a source of randomness for jitter, and for the names of workers. A name is never used again.
-    """
-
-    store: ConditionalStore
-    settings: LeaseSettings
-    job_name: str | None = None
-    chance: random.Random = field(default_factory=random.SystemRandom)
-
-    @property
-    def documents(self) -> GroupStore:
-        """The group's documents. A call takes at most one interval, because a later answer would be useless."""
-        return GroupStore(self.store, self.settings.interval)
-
-
 class WorkerLives:
     """Owns the worker of this process, one life after another.
 
@@ -139,6 +94,8 @@ class WorkerLives:
         self._on_drain = on_drain
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
+        self._is_first = True
+        """Whether no life was in the group so far: only then may the next one replace a worker that runs alone."""
         self.times = CheckpointAge(clock)
         """Ages of the checkpoints of all lives, including those taken to transfer shards."""
 
@@ -227,10 +184,12 @@ class WorkerLives:
     async def _run(self, listing: ShardListing) -> None:
         while not self._is_leaving:
             self._end_life()
-            worker = self._join(listing)
+            worker, is_first = self._join(listing), self._is_first
+            self._is_first = False
             try:
                 await worker.run()
             except LateJoinError as error:
+                self._is_first = is_first  # this life was never in the group
                 log.warning("worker %s starts again under another name: %s", worker.name, error)
             except FencedError as error:
                 in_flight = self._shards.in_flight
@@ -268,7 +227,7 @@ class WorkerLives:
             on_drain=self._on_drain,
             job=self._job,
             times=self.times,
-            is_first=self._current.worker is None,
+            is_first=self._is_first,
             on_advance=self._current.notify_advance,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)

@@ -45,7 +45,7 @@ class Worker:
 
     - `on_drain`: called when a person has asked this worker to leave. Without it the worker leaves.
     - `job`: the job of this process. None is compatible with every job (E10).
-    - `is_first`: whether this is the first worker of its process, which may replace a worker that runs alone.
+    - `is_first`: whether its process was not in the group before, so that it may replace a worker that runs alone.
     - `on_advance`: called when the known watermark of the group has changed.
     """
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import SHARDS_PER_PART
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
 from recordpublisher.fetcher.sink import Sink, State

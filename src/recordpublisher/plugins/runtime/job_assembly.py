@@ -184,7 +184,7 @@ def _alone_worker(
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
         return None
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-    from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup, job_of
+    from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
     from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 
     name = given.value(JOB_NAME)

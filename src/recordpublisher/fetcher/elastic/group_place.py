@@ -1,0 +1,61 @@
+"""Where a group, or a process that runs alone, stores its documents, and its job. The modules of workers are not imported here."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.password_masking import mask_passwords
+
+from ..checkpoints.snapshot import ANOTHER_PLACE, PARTS
+from ..committing_sink import entries_of
+from ..conditional_store import ConditionalStore
+from ..leases.documents.group_store import GroupStore
+from ..leases.documents.lease_table import GroupJob
+from ..leases.lease_settings import LeaseSettings
+from ..sink import Sink
+
+if TYPE_CHECKING:
+    from ..shards.discovery import StreamList
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticGroup:
+    """Where a group stores its leases and positions, and its intervals (heartbeats, leases).
+
+    - `job_name`: the name of the job, if it has one.
+    - `chance`: a source of randomness for jitter, and for the names of workers. A name is never used again.
+    """
+
+    store: ConditionalStore
+    settings: LeaseSettings
+    job_name: str | None = None
+    chance: random.Random = field(default_factory=random.SystemRandom)
+
+    @property
+    def documents(self) -> GroupStore:
+        """The group's documents. A call takes at most one interval, because a later answer would be useless."""
+        return GroupStore(self.store, self.settings.interval)
+
+
+def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
+    """Return what this process reads and where it writes. `name`: the name of the job."""
+    names = tuple(sorted(streams)) if streams.is_fixed else None
+    return GroupJob(mask_passwords(sink.destination()), names, entries_of(sink) is not None, name)
+
+
+async def refuse_entries(entries: GroupStore, place: str) -> None:
+    """Refuse positions next to a sink's rows whose lease table is not in `place`. Called before the first table is written.
+
+    Raises: StateError, with the worker that has stored the positions.
+    """
+    for name in await entries.names(PARTS):
+        worker = name.removeprefix(PARTS).rpartition("/")[0]
+        part = await entries.read_part(worker, 0)
+        if part is not None and part.document.positions:
+            raise StateError(
+                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}: start with the "
+                f"flink.state.uri of that job, or use {ANOTHER_PLACE}"
+            )

@@ -1,0 +1,110 @@
+"""Random schedules of a whole job that runs alone or in a group: in each the rules S1, S2, S10, W1, W2, W3, W6, W8, W9, W13 and P6 hold.
+
+Real fetchers over documents in one store, each process with a loop of its own. The seed decides everything:
+
+    WORKER_SEED=123 pytest -m simulation tests/simulation/workers      runs one schedule again, exactly
+    WORKER_SCHEDULES=20000 WORKER_FIRST=0 ...                          runs many
+"""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from ..many_schedules import failures_of
+from ..rule_checker import RuleViolationError
+from ..schedule import LARGE_BUDGET, Schedule
+from ..simulated_stream import StreamPlan
+from .mutations import MUTATIONS, mutated
+from .worker_job import WorkerJob, run
+from .worker_schedule import LEAST_LOOKAHEAD_MS, WorkerRun, random_worker_schedule
+from random_inputs import inputs
+
+QUICK, MANY = inputs(200, 50), 2_000
+SEARCHED = 40
+"""How many seeds are tried, from the one that was found: a change of the protocol changes what a seed does."""
+FOUND = {
+    "sink_is_told_more_than_the_global_watermark": ("W1", 1),
+    "sink_is_told_of_queued_records": ("W1", 1),
+    "shards_without_records_do_not_count": ("W1", 3),
+    "idle_by_time_alone": ("W3", 31),
+    "a_new_life_begins_anew": ("W6", 207),
+    "a_process_alone_follows_its_last_report": ("W6", 2),
+    "limit_is_passed": ("W8", 2),
+    "heads_of_queues_do_not_count": ("W9", 0),
+    "late_records_are_not_counted": ("W13", 12),
+}
+
+OUTAGE_STREAM = StreamPlan(
+    seed=136779594, roots=3, records=40, reshards=0, aggregate=1, ends=False, disorder_ms=0, wrong_clock=False
+)
+"""One shard's reads fail for longer than the idle interval. The others are read on, and then its records are too far ahead."""
+FAULTLESS_RUN = WorkerRun(
+    seconds=0.0,
+    restore_age=0.0,
+    crashes=False,
+    lookahead=0,
+    idle_interval=3_000,
+    max_lag=None,
+    budget=LARGE_BUDGET,
+    sink_cost=0.0,
+    continuations=True,
+    faults=(),
+)
+
+
+def broken_rule(schedule):
+    try:
+        WorkerJob(schedule).run()
+    except RuleViolationError as error:
+        return error.rule
+    return None
+
+
+def suspended_alone(seed):
+    """A job of one process, which may be suspended while its shards are silent."""
+    return random_worker_schedule(10_100 + seed, processes=1)
+
+
+@pytest.mark.random
+def test_every_rule_holds_in_every_schedule():
+    assert failures_of(run, range(QUICK), "WORKER_SEED") == []
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(0)
+def test_every_rule_holds_in_many_schedules():
+    if "WORKER_SEED" in os.environ:
+        run(int(os.environ["WORKER_SEED"]))
+        return
+    first, count = int(os.environ.get("WORKER_FIRST", "200")), int(os.environ.get("WORKER_SCHEDULES", MANY))
+    failures = failures_of(run, range(first, first + count), "WORKER_SEED")
+
+    assert not failures, "\n".join(["schedules that break a rule:", *failures])
+
+
+def test_a_seed_gives_the_same_schedule_and_the_same_run():
+    assert [run(seed).trace for seed in range(5)] == [run(seed).trace for seed in range(5)]
+
+
+@pytest.mark.parametrize(
+    "job_run",
+    [FAULTLESS_RUN, replace(FAULTLESS_RUN, is_alone=False, processes=3, lookahead=LEAST_LOOKAHEAD_MS)],
+    ids=["alone", "group"],
+)
+def test_a_shard_whose_reads_fail_for_longer_than_the_idle_interval_stops_no_other(job_run):  # W7
+    assert WorkerJob(Schedule(0, OUTAGE_STREAM, (job_run,))).run().is_complete
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("mutation", FOUND)
+def test_without_this_rule_a_schedule_fails(mutation):
+    rule, first = FOUND[mutation]
+    schedule_of = suspended_alone if mutation == "idle_by_time_alone" else random_worker_schedule
+    with mutated(mutation):
+        broken = (broken_rule(schedule_of(seed)) for seed in range(first, first + SEARCHED))
+        assert next(filter(None, broken), None) == rule
+
+
+def test_each_rule_is_tested():
+    assert MUTATIONS.keys() == FOUND.keys()
