@@ -421,8 +421,8 @@ def test_a_frame_is_not_read_if_a_record_does_not_fit_unless_it_is_skipped(monke
     reasons = [message.partition("was skipped: ")[2] for message in caplog.messages if "recordpublisher" not in message]
     assert [reason for reason in reasons if reason] == [
         "ValueError: it is not a valid row of the schema: $.id: expected int | null, got str",
-        "ValueError: the field 'Id' cannot be a column: its name is not valid, or differs from another name in case only; name the columns in "
-        "flink.deserializer.schema",
+        "ValueError: the field 'Id' cannot be a column: its name is not valid, or differs from another name in case only; name the columns "
+        "in flink.deserializer.schema",
     ]
 
 
