@@ -40,7 +40,7 @@ def test_the_first_record_is_read_without_the_aws_sdk_and_without_groups(script,
 
     assert "recordpublisher.publishers.polling.publisher" in imported
     assert imported & SDK == set()
-    assert {name for name in imported if name.startswith(OF_GROUPS)} == {"recordpublisher.fetcher.leases.owned_leases"}
+    assert {name for name in imported if name.startswith(OF_GROUPS)} == {"recordpublisher.fetcher.leases.lease_counts"}
 
 
 def test_the_endpoint_of_the_readme_is_an_environment_variable(url):

@@ -11,7 +11,7 @@ from recordpublisher.publishers.shards import Shard
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .dependencies import FetcherDependencies
-from .leases.owned_leases import LeaseCounts
+from .leases.lease_counts import LeaseCounts
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger

@@ -19,8 +19,9 @@ from recordpublisher.fetcher.leases.documents.group_store import (
 )
 from recordpublisher.fetcher.leases.documents.lease_table import GroupJob
 from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
+from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.leases.owned_leases import LeaseCounts, OwnedLeases
+from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
 from recordpublisher.fetcher.leases.planning import ShardWatermark
 from recordpublisher.fetcher.leases.position_store import ReadPositions
 from recordpublisher.fetcher.leases.shard_listing import ShardListing

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from statistics import median
 
 from recordpublisher.fetcher.leases.documents.group_store import WORKERS, WorkerRecord
+from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.leases.owned_leases import LeaseCounts
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

@@ -16,8 +16,8 @@ from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
 from ..leases.documents.lease_table import GroupJob
 from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.heartbeat import LateJoinError
+from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import HANDOVER_SECONDS, LeaseSettings
-from ..leases.owned_leases import LeaseCounts
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..ownership.shard_ownership import StartTask

@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-
-import msgspec
 
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
 from recordpublisher.publishers.log_fields import counted
@@ -14,53 +12,6 @@ from ..checkpoints.checkpoint_scheduler import CheckpointAge
 from .documents.group_store import PositionKey, Positions, StoredPosition
 from .documents.lease_table import LeaseTable, ShardEnd
 from .position_store import PositionStore, ReadPositions, ShardReaders
-
-
-class LeaseCounts(msgspec.Struct):
-    """Counts over all workers that the process has been, one after another. All numbers are 0 for a job that runs alone.
-
-    - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
-    - `sealed`: workers of other processes that this one found silent and sealed.
-    - `replaced`: how often other workers have sealed this one. What it had not stored was refused, and is read again.
-    - `in_flight`: records being written, and running calls of user code, when this process learned that it was sealed.
-    - `withheld`: the shards that each other worker should have released and had not, at the last read of the group; see `GroupView`.
-    - `unowned`: number of shards that could be read and that no worker read at the last read of the group, or whose worker had sent no
-      heartbeat for half of its lease.
-    - `unowned_seconds`: the longest time for which this process has seen such a shard.
-    """
-
-    taken: int = 0
-    given: int = 0
-    sealed: int = 0
-    replaced: int = 0
-    in_flight: int = 0
-    withheld: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
-    unowned: int = 0
-    unowned_seconds: float = 0.0
-
-    def count_sealed(self, workers: int) -> None:
-        """Count other workers that were sealed."""
-        self.sealed += workers
-
-    def count_replaced(self, in_flight: int) -> None:
-        """Count that other workers have sealed this one, with `in_flight` records being written and calls of user code running."""
-        self.replaced += 1
-        self.in_flight += in_flight
-
-    def count_moved(self, taken: int, given: int) -> None:
-        """Count shards that were acquired and released."""
-        self.taken += taken
-        self.given += given
-
-    def observe_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
-        """Store the shards that other workers should have released, according to this read of the group."""
-        self.withheld = withheld
-
-    def observe_unowned(self, seconds: Iterable[float]) -> None:
-        """Store how long each unowned shard has been seen."""
-        found = list(seconds)
-        self.unowned, self.unowned_seconds = len(found), max(found, default=0.0)
-
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5

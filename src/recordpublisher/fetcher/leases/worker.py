@@ -28,8 +28,9 @@ from .documents.json_documents import by_stream
 from .documents.lease_table import AloneOwner, GroupJob, LeaseTable, ShardEnd
 from .group_observer import GroupObserver, GroupUpkeep
 from .heartbeat import Heartbeat, WritePermission, join_group
+from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
-from .owned_leases import LeaseCounts, OwnedLeases, PositionCommits, log_moved
+from .owned_leases import OwnedLeases, PositionCommits, log_moved
 from .planning import GroupView, LoadLevels, ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .position_store import PartPositionStore, PositionStore, ShardReaders
 from .shard_listing import ShardListing

@@ -17,7 +17,7 @@ from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
-from ..leases.owned_leases import LeaseCounts
+from ..leases.lease_counts import LeaseCounts
 from ..pipeline.emitter import Emitter
 from ..pipeline.reading import ReadBlock, why_blocked
 from ..shards.discovery import parent_keys

@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 
 from ..checkpoints.checkpoint_scheduler import CheckpointAge
 from ..checkpoints.commits import CommitCounts
-from ..leases.owned_leases import LeaseCounts
+from ..leases.lease_counts import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
 from ..pipeline.emitter import Emitter
 from ..pipeline.reading import ReadIntake
