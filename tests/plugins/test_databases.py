@@ -46,6 +46,26 @@ async def test_work_waits_for_cancelled_work_to_end(database):
     assert order == ["first begins", "first ends", "second"]
 
 
+async def test_a_transaction_that_begins_during_a_close_does_not_wait_for_the_pool(database):
+    """It used to wait for 30 s: for the one connection of a pool that the close replaced meanwhile."""
+    is_running, may_end = threading.Event(), threading.Event()
+
+    def first(connection):
+        is_running.set()
+        may_end.wait(60)
+
+    running = asyncio.ensure_future(database.transaction(first))
+    await asyncio.to_thread(is_running.wait, 60)
+    closing = asyncio.ensure_future(database.close())
+    await asyncio.sleep(0.05)
+    following = asyncio.ensure_future(database.transaction(lambda connection: connection.scalar(text("SELECT 7"))))
+    await asyncio.sleep(0.05)
+    may_end.set()
+
+    async with asyncio.timeout(20):
+        assert (await asyncio.gather(running, closing, following))[2] == 7
+
+
 async def test_every_transaction_runs_in_one_thread(database):
     idents = [await database.transaction(lambda connection: threading.get_ident()) for _ in range(3)]
     assert len(set(idents)) == 1

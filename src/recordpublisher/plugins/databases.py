@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -103,6 +103,8 @@ class Database:
         self._policy = outage_policy(properties, base_ms=200)
         self._has_connected = False
         self._thread: ThreadPoolExecutor | None = None
+        self._disposal: Future[None] | None = None
+        """The end of the last thread's connection."""
 
     def name_session(self, name: str) -> None:
         """Set the `application_name` of the next transactions in PostgreSQL."""
@@ -157,6 +159,9 @@ class Database:
         """Run blocking work in the thread, after all calls before it."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="recordpublisher-sql")
+            if self._disposal is not None:
+                # Otherwise this thread could wait for the connection of a pool that the last thread is about to replace.
+                self._thread.submit(wait, [self._disposal])
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def close(self) -> None:
@@ -164,8 +169,9 @@ class Database:
         thread, self._thread = self._thread, None
         if thread is None:
             return
+        self._disposal = thread.submit(self._engine.dispose)
         try:
-            await asyncio.get_running_loop().run_in_executor(thread, self._engine.dispose)
+            await asyncio.wrap_future(self._disposal)
         finally:
             thread.shutdown(wait=False)
 
