@@ -1,5 +1,7 @@
 """What a job that runs alone stores in a place, without a fetcher."""
 
+import itertools
+
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
@@ -14,10 +16,23 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 SHARD = "orders/shardId-000000000000"
 
 
+class LaterClock(SystemClock):
+    """The clock of a start more than a minute after the last one, so that the two are not two supervisors that replace each other."""
+
+    def __init__(self):
+        self._ahead_ms = 61_000 * next(_STARTS)
+
+    def now_ms(self):
+        return super().now_ms() + self._ahead_ms
+
+
+_STARTS = itertools.count()
+
+
 def alone_worker(store, name=None, sink=None):
     """The worker of one start."""
     job = GroupJob("memory", None, False, name)
-    return AloneWorker(ElasticGroup(store, LeaseSettings(20.0), name), job, sink or MemorySink(), SystemClock())
+    return AloneWorker(ElasticGroup(store, LeaseSettings(20.0), name), job, sink or MemorySink(), LaterClock())
 
 
 def snapshot_at(sequence, shard=SHARD):
