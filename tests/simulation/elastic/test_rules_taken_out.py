@@ -22,7 +22,6 @@ SEARCHED = 40
 """How many seeds are tried, from the one that was found: a change of the protocol changes what a seed does."""
 FOUND = [
     ("ancestors_come_back", "reshards", 0),
-    ("an_ended_life_commits", "commits_at_random", 798),
     ("answers_decide", "random", 1),
     ("children_before_parents", "reshards", 0),
     ("children_forget_their_parents", "restart_past_retention", 0),
@@ -76,6 +75,7 @@ FOUND = [
     ("write_without_permission", "cut_off", 1),
 ]
 TESTED_ELSEWHERE = {
+    "an_ended_life_commits": "fetcher/leases/test_position_commits.py",
     "an_ended_life_stages": "fetcher/leases/test_committed_positions.py",
     "cleaned_before_it_is_published": "fetcher/leases/test_committed_positions.py",
     "prepared_takes_name_staged_rows": "fetcher/leases/test_committed_positions.py",

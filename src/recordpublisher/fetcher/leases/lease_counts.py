@@ -1,4 +1,4 @@
-"""What a process has counted in its group. A module of its own, because every job imports it, and few are in a group."""
+"""Counts of a process in its group. This is a module of its own, because every job imports it, and few are in a group."""
 
 from collections.abc import Collection, Iterable, Mapping
 
