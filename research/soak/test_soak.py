@@ -19,7 +19,7 @@ from soak.recovery_rules import RULES, without
 from soak.sweep import repeat_commands, sweep, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-IN_MEMORY, OVER_SOCKETS, AT_LEAST = 600, 24, 20
+IN_MEMORY, OVER_SOCKETS, AT_LEAST = 600, 24, 5
 
 
 def check_outcome(counts: Counter[FaultKind], failed: dict[int, Exception], module: str, seeds: int) -> None:
