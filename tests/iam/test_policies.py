@@ -50,6 +50,10 @@ async def problems_of(properties):
     return [each for each in findings if each.verdict.value == "PROBLEM"]
 
 
+LEFT_OVER = {"s3:DeleteObject", "dynamodb:DeleteItem"}
+"""Actions that a job which runs alone calls only if a predecessor has left something over."""
+
+
 def needed_by(features):
     return {action.name for action in actions_of(features) if not action.rare}
 
@@ -68,7 +72,7 @@ async def test_a_job_runs_under_its_policy_and_calls_all_that_it_allows(moto, na
         await Run(served, properties, front.called, needed, job.restarts).read_all()
 
     assert front.denied == set()
-    assert needed <= front.called
+    assert needed - LEFT_OVER <= front.called
 
 
 @pytest.mark.slow
