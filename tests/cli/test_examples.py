@@ -77,7 +77,8 @@ MENDED = '{"shard":"orders/shardId-0","sequenceNumber":"495903382714902566085596
 async def _store_a_state(folder):
     """Of a job that has stored its first checkpoint, and has read nothing yet."""
     states = {f"orders/shardId-00000000000{number}": ShardState(StartingPosition.trim_horizon()) for number in (0, 1)}
-    await store_alone(FolderStore(folder), snapshot_to_json(states, None, 1))
+    alone = await store_alone(FolderStore(folder), snapshot_to_json(states, None, 1))
+    await alone.close()
 
 
 async def _store_a_group(folder):
