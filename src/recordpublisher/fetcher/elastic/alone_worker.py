@@ -116,6 +116,10 @@ class AloneWorker:
             running = await self._check(found)
             if await self._rivals.wait(running):
                 continue
+            # A predecessor that was suspended within a transaction may hold locks of the documents that are sealed now.
+            await self._group.store.end_sessions("alone")
+            if table.alone is not None and isinstance(self._sink, CommittingSink):
+                await self._sink.end_life(table.alone.worker)
             states = await self._sealed_states(table)
             if states is None:  # the table has moved on
                 await pause(attempt)

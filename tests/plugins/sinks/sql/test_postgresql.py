@@ -286,13 +286,7 @@ async def test_a_commit_whose_response_was_lost_is_not_repeated(uri, made, monke
     assert query(uri, "select count(*) from t") == [(1,)]
 
 
-OPEN = "a start that runs alone seals the record of its predecessor before it ends that predecessor's sessions"
-
-
-@pytest.mark.parametrize(
-    "place",
-    ["before its first lock", pytest.param("holding the lock of its entry", marks=pytest.mark.xfail(reason=OPEN))],
-)
+@pytest.mark.parametrize("place", ["before its first lock", "holding the lock of its entry"])
 async def test_a_predecessor_suspended_in_its_commit_blocks_nobody(uri, made, place):  # S6
     """The state after SIGSTOP in the middle of a commit."""
     sleeper = await started(made())
