@@ -186,8 +186,12 @@ FEATURES = {
         "`flink.sink = kinesis`, which writes to `copies`. Spark's writer too.",
         (*WRITING, LIST_STREAMS),
     ),
-    "state-dynamodb": Feature("State in DynamoDB", "`flink.state.uri = dynamodb://states/orders`.", ITEMS),
-    "state-s3": Feature("State in S3", "`flink.state.uri = s3://bucket/jobs/orders`.", S3_OBJECTS),
+    "state-dynamodb": Feature(
+        "State in DynamoDB", "`flink.state.uri = dynamodb://states/orders`.", (*ITEMS, replace(DELETE_ITEM, rare=LEFT))
+    ),
+    "state-s3": Feature(
+        "State in S3", "`flink.state.uri = s3://bucket/jobs/orders`.", (*S3_OBJECTS, replace(DELETE_OBJECT, rare=LEFT))
+    ),
     "files-s3": Feature(
         "Files in S3",
         "`flink.sink = parquet` or `jsonl` with the path `s3://bucket/lake/orders`. Delta and Iceberg write such files too, and what "
