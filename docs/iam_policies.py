@@ -152,7 +152,7 @@ FILES = (
     Action("s3:PutObject", (LAKE,), "writes hidden files, and copies them to their names at each checkpoint"),
     Action("s3:GetObject", (LAKE,), "the job's entry, and what is copied"),
     Action("s3:DeleteObject", (LAKE,), "hidden files that are copied, or left over"),
-    Action("s3:ListBucket", (BUCKET,), "what is left over"),
+    Action("s3:ListBucket", (BUCKET,), "what is left over", without="it stays, and a warning says so"),
     Action("s3:AbortMultipartUpload", (LAKE,), "ends an upload", rare="only for large files, when the job fails"),
     Action("s3:ListBucketMultipartUploads", (BUCKET,), "unfinished uploads", rare="only `recordpublisher leftovers`"),
 )

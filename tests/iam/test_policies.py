@@ -50,11 +50,6 @@ async def problems_of(properties):
     return [each for each in findings if each.verdict.value == "PROBLEM"]
 
 
-WAITS = pytest.mark.xfail(
-    run=False, reason="open: a job that runs alone waits without end if it may not list the bucket"
-)
-
-
 def needed_by(features):
     return {action.name for action in actions_of(features) if not action.rare}
 
@@ -80,7 +75,7 @@ async def test_a_job_runs_under_its_policy_and_calls_all_that_it_allows(moto, na
 @pytest.mark.parametrize(
     ("name", "action"),
     [
-        pytest.param(name, action.name, marks=[WAITS] * ((name, action.name) == ("files-s3", "s3:ListBucket")))
+        (name, action.name)
         for name, features in REFUSED.items()
         for action in actions_of(features)
         if not (action.rare or action.without)
