@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from recordpublisher.plugins.dashboard.server import HistoryPoint, point_of
-from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, SnapshotSource
+from recordpublisher.plugins.lag.job_snapshot import HistoryPoint, JobSnapshot, SnapshotSource, point_of
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 

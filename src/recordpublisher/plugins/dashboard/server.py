@@ -16,7 +16,7 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 
-from ..lag.job_snapshot import JobSnapshot, SnapshotSource
+from ..lag.job_snapshot import HistoryPoint, SnapshotSource, point_of
 from ..metrics.http_pages import HttpPages, Page
 
 log = logging.getLogger("recordpublisher.metrics")
@@ -102,14 +102,6 @@ class Unavailable(msgspec.Struct, frozen=True):
     error: str
 
 
-class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
-    """The totals at one moment (epoch ms): records written per second, and the largest lag (ms). Unknown values are None."""
-
-    time_ms: int
-    records_per_second: float | None = None
-    lag_ms: int | None = None
-
-
 class History:
     """Keeps the totals of the last half hour, so that a page that is opened later has something to draw.
 
@@ -141,8 +133,3 @@ class History:
         except Exception:
             log.exception("the job cannot be read for the dashboard")
             return HistoryPoint(self._clock.now_ms())
-
-
-def point_of(snapshot: JobSnapshot) -> HistoryPoint:
-    """Return the totals of a snapshot."""
-    return HistoryPoint(snapshot.time_ms, snapshot.records_per_second, snapshot.lag_ms)

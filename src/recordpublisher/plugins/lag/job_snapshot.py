@@ -115,3 +115,16 @@ class SnapshotSource(Protocol):
 
     async def snapshot(self) -> JobSnapshot:
         """Return the current state of the job. Raises: RecordPublisherError if it cannot be read."""
+
+
+class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
+    """The totals at one moment (epoch ms): records written per second, and the largest lag (ms). Unknown values are None."""
+
+    time_ms: int
+    records_per_second: float | None = None
+    lag_ms: int | None = None
+
+
+def point_of(snapshot: JobSnapshot) -> HistoryPoint:
+    """Return the totals of a snapshot."""
+    return HistoryPoint(snapshot.time_ms, snapshot.records_per_second, snapshot.lag_ms)

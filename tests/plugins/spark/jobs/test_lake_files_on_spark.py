@@ -8,11 +8,11 @@ from datetime import time
 import pytest
 from deltalake import DeltaTable
 from every_type import SOURCES, catalog_of, plain, write
-from plugins.sinks.files.test_inferred_folders import Job
 from pyiceberg.catalog import load_catalog
 
 from recordpublisher.plugins.deserializers.schemas import columns_text, merge_shapes, shape_of
 
+from fakes.inferred_rows import Job
 from spark_jobs.queries import WAIT_SECONDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
