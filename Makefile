@@ -13,7 +13,7 @@ CORE_TOOLS := attrs boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[serve
 CONNECTIONS := tests/publishers tests/local tests/plugins/stores
 # Folders with tests of a marker, so that a run need not collect all nine thousand; tests/packaging/test_release.py looks for others.
 KILLS := tests/groups tests/plugins/runtime tests/plugins/sinks tests/plugins/archive tests/publishers/kinesis_queue tests/cli
-OF_JOBS := tests/plugins/runtime/jobs
+OF_JOBS := tests/plugins/runtime/supervisor
 OUTAGE := research/outage
 LONG := kills or sinks or time or simulation or faults or hostile or compare or versions or benchmark
 SPARKS := 4.0.2 4.1.1 4.2.1

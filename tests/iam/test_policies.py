@@ -6,8 +6,8 @@ import boto3
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.cli.commands.doctor import use_of
 from recordpublisher.cli.doctor.examination import examined
-from recordpublisher.cli.job_commands.doctor import use_of
 
 from iam.jobs import JOBS, Run
 from iam.simulated_aws import KEYS, load_policies, serve_aws
