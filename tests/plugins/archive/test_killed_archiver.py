@@ -11,8 +11,11 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from contextlib import suppress
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
@@ -44,7 +47,7 @@ class Rows(rp.Sink):
 
 @pytest.mark.kills
 @pytest.mark.timeout(SECONDS + 300)
-@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "delta"])
 def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind):
     draw = random.Random(7)
     with serve_in_thread(streams={"orders": 2}) as served:
@@ -52,7 +55,7 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
         given = {
             **served.endpoint.properties(),
             "flink.sink": kind,
-            f"flink.sink.{kind}.path": str(tmp_path),
+            f"flink.sink.{kind}.{'uri' if kind == 'delta' else 'path'}": str(tmp_path),
             "flink.sink.archive": True,
             "flink.state.checkpoint.interval": 300,
             "flink.job.name": "archive",
@@ -78,6 +81,8 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
                         reshards.pop(0)
                         changes.pop(0)()
                     time.sleep(0.05)
+                if kind == "delta":
+                    compact(tmp_path)
             finally:
                 job.kill()
                 job.wait()
@@ -88,7 +93,7 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
         reading = {
             **served.endpoint.properties(),
             "flink.stream.recordpublisher": "ARCHIVE",
-            "flink.archive.uri": str(tmp_path),
+            "flink.archive.uri": f"delta:{tmp_path}" if kind == "delta" else str(tmp_path),
         }
         asyncio.run(read({**reading, "flink.archive.live": "NONE"}, past, None))
         stream.put(*range(put, put + 100))
@@ -98,6 +103,14 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
     print(f"{kills} kills, {put} records, {len(past.rows)} shards")
     check(past, put)
     check(both, put + 100)
+
+
+def compact(folder):
+    """Join the small files while the job runs, and delete the files that are replaced."""
+    if DeltaTable.is_deltatable(str(folder)):
+        with suppress(CommitFailedError):
+            DeltaTable(str(folder)).optimize.compact()
+        DeltaTable(str(folder)).vacuum(0, dry_run=False, enforce_retention_duration=False)
 
 
 async def finish(given):

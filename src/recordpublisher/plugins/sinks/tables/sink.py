@@ -510,7 +510,8 @@ class TableSink(ArchivingSink):
         The mark is deleted once the table has the rows. It counts only if the table may drop the commit's number by itself. Otherwise
         the number is there for as long as an entry names the commit, and a removal of orphan files may have deleted the mark.
         """
-        return self._table.numbers_expire and folder.size(staged_data_files(staged).mark) is None
+        content = staged_data_files(staged)  # A stage without files has no mark.
+        return self._table.numbers_expire and bool(content.files) and folder.size(content.mark) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
         """Return the commits that were taken back."""
