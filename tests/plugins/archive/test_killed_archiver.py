@@ -20,6 +20,8 @@ from deltalake.exceptions import CommitFailedError
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 
+from ..sinks.tables.lake_tables import place_of, uri_of
+
 SECONDS = float(os.environ.get("RECORDPUBLISHER_SECONDS", "45"))
 KILL_SECONDS = float(os.environ.get("RECORDPUBLISHER_KILL_SECONDS", "5"))
 JOB = """
@@ -47,7 +49,7 @@ class Rows(rp.Sink):
 
 @pytest.mark.kills
 @pytest.mark.timeout(SECONDS + 300)
-@pytest.mark.parametrize("kind", ["parquet", "jsonl", "delta"])
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "delta", "iceberg"])
 def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind):
     draw = random.Random(7)
     with serve_in_thread(streams={"orders": 2}) as served:
@@ -55,7 +57,7 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
         given = {
             **served.endpoint.properties(),
             "flink.sink": kind,
-            f"flink.sink.{kind}.{'uri' if kind == 'delta' else 'path'}": str(tmp_path),
+            **place_of(tmp_path, kind),
             "flink.sink.archive": True,
             "flink.state.checkpoint.interval": 300,
             "flink.job.name": "archive",
@@ -93,7 +95,7 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
         reading = {
             **served.endpoint.properties(),
             "flink.stream.recordpublisher": "ARCHIVE",
-            "flink.archive.uri": f"delta:{tmp_path}" if kind == "delta" else str(tmp_path),
+            **uri_of(tmp_path, kind),
         }
         asyncio.run(read({**reading, "flink.archive.live": "NONE"}, past, None))
         stream.put(*range(put, put + 100))

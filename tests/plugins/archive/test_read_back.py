@@ -9,7 +9,7 @@ import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.archive.factory import ArchiveFactory
 
-from ..sinks.tables.lake_tables import Iceberg
+from ..sinks.tables.lake_tables import place_of, uri_of
 
 FIRST = "shardId-000000000000"
 
@@ -52,19 +52,11 @@ def archiving(served, folder, kind, **more):
     }
 
 
-def place_of(folder, kind):
-    if kind == "iceberg":
-        given = {"flink.sink.iceberg.table": "lake.orders", "flink.state.uri": f"{folder}/state"}
-        return {**Iceberg(folder).given, **given}
-    return {f"flink.sink.{kind}.{'uri' if kind == 'delta' else 'path'}": str(folder)}
-
-
 def reading(served, folder, live, kind="", **more):
-    places = {"delta": {"flink.archive.uri": f"delta:{folder}"}, "iceberg": Iceberg(folder).archive}
     return {
         **served.endpoint.properties(),
         "flink.stream.recordpublisher": "ARCHIVE",
-        **places.get(kind, {"flink.archive.uri": str(folder)}),
+        **uri_of(folder, kind),
         "flink.archive.live": live,
         "flink.stream.efo.consumername": "c",
         "flink.shard.discovery.intervalmillis": 200,

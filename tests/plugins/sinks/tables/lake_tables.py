@@ -94,6 +94,24 @@ class Iceberg:
         return len(self.table().snapshots())
 
 
+def place_of(folder, kind):
+    """The properties of a sink, of files or of a table."""
+    if kind == "iceberg":
+        return {
+            **Iceberg(folder).given,
+            "flink.sink.iceberg.table": "lake.orders",
+            "flink.state.uri": f"{folder}/state",
+        }
+    return {f"flink.sink.{kind}.{'uri' if kind == 'delta' else 'path'}": str(folder)}
+
+
+def uri_of(folder, kind):
+    """The properties of a job that reads the archive that such a sink wrote."""
+    if kind == "iceberg":
+        return Iceberg(folder).archive
+    return {"flink.archive.uri": f"delta:{folder}" if kind == "delta" else str(folder)}
+
+
 def number(n, writer=WRITER):
     return CommitNumber(writer, n)
 
