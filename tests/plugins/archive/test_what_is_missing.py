@@ -233,7 +233,7 @@ def test_what_is_refused_before_anything_is_read(tmp_path):
     with pytest.raises(ConfigurationError, match="a folder that a file sink has written"):
         factory_of(tmp_path / "missing")
     (tmp_path / "_delta_log").mkdir()
-    with pytest.raises(ConfigurationError, match="archives in tables cannot be read yet"):
+    with pytest.raises(ConfigurationError, match=r"it is the folder of a table\. Valid: delta:"):
         factory_of(tmp_path)
 
 

@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.groups.reading import ARCHIVE_UNPROVE
 from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.shards import OldestRecord, Shard, shard_from_json
 
-from ..sinks.files.archived_shards import ShardDocument
+from ..sinks.archived_shards import ShardDocument
 from .catalogue import Catalogue
 from .ranges import OrderOf, Place, place_of
 from .rows import DecodeBuffer

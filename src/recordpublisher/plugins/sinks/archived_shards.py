@@ -2,20 +2,26 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from recordpublisher.fetcher.committing_sink import CommittingSink
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, write_value
 from recordpublisher.fetcher.stored_documents import read_document
-from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.groups.job import COMPRESSION
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS, PARTITIONS
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.shards import Shard, shard_to_json
+from recordpublisher.publishers.shards import Shard, is_valid_name, shard_to_json
 
 SHARDS = "_recordpublisher/shards"
 """Where an archive has the documents of its shards, below its folder."""
-EMPTY_RANGES = "_recordpublisher/ranges"
-"""Where an archive has the ranges without records, as names of empty files."""
+RANGES = "_recordpublisher/ranges"
+"""Where an archive has ranges as names of empty files: those without records, and in tables those of all files."""
 COLUMNS = (
     "sequenceNumber",
     "subSequenceNumber",
@@ -169,6 +175,102 @@ class ArchivedShards:
         return msgspec.structs.replace(document, end=ShardEnd(self._reached.get(key, AT), document.end.children))
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingBatch:
+    """A batch that waits for a checkpoint.
+
+    - `first`, `last`: sequence and sub-sequence number of its first and last record.
+    - `content`: the batch in the form that the sink writes. None stands for records of which none can be written.
+    - `held_bytes`: bytes that `content` holds in memory.
+    - `covered`: the range in which the batch is complete, for an archive.
+    """
+
+    stream: str
+    shard_id: str
+    first: str
+    last: str
+    content: Any
+    held_bytes: int
+    covered: Range | None = None
+
+    @property
+    def shard(self) -> str:
+        """Key of the shard, like `Shard.key`."""
+        return f"{self.stream}/{self.shard_id}"
+
+
+class ArchivingSink(CommittingSink):
+    """A sink whose files can be an archive (`flink.sink.archive`). Owns the ranges and documents that the next commit has to store."""
+
+    _waiting: list[WaitingBatch]
+
+    def __init__(self, properties: Properties) -> None:
+        """Read the property. Raises: ConfigurationError if an archive is wanted, and payloads are decompressed."""
+        self.keeps_archive: bool = properties.value(ARCHIVE)
+        if self.keeps_archive and (compression := properties.value(COMPRESSION)) != "NONE":
+            reason = f"decompressed payloads are not what came; leave {COMPRESSION.key} out, the job that reads the archive decompresses"
+            raise ConfigurationError(COMPRESSION.key, compression, "NONE", reason=reason)
+        self._archived = ArchivedShards()
+
+    def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
+        """Let the next commit create the document of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_listed(shard, open_ms)
+
+    def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
+        """Begin a range of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_started(shard, start, follows_parents)
+
+    def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
+        """Let the next commit store a range without records, or extend the range of a file with records.
+
+        Raises: SinkError if the position cannot be a part of a file name.
+        """
+        if self.keeps_archive and (covered := self._archived.passed(shard, position)) is not None:
+            self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
+
+    def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
+        """Let the next commit add the end to the document of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_ended(shard, children)
+
+
+def files_of(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
+    """Return the batches that go into one file each: those of one shard, in an archive without a gap between them."""
+    files: list[list[WaitingBatch]] = []
+    newest: dict[str, list[WaitingBatch]] = {}
+    for part in parts:
+        before = newest.get(part.shard)
+        last = None if before is None else before[-1].covered
+        has_gap = last is not None and part.covered is not None and part.covered.after != last.through
+        if before is None or has_gap:
+            newest[part.shard] = before = []
+            files.append(before)
+        before.append(part)
+    return files
+
+
+def range_together(parts: Sequence[WaitingBatch]) -> Range | None:
+    """Return the range of batches that go into one file, or None if the sink writes no archive."""
+    first, last = parts[0].covered, parts[-1].covered
+    return None if first is None or last is None else Range(first.after, last.through)
+
+
+def check_partitions(names: Collection[str], given: str | None) -> None:
+    """Check that the files have the columns of an archive. Raises: ConfigurationError if they are partitioned by one (`names`)."""
+    for name in names:
+        if name in COLUMNS:
+            reason = f"the files have no column {name} then, which an archive needs; take a field or a time"
+            raise ConfigurationError(PARTITIONS.key, given, reason=reason)
+
+
+def no_archive_of_fields() -> ConfigurationError:
+    """Return the error for columns of a type."""
+    reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
+    return ConfigurationError(ARCHIVE.key, "true", reason=reason)
+
+
 async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
     """Store what the documents add to those that are there. Several processes may do so at the same time, and again.
 
@@ -200,6 +302,12 @@ def _after(start: StartingPosition, follows_parents: bool) -> str:
 
 
 def _check_names(shard: Shard, *texts: str) -> None:
+    for name in (shard.stream, shard.shard_id):
+        if not is_valid_name(name):
+            raise SinkError(
+                f"{name[:200]!r} is not the name of a stream or shard that an archive can have in a path: letters, digits, _ . - are "
+                "valid, 128 at most"
+            )
     for text in texts:
         if not _NUMBER.fullmatch(text):
             raise SinkError(
