@@ -41,3 +41,4 @@ async def write_archive(folder, kind, cuts, *, is_ended=True, children=(), sink=
         sink.shard_ended(SHARD, children)
         await job.checkpoint({"version": 2, "generation": 1, "shards": {}})
     await sink.close()
+    await job.alone.close()  # the store of the entries is the job's
