@@ -346,7 +346,7 @@ def run(seed):
         return schedule
 
     # Where memory is a folder, syncing costs nothing.
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:  # noqa: S108
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         return run_virtual(scheduled())
 
 
