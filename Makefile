@@ -82,6 +82,7 @@ simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of the
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 	$(BIN)/pytest -q -m simulation tests/simulation/elastic
 	$(BIN)/pytest -q -m simulation tests/simulation/alone tests/simulation/workers
+	$(BIN)/pytest -q -m simulation tests/plugins/archive
 
 nightly: $(STAMP)  ## a hundred thousand of them, of MapSink and of worker groups, in two parts in parallel; a line for each 5,000 (two to seven hours)
 	+$(MAKE) --no-print-directory -j 2 nightly-groups nightly-rest

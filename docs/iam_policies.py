@@ -206,9 +206,9 @@ FEATURES = {
     ),
     "archive-s3": Feature(
         "An archive in S3, read",
-        "`flink.stream.recordpublisher = ARCHIVE` with `flink.archive.uri = s3://bucket/lake/orders`. Nothing is written there. The job also "
-        "needs what its live publisher needs (`flink.archive.live`), unless that is `NONE`. The job that writes the archive needs the "
-        "policy of *Files in S3*.",
+        "`flink.stream.recordpublisher = ARCHIVE` with `flink.archive.uri = s3://bucket/lake/orders`. Nothing is written there. The "
+        "job also needs what its live publisher needs (`flink.archive.live`), unless that is `NONE`. The job that writes the archive needs "
+        "the policy of *Files in S3*.",
         READ_FILES,
     ),
     "elastic-dynamodb": Feature(

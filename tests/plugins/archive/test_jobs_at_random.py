@@ -2,7 +2,10 @@
 
 Jobs, sinks, stores, files and the stream are real, on virtual time. Processes are killed between any two writes of theirs, shards are split
 and merged, records pass the retention, and each start may have another publisher. The reading job commits what it writes, so in its output
-each record must be once and in order. `ARCHIVE_SEED=7 pytest` runs one schedule.
+each record must be once and in order.
+
+    ARCHIVE_SEED=123 pytest tests/plugins/archive/test_jobs_at_random.py    runs one schedule again, up to the names of workers
+    ARCHIVE_SCHEDULES=2000 ARCHIVE_FIRST=0 pytest -m simulation ...          runs many
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import tempfile
 from collections import defaultdict
 from contextvars import ContextVar
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -24,6 +28,10 @@ import recordpublisher as rp
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.local import in_memory
 from recordpublisher.local.stream import hash_of
+from recordpublisher.plugins.archive import publisher
+from recordpublisher.plugins.archive.archive import Archive
+from recordpublisher.plugins.archive.ranges import Step, next_step
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from random_inputs import inputs
@@ -240,14 +248,14 @@ class Schedule:
             self.stream.split(self.draw.choice(opened).id)
 
     async def archive(self):
-        publisher = self.draw.choice(["POLLING", "POLLING", "EFO"])
-        self.publishers.add(f"archived by {publisher}")
-        await self.archiver.start(**{"flink.stream.recordpublisher": publisher})
+        name = self.draw.choice(["POLLING", "POLLING", "EFO"])
+        self.publishers.add(f"archived by {name}")
+        await self.archiver.start(**{"flink.stream.recordpublisher": name})
 
     async def read(self):
-        publisher, live = self.draw.choice(["ARCHIVE"] * 4 + ["POLLING", "EFO"]), self.draw.choice(["POLLING", "EFO"])
-        self.publishers.add(f"read by {publisher}" + (f" then {live}" if publisher == "ARCHIVE" else ""))
-        await self.reader.start(**{"flink.stream.recordpublisher": publisher, "flink.archive.live": live})
+        name, live = self.draw.choice(["ARCHIVE"] * 4 + ["POLLING", "EFO"]), self.draw.choice(["POLLING", "EFO"])
+        self.publishers.add(f"read by {name}" + (f" then {live}" if name == "ARCHIVE" else ""))
+        await self.reader.start(**{"flink.stream.recordpublisher": name, "flink.archive.live": live})
 
     async def jump(self):
         """No process runs, and hours pass."""
@@ -350,11 +358,98 @@ def run(seed):
         return run_virtual(scheduled())
 
 
+def a_listing_is_never_repeated():
+    """A shard that is newer than the last listing is taken for one that the stream has no more."""
+
+    async def is_live_now(self, shard):
+        return self.is_live(shard)
+
+    return [(Archive, "is_live_now", is_live_now)]
+
+
+def a_shard_ends_with_its_files():
+    """The reader does not ask for the shard's end."""
+
+    def step(at):
+        return Step.END if at.file is None else next_step(at)
+
+    return [(publisher, "next_step", step)]
+
+
+def no_gap_is_looked_for():
+    """Records that passed the retention before the first live read are not missed."""
+
+    async def nothing(self, batch):
+        pass
+
+    return [(publisher.ArchivePublisher, "_look_for_gap", nothing)]
+
+
+def a_file_is_read_from_its_beginning():
+    """A reader that resumes within a file reads its first rows again."""
+    return [(publisher, "first_behind", lambda rows, place, order_of: 0)]
+
+
+def the_stream_is_read_from_where_the_files_began():
+    """The position of the live read is that of the reader's start."""
+    go_live = publisher.ArchivePublisher._go_live
+
+    async def go(self):
+        position = self._position
+        self._position = StartingPosition.trim_horizon()
+        try:
+            await go_live(self)
+        finally:
+            self._position = position
+
+    return [(publisher.ArchivePublisher, "_go_live", go)]
+
+
+FOUND = {
+    a_listing_is_never_repeated: 136,
+    a_shard_ends_with_its_files: 1,
+    no_gap_is_looked_for: 1,
+    a_file_is_read_from_its_beginning: 23,
+    the_stream_is_read_from_where_the_files_began: 4,
+}
+"""Mutations of the product, each with a seed that finds it."""
+SEARCHED = 40
+"""How many seeds are tried from there, because names of workers are drawn by the system."""
+
+
 @pytest.mark.random
 def test_whole_jobs_lose_nothing_silently_and_repeat_nothing():
-    given = os.environ.get("ARCHIVE_SEED")
-    for seed in [int(given)] if given else range(inputs(100, 6)):
+    run_all([int(os.environ["ARCHIVE_SEED"])] if "ARCHIVE_SEED" in os.environ else range(inputs(100, 6)))
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(0)
+def test_in_many_schedules_whole_jobs_lose_nothing_silently_and_repeat_nothing():
+    first = int(os.environ.get("ARCHIVE_FIRST", "100"))
+    run_all(range(first, first + int(os.environ.get("ARCHIVE_SCHEDULES", "200"))))
+
+
+def run_all(seeds):
+    for seed in seeds:
         try:
             run(seed)
         except Exception as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
+            raise AssertionError(f"ARCHIVE_SEED={seed}: {error}") from error
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("mutation", FOUND)
+def test_without_this_rule_a_schedule_fails(mutation):
+    assert first_failure(mutation, FOUND[mutation], SEARCHED) is not None
+
+
+def first_failure(mutation, first, count):
+    with contextlib.ExitStack() as stack:
+        for owner, attribute, value in mutation():
+            stack.enter_context(patch.object(owner, attribute, value))
+        for seed in range(first, first + count):
+            try:
+                run(seed)
+            except Exception as error:
+                return seed, error
+    return None
