@@ -73,7 +73,7 @@ FURTHER = {
             [
                 "Contract", "PublisherContract", "PublisherCase", "QueueSourceContract", "QueueSourceCase",
                 "SinkContract", "SinkCase", "ConditionalStoreContract", "ConditionalStoreCase",
-                "VirtualClock", "run_virtual",
+                "VirtualClock", "run_virtual", "archive_of",
             ],
         ),
     ],

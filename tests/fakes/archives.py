@@ -55,5 +55,4 @@ async def write_ranges(sink, cuts, store=None, *, is_ended=True, children=(), ti
         sink.shard_ended(SHARD, children)
         await job.checkpoint({"version": 2, "generation": 1, "shards": {}})
     await sink.close()
-    if (entries := sink.entries()) is not None:
-        await entries.close()
+    await job.alone.close()  # the store of the entries is the job's

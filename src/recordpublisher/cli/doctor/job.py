@@ -11,7 +11,7 @@ from msgspec.inspect import type_info
 
 from recordpublisher.consumer.typed_values import fields_of, name_of
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
-from recordpublisher.fetcher.committing_sink import stores_positions
+from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import HOST, GroupStore, WorkerRecord
@@ -170,7 +170,7 @@ class JobChecks:
         with suppress(Exception):
             dead_letters = build_dead_letter_sink(self._registry, self._properties)
         if dead_letters is not None:
-            self._made.push_async_callback(dead_letters.close)
+            self._close_later(dead_letters)
         store = build_store(self._registry, self._properties)
         if store is not None:
             self._made.push_async_callback(store.close)
@@ -190,9 +190,14 @@ class JobChecks:
         return "none" if sink is None else self._keep(sink, made, self._properties.value(DEAD_LETTER_SINK))
 
     def _keep(self, sink: Sink, made: list[Sink], name: str | None) -> str:
-        self._made.push_async_callback(sink.close)
+        self._close_later(sink)
         made.append(sink)
         return f"{name}, configured"
+
+    def _close_later(self, sink: Sink) -> None:
+        self._made.push_async_callback(sink.close)
+        if (entries := entries_of(sink)) is not None:
+            self._made.push_async_callback(entries.close)
 
     async def _running(self) -> str:
         if self._is_group:
@@ -226,7 +231,7 @@ class JobChecks:
 
     def _made_sink(self) -> Sink:
         sink = build_sink(self._registry, self._properties)
-        self._made.push_async_callback(sink.close)
+        self._close_later(sink)
         return sink
 
 

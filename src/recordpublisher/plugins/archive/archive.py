@@ -84,6 +84,12 @@ class Archive:
         """Return whether the live stream lists the shard."""
         return self.live is not None and shard.shard_id in self._listed.get(shard.stream, ())
 
+    async def is_live_now(self, shard: Shard) -> bool:
+        """Return whether the live stream lists the shard, which may be newer than the last listing. Then the stream is listed again."""
+        if self.live is not None and self._lister is not None and not self.is_live(shard):
+            self.on_listed(shard.stream, await self._lister.list_shards(shard.stream))
+        return self.is_live(shard)
+
     async def document(self, shard: Shard) -> ShardDocument | None:
         """Return the document of a shard as it is now, or None if it has none."""
         return await self.catalogue.document(shard)
