@@ -23,8 +23,23 @@ def main() -> None:
     try:
         app(prog_name="recordpublisher")
     except SystemExit as end:
-        leave_threads_behind(end.code if isinstance(end.code, int) else 0)
+        code = end.code if isinstance(end.code, int) else 0
+        leave_tasks_behind(code)
+        leave_threads_behind(code)
         raise
+
+
+def leave_tasks_behind(code: int) -> None:
+    """End the process now with this exit code if code of a plugin did not end although it was cancelled.
+
+    Python would run that code once more when it exits, and it may never return.
+    """
+    user_code = sys.modules.get("recordpublisher.publishers.user_code")
+    if user_code is not None and user_code.LEFT_BEHIND:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def open_closed_streams() -> None:

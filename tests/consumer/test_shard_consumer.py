@@ -2,6 +2,7 @@
 
 import asyncio
 import weakref
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -312,3 +313,57 @@ async def test_sequence_numbers_without_an_order_are_told_once(caplog):
     for _ in range(2):
         await run(*batches, RunResult.COMPLETE)
     assert [line for line in caplog.messages if "implement `order_of`" in line] == caplog.messages[:1] != []
+
+
+class CallsInTask(Script):
+    """Calls the consumer in tasks that it does not await."""
+
+    async def run(self, consumer):
+        self.tasks = []
+        for step in self._steps:
+            self.tasks.append(asyncio.create_task(consumer(step)))
+            await asyncio.sleep(0.01)
+        return RunResult.COMPLETE
+
+
+async def test_a_consumer_that_is_called_while_it_still_waits_for_memory_ends_the_job():
+    class Full(Output):
+        async def put(self, batch):
+            await asyncio.sleep(60)
+
+    script = CallsInTask(*[batch(b"1", first=number) for number in range(3)])
+    with pytest.raises(PluginError, match=r"CallsInTask.run continued before the consumer had returned"):
+        await ShardConsumer(script, decorator(), Full()).run()
+    for task in script.tasks:
+        task.cancel()
+
+
+class CallsInThread(Script):
+    """Calls the consumer in the event loop of another thread."""
+
+    async def run(self, consumer):
+        await asyncio.to_thread(lambda: asyncio.run(consumer(self._steps[0])))
+
+
+async def test_a_consumer_that_is_called_in_another_thread_ends_the_job():
+    with pytest.raises(PluginError, match="CallsInThread calls the consumer in another event loop or thread"):
+        await ShardConsumer(CallsInThread(batch(b"1")), decorator(), Output()).run()
+
+
+async def test_a_publisher_that_swallowed_its_cancellation_gets_no_further_run_and_puts_nothing():
+    class Swallows(Script):
+        async def run(self, consumer):
+            self.runs = getattr(self, "runs", 0) + 1
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            with suppress(asyncio.CancelledError):
+                await consumer(batch(b"1"))
+            return RunResult.INCOMPLETE
+
+    output, script = Output(), Swallows()
+    running = asyncio.create_task(ShardConsumer(script, decorator(), output).run())
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running], timeout=10)
+    assert running.cancelled()
+    assert (script.runs, output.batches) == (1, [])

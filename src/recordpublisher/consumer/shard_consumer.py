@@ -69,6 +69,7 @@ class ShardConsumer:
     - `order_of`: a sort key for sequence numbers.
     - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
     - `shard`: the shard that is read. If it is None, the batches may be those of any shard.
+    - `on_swallowed`: called with an error that the publisher has caught and not raised again.
     """
 
     def __init__(
@@ -79,8 +80,14 @@ class ShardConsumer:
         order_of: Callable[[str], Any] = int,
         begins_after: SequenceNumber | None = None,
         shard: Shard | None = None,
+        on_swallowed: Callable[[PluginError], None] = lambda error: None,
     ) -> None:
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
+        self._on_swallowed = on_swallowed
+        self._error: Exception | None = None
+        """The error that the consumer has raised."""
+        self._reader: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._publisher = publisher
         self._shard = shard
         self._decorator = decorator
@@ -93,12 +100,15 @@ class ShardConsumer:
 
         Raises: PluginError if the publisher breaks its contract; the errors of the publisher and the output.
         """
+        self._loop, self._reader = asyncio.get_running_loop(), asyncio.current_task()
         self._publisher.set_read_budget(self._output.first_read_budget())
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
             before = self._call
             result = await self._publisher.run_observed(self._consume)
-            self._check_awaited()
+            if self._is_cancelled:
+                raise asyncio.CancelledError
+            self._check_last_call()
             if result is RunResult.INCOMPLETE and self._call is before:
                 await asyncio.sleep(EMPTY_RUN_SECONDS)
         if not isinstance(result, RunResult):
@@ -110,21 +120,61 @@ class ShardConsumer:
             self._output.end(self._children)
         return result
 
+    @property
+    def _is_cancelled(self) -> bool:
+        """Whether the reader was cancelled, which a publisher may not know: it can have caught the CancelledError."""
+        return self._reader is not None and self._reader.cancelling() > 0
+
     def _consume(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
-        self._check_awaited()
+        if not self._is_cancelled:
+            self._check_last_call()
         self._call = self._accept(batch)
         return self._call
 
-    def _check_awaited(self) -> None:
-        """Check that the publisher awaited the last call. Raises: PluginError if it did not, because that batch would be lost."""
-        if self._call is not None and inspect.getcoroutinestate(self._call) == inspect.CORO_CREATED:
-            self._call.close()  # so that Python does not warn as well
-            raise PluginError(
-                f"{type(self._publisher).__name__} does not await the consumer: write `await consumer(batch)`"
+    def _check_last_call(self) -> None:
+        """Check that the publisher awaited the last call, and passed its error on.
+
+        Raises: PluginError if it did not, because that batch would be lost or come without back-pressure.
+        """
+        if self._call is None:
+            return
+        name = type(self._publisher).__name__
+        if self._error is not None:
+            swallowed = PluginError(
+                f"{name}.run has swallowed an error of the consumer, {describe_error(self._error)}: let errors of the consumer pass"
             )
+            # A publisher that catches every error would catch this one too.
+            self._on_swallowed(swallowed)
+            raise swallowed from self._error
+        match inspect.getcoroutinestate(self._call):
+            case inspect.CORO_CREATED:
+                self._call.close()  # so that Python does not warn as well
+                raise PluginError(f"{name} does not await the consumer: write `await consumer(batch)`")
+            case inspect.CORO_SUSPENDED | inspect.CORO_RUNNING:
+                raise PluginError(
+                    f"{name}.run continued before the consumer had returned, so it reads without back-pressure: write "
+                    "`await consumer(batch)` before it reads more, calls the consumer again, or returns"
+                )
 
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
+        if self._is_cancelled:
+            # The publisher has caught the CancelledError. The pause leaves the core to other tasks if it does so again and again.
+            await asyncio.sleep(EMPTY_RUN_SECONDS)
+            raise asyncio.CancelledError
+        taking = self._take(batch)
+        del batch  # `_take` frees it (P6)
+        try:
+            return await taking
+        except Exception as error:
+            self._error = error
+            raise
+
+    async def _take(self, batch: RecordBatch) -> SequenceNumber | None:
         name = type(self._publisher).__name__
+        if asyncio.get_running_loop() is not self._loop:
+            raise PluginError(
+                f"{name} calls the consumer in another event loop or thread: write `await consumer(batch)` in `run`"
+            )
         # 1. Refuse what breaks the publisher's contract, while the error can still name the publisher.
         if not isinstance(batch, RecordBatch):
             raise PluginError(f"{name} gave {batch!r:.100}: a consumer takes a RecordBatch")
