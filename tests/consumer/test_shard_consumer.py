@@ -289,7 +289,7 @@ async def test_a_run_without_a_result_ends_the_job():
             "a record with `data` of orders/shardId-0 that is 'text', of the type str: it must be bytes",
         ),
         ({"sequence_number": 7}, "a record with `sequence_number` .* of the type int: it must be str"),
-        ({"partition_key": b"k"}, "a record with `partition_key` .* must be str or None"),
+        ({"partition_key": b"k"}, "a record with `partition_key` .* must be str$"),
     ],
 )
 async def test_a_value_of_the_wrong_type_in_the_middle_of_a_batch_is_named(changed, told):
@@ -313,6 +313,21 @@ async def test_sequence_numbers_without_an_order_are_told_once(caplog):
     for _ in range(2):
         await run(*batches, RunResult.COMPLETE)
     assert [line for line in caplog.messages if "implement `order_of`" in line] == caplog.messages[:1] != []
+
+
+async def test_a_record_without_a_key_ends_the_job_unless_the_source_has_such():
+    records = [structs.replace(record, partition_key=None) for record in batch(b"1").records]
+    given = replace(batch(b"1"), records=records)
+    with pytest.raises(PluginError, match="Script gave a record with `partition_key` of orders/shardId-0 that is None"):
+        await run(given, RunResult.COMPLETE)
+    script = Script(given, RunResult.COMPLETE)
+    assert await ShardConsumer(script, decorator(), Output(), keyless=True).run() is RunResult.COMPLETE
+
+
+async def test_an_arrival_of_none_is_named():
+    records = [structs.replace(record, arrival=None) for record in batch(b"1").records]
+    with pytest.raises(PluginError, match=r"without a valid time of arrival: it is None\. `arrival` is in seconds"):
+        await run(replace(batch(b"1"), records=records), RunResult.COMPLETE)
 
 
 class CallsInTask(Script):

@@ -125,7 +125,9 @@ class ScriptedPublisher(RecordPublisher):
     def _batch(self, numbered: list[tuple[int, int]], behind: int, is_end: bool) -> RecordBatch:
         arrival = VirtualClock().now_ms() / 1000
         records = [
-            UserRecord(str(time).encode(), str(number), time / 1000 if self._source.arrives_when_timed else arrival)
+            UserRecord(
+                str(time).encode(), str(number), time / 1000 if self._source.arrives_when_timed else arrival, "k"
+            )
             for number, time in numbered
         ]
         last = SequenceNumber(str(numbered[-1][0])) if numbered else None

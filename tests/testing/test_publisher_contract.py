@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from recordpublisher import (
+    PluginError,
     PositionType,
     Properties,
     RecordBatch,
@@ -61,7 +62,7 @@ class ListPublisher(RecordPublisher):
         self.at = self.at if taken is None else int(taken.sequence)
 
     def batch(self):
-        records = [UserRecord(data, str(number), ARRIVAL + number - 1) for number, data in enumerate(PAYLOADS, 1)][
+        records = [UserRecord(data, str(number), ARRIVAL + number - 1, "k") for number, data in enumerate(PAYLOADS, 1)][
             self.at : self.at + 3
         ]
         last, size = SequenceNumber(records[-1].sequence_number), sum(len(record.data) for record in records)
@@ -339,9 +340,45 @@ class CountsDown(ListPublisher):
         return replace(batch, read_position=SequenceNumber("99"))
 
 
+class HasTextAsPosition(ListPublisher):
+    """Gives the position as a text."""
+
+    def batch(self):
+        return replace(super().batch(), read_position="3")
+
+
+class HasGenerator(ListPublisher):
+    """Gives its records as a generator."""
+
+    def batch(self):
+        batch = super().batch()
+        return replace(batch, records=(record for record in batch.records))
+
+
+class HasNoKeys(ListPublisher):
+    """Gives records without a partition key."""
+
+    def batch(self):
+        batch = super().batch()
+        return replace(batch, records=[msgspec.structs.replace(each, partition_key=None) for each in batch.records])
+
+
+def test_a_publisher_that_gives_a_generator_fails_with_a_sentence():
+    class Broken(ListContract):
+        publisher = HasGenerator
+
+    with pytest.raises(PluginError, match="of the type generator: give a list of UserRecord"):
+        Broken().test_batches_come_in_shard_order_and_end_in_complete()
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
+        (
+            HasTextAsPosition,
+            "with `read_position` of s/0 that is '3', of the type str: it must be SequenceNumber or None",
+        ),
+        (HasNoKeys, "record 1 has no partition key"),
         (NeverReturns, "the test has not ended after 60 s: a call that it awaits does not return"),
         (HasNoPosition, "a batch with records has no read_position"),
         (NeverAdvances, "the records up to 3 came twice"),

@@ -18,6 +18,7 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any
 
+from recordpublisher.consumer.shard_consumer import check_types
 from recordpublisher.publishers.base import (
     BatchConsumer,
     RecordPublisher,
@@ -26,6 +27,7 @@ from recordpublisher.publishers.base import (
     own_shards,
     with_unlisted,
 )
+from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -94,6 +96,10 @@ class PublisherContract(Contract[PublisherCase]):
         others = [batch.shard.key for batch in consumer.batches if batch.shard.key != case.shard.key]
         assert not others, (
             f"a publisher of {case.shard.key} gave a batch of {others[0]}: give the batch the shard that `create` got"
+        )
+        missing = [r for batch in consumer.batches for r in batch.records if r.partition_key is None]
+        assert not missing or case.factory.keyless, (
+            f"record {missing[0].sequence_number} has no partition key (None): give each record a text, such as its line's number or ''"
         )
         unplaced = [number for number, batch in enumerate(consumer.batches) if len(batch) and not batch.read_position]
         assert not unplaced, (
@@ -424,6 +430,10 @@ class _WatchedConsumer:
                 )
             )
         try:
+            check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys
+        except PluginError as error:
+            raise AssertionError(self.report(str(error))) from error
+        try:
             self._check_empty(batch)
             await asyncio.sleep(0)
             return await self._consumer(batch)
@@ -513,9 +523,6 @@ class RecordingConsumer:
         self.payloads += batch.data[:count]
         position = batch.position_after(count)
         if count:
-            assert position is None or isinstance(position.sequence, str), (
-                f"a batch has the read_position {position!r}, and not a SequenceNumber of a text"
-            )
             assert position is not None, (
                 "a batch with records has no read_position: it is the position of its last record"
             )

@@ -212,6 +212,7 @@ class ReadTasks:
             self._factory.order_of,
             entry.state.position,
             entry.shard,
+            keyless=self._factory.keyless,
             on_swallowed=partial(self._on_failed, entry),
         )
         return await consumer.run()

@@ -45,6 +45,7 @@ class ArchiveFactory(RecordPublisherFactory):
     """
 
     finds_gaps = True
+    keyless = True
 
     def __init__(
         self,
