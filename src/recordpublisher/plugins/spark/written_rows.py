@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.sinks.kinesis.records import VALIDATION_EXCEPTION, FailedRecord, PendingRecord, size_of
+from recordpublisher.plugins.sinks.kinesis.records import (
+    VALIDATION_EXCEPTION,
+    FailedRecord,
+    PendingRecord,
+    short_key,
+    size_of,
+)
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -384,8 +390,8 @@ class RejectedRows:
 
     def _reason(self, stream: str, failed: FailedRecord) -> str:
         return (
-            f"{self._where}: a row of {len(failed.data)} bytes with the partition key {failed.partition_key!r} was not put into {stream}: "
-            f"{failed.error_code}: {failed.error_message}"
+            f"{self._where}: a row of {len(failed.data)} bytes with the partition key {short_key(failed.partition_key)} was not put into "
+            f"{stream}: {failed.error_code}: {failed.error_message}"
         )
 
 
