@@ -89,7 +89,8 @@ class Producer:
 
         If an interruption (Ctrl-C) ends the call, the record may have been accepted.
 
-        Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a number, and the errors of `KinesisSink.put`.
+        Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a number, and the errors of
+        `KinesisSink.put`.
         """
         try:
             self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), timeout)
@@ -101,7 +102,8 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record accepted before this call, in this process, is acknowledged.
 
-        Raises: TimeoutError if that takes more than `timeout` seconds, ConfigurationError if `timeout` is not a number, and the errors of `put`.
+        Raises: TimeoutError if that takes more than `timeout` seconds, ConfigurationError if `timeout` is not a number, and the errors
+        of `put`.
         """
         if self._thread is None and not self._is_closed:
             return

@@ -94,7 +94,7 @@ def test_at_the_limit_a_put_waits_until_its_timeout_and_its_record_is_not_accept
 def test_a_timeout_that_is_not_a_number_of_seconds_is_refused_with_a_sentence(served, timeout):
     with rp.Producer("out", properties(served)) as producer:
         for call in (lambda: producer.put(b"1", "key", timeout=timeout), lambda: producer.flush(timeout=timeout)):
-            with pytest.raises(rp.ConfigurationError, match="Valid: a number of seconds, such as 2 or 0.5"):
+            with pytest.raises(rp.ConfigurationError, match="Valid: a number of seconds, such as 2 or 0"):
                 call()
 
 
