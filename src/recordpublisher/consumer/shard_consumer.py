@@ -484,14 +484,20 @@ class AdvancingPositions:
             self._unchecked_batches -= 1
         else:
             return
-        places = [SequenceNumber(record.sequence_number, record.sub_sequence_number) for record in records]
-        for place, following in pairwise(places):
-            if place == following or self._is_behind(following, place):
-                raise PluginError(
-                    f"{self._publisher} gave records of {batch.shard.key} in the wrong order: {following} comes after {place} in a batch. "
-                    "The records of a shard come in the order of their sequence numbers, each with one of its own; `order_of` of the "
-                    "factory orders them"
-                )
+        found = [SequenceNumber(record.sequence_number, record.sub_sequence_number) for record in records]
+        try:
+            places = list(map(self._place, found))
+            wrong = next(
+                (index for index, (place, following) in enumerate(pairwise(places)) if not place < following), None
+            )
+        except Exception:  # `_is_behind` logs that they have no order.
+            return
+        if wrong is not None:
+            raise PluginError(
+                f"{self._publisher} gave records of {batch.shard.key} in the wrong order: {found[wrong + 1]} comes after {found[wrong]} in "
+                "a batch. The records of a shard come in the order of their sequence numbers, each with one of its own; `order_of` of the "
+                "factory orders them"
+            )
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
         """Return whether a position is before the last one; False, with one log line for each publisher, if the plugin cannot tell."""
