@@ -62,7 +62,10 @@ def leave_threads_behind(code: int) -> None:
     def leave() -> None:
         time.sleep(LEAVE_SECONDS)
         log = logging.getLogger("recordpublisher.command")
-        log.error("calls of user code still run %g s after the end: they are left behind", LEAVE_SECONDS)
+        log.error(
+            "calls of user code still run %g s after the command has finished: the process exits without waiting for them",
+            LEAVE_SECONDS,
+        )
         os._exit(code)
 
     threading.Thread(target=leave, name="recordpublisher-end", daemon=True).start()

@@ -244,7 +244,7 @@ class _SinkThread:
                 if not self.loop.is_alive:
                     left = self.sink.metrics()["outstandingRecordsCount"]
                     raise SinkError(
-                        f"the producer's thread has ended before its close; records not acknowledged: {left}"
+                        f"the producer's thread ended before `close` was called; records not acknowledged: {left}"
                     )
                 self.loop.run(self._closed())
             finally:

@@ -368,7 +368,7 @@ producer.close()
 
 def test_a_close_after_the_thread_has_ended_says_so_once(served):
     done = run_program(ENDED, served)
-    assert done.stdout == "the producer's thread has ended before its close; records not acknowledged: 0\n"
+    assert done.stdout == "the producer's thread ended before `close` was called; records not acknowledged: 0\n"
 
 
 FORK = """
