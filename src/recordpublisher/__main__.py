@@ -23,8 +23,23 @@ def main() -> None:
     try:
         app(prog_name="recordpublisher")
     except SystemExit as end:
-        leave_threads_behind(end.code if isinstance(end.code, int) else 0)
+        code = end.code if isinstance(end.code, int) else 0
+        leave_tasks_behind(code)
+        leave_threads_behind(code)
         raise
+
+
+def leave_tasks_behind(code: int) -> None:
+    """End the process now with this exit code if code of a plugin did not end although it was cancelled.
+
+    Python would run that code once more when it exits, and it may never return.
+    """
+    user_code = sys.modules.get("recordpublisher.publishers.user_code")
+    if user_code is not None and user_code.LEFT_BEHIND:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def open_closed_streams() -> None:
@@ -47,7 +62,10 @@ def leave_threads_behind(code: int) -> None:
     def leave() -> None:
         time.sleep(LEAVE_SECONDS)
         log = logging.getLogger("recordpublisher.command")
-        log.error("calls of user code still run %g s after the end: they are left behind", LEAVE_SECONDS)
+        log.error(
+            "calls of user code still run %g s after the command has finished: the process exits without waiting for them",
+            LEAVE_SECONDS,
+        )
         os._exit(code)
 
     threading.Thread(target=leave, name="recordpublisher-end", daemon=True).start()

@@ -92,7 +92,7 @@ def test_a_position_behind_the_last_record_is_taken(records, position):
 
 def test_a_position_that_is_that_of_the_last_record_is_not_ordered():
     ordered = []
-    check(("1 2 3",), ("", "3"), order_of=lambda sequence: ordered.append(sequence) or int(sequence))
+    check(("3",), ("", "3"), order_of=lambda sequence: ordered.append(sequence) or int(sequence))
     assert ordered == ["3", "3"]
 
 
@@ -115,3 +115,48 @@ def test_positions_without_an_order_must_only_change(order_of):
 
 def test_the_order_is_that_of_the_plugin():
     check(("zz",), ("aaa",), order_of=lambda sequence: (len(sequence), sequence))
+
+
+def text_order(sequence):
+    return sequence
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        ("3 2 4", "2 comes after 3"),
+        ("10 9", "9 comes after 10"),
+        ("9 11 10", "10 comes after 11"),
+        ("12 12", "12 comes after 12"),
+        ("5-1 5-0", "5-0 comes after 5-1"),
+        ("9 10 11 10-0", "10-0 comes after 11"),
+    ],
+)
+def test_records_in_the_wrong_order_inside_a_batch_are_refused(batch, told):
+    with pytest.raises(
+        PluginError, match=rf"Lines gave records of orders/shardId-0 in the wrong order: {told} in a batch"
+    ):
+        check((batch, "99"))
+
+
+@pytest.mark.parametrize("batch", ["1", "9 10 11", "5-0 5-1 6", "99 100 101-0 101-1"])
+def test_records_in_order_are_accepted_whatever_their_length(batch):
+    check((batch,))
+
+
+def test_an_order_of_the_plugin_is_asked_only_about_the_first_batches():
+    asked = []
+
+    def order_of(sequence):
+        asked.append(sequence)
+        return sequence
+
+    check(*[(f"{first} {first + 1} {first + 2} {first + 3}",) for first in range(100, 180, 4)], order_of=order_of)
+    of_ends = 20 * 6  # the first record, the last one and the position of each batch, each against another
+    assert len(asked) <= of_ends + 3 * 6
+    with pytest.raises(PluginError, match="b comes after c"):
+        check(("a c b d",), order_of=text_order)
+
+
+def test_records_that_an_order_cannot_tell_apart_are_left_alone():
+    check(("x y z",), order_of=unordered)

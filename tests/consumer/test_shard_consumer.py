@@ -2,6 +2,7 @@
 
 import asyncio
 import weakref
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -288,7 +289,7 @@ async def test_a_run_without_a_result_ends_the_job():
             "a record with `data` of orders/shardId-0 that is 'text', of the type str: it must be bytes",
         ),
         ({"sequence_number": 7}, "a record with `sequence_number` .* of the type int: it must be str"),
-        ({"partition_key": b"k"}, "a record with `partition_key` .* must be str or None"),
+        ({"partition_key": b"k"}, "a record with `partition_key` .* must be str$"),
     ],
 )
 async def test_a_value_of_the_wrong_type_in_the_middle_of_a_batch_is_named(changed, told):
@@ -312,3 +313,72 @@ async def test_sequence_numbers_without_an_order_are_told_once(caplog):
     for _ in range(2):
         await run(*batches, RunResult.COMPLETE)
     assert [line for line in caplog.messages if "implement `order_of`" in line] == caplog.messages[:1] != []
+
+
+async def test_a_record_without_a_key_ends_the_job_unless_the_source_has_such():
+    records = [structs.replace(record, partition_key=None) for record in batch(b"1").records]
+    given = replace(batch(b"1"), records=records)
+    with pytest.raises(PluginError, match="Script gave a record with `partition_key` of orders/shardId-0 that is None"):
+        await run(given, RunResult.COMPLETE)
+    script = Script(given, RunResult.COMPLETE)
+    assert await ShardConsumer(script, decorator(), Output(), keyless=True).run() is RunResult.COMPLETE
+
+
+async def test_an_arrival_of_none_is_named():
+    records = [structs.replace(record, arrival=None) for record in batch(b"1").records]
+    with pytest.raises(PluginError, match=r"without a valid time of arrival: it is None\. `arrival` is in seconds"):
+        await run(replace(batch(b"1"), records=records), RunResult.COMPLETE)
+
+
+class CallsInTask(Script):
+    """Calls the consumer in tasks that it does not await."""
+
+    async def run(self, consumer):
+        self.tasks = []
+        for step in self._steps:
+            self.tasks.append(asyncio.create_task(consumer(step)))
+            await asyncio.sleep(0.01)
+        return RunResult.COMPLETE
+
+
+async def test_a_consumer_that_is_called_while_it_still_waits_for_memory_ends_the_job():
+    class Full(Output):
+        async def put(self, batch):
+            await asyncio.sleep(60)
+
+    script = CallsInTask(*[batch(b"1", first=number) for number in range(3)])
+    with pytest.raises(PluginError, match=r"CallsInTask.run continued before the consumer had returned"):
+        await ShardConsumer(script, decorator(), Full()).run()
+    for task in script.tasks:
+        task.cancel()
+
+
+class CallsInThread(Script):
+    """Calls the consumer in the event loop of another thread."""
+
+    async def run(self, consumer):
+        await asyncio.to_thread(lambda: asyncio.run(consumer(self._steps[0])))
+
+
+async def test_a_consumer_that_is_called_in_another_thread_ends_the_job():
+    with pytest.raises(PluginError, match="CallsInThread calls the consumer in another event loop or thread"):
+        await ShardConsumer(CallsInThread(batch(b"1")), decorator(), Output()).run()
+
+
+async def test_a_publisher_that_swallowed_its_cancellation_gets_no_further_run_and_puts_nothing():
+    class Swallows(Script):
+        async def run(self, consumer):
+            self.runs = getattr(self, "runs", 0) + 1
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            with suppress(asyncio.CancelledError):
+                await consumer(batch(b"1"))
+            return RunResult.INCOMPLETE
+
+    output, script = Output(), Swallows()
+    running = asyncio.create_task(ShardConsumer(script, decorator(), output).run())
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running], timeout=10)
+    assert running.cancelled()
+    assert (script.runs, output.batches) == (1, [])

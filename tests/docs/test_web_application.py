@@ -193,6 +193,20 @@ def test_a_consumer_that_ends_with_an_error_stops_the_server(folder, served):
         assert server.process.wait(SECONDS) != 0, server.output.read_text()
 
 
+def test_the_pages_test_of_the_application_passes(folder):
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "test_shop.py"]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=process_environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_the_trace_of_a_request_is_in_its_record(folder, served):
     with running(["uvicorn", "traced:app", "--port", "{port}"], folder, served) as server:
         post_orders(server, [1])

@@ -123,9 +123,10 @@ class ScriptedPublisher(RecordPublisher):
                 return RunResult.COMPLETE
 
     def _batch(self, numbered: list[tuple[int, int]], behind: int, is_end: bool) -> RecordBatch:
-        arrival = VirtualClock().now_ms() / 1000
+        arrival, timed = VirtualClock().now_ms() / 1000, self._source.arrives_when_timed
+        key = f"{self._scripted.shard.shard_id}-{{}}".format  # each record has a key of its own
         records = [
-            UserRecord(str(time).encode(), str(number), time / 1000 if self._source.arrives_when_timed else arrival)
+            UserRecord(str(time).encode(), str(number), time / 1000 if timed else arrival, key(number))
             for number, time in numbered
         ]
         last = SequenceNumber(str(numbered[-1][0])) if numbered else None

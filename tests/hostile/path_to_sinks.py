@@ -37,6 +37,7 @@ Drawn = dict[str, HostileRecord]
 class HostileFactory(rp.RecordPublisherFactory):
     """Two shards of `count` records each, all drawn by `seed`; the second takes half of the hash keys."""
 
+    keyless = True
     seed: ClassVar[int] = 0
     count: ClassVar[int] = 0
     shards: ClassVar[dict[str, rp.Shard]] = {}

@@ -1,6 +1,7 @@
 """Calls of user code and of a source that do not return, or that end as if they had been cancelled; on virtual time."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -102,3 +103,26 @@ def test_an_acknowledgement_that_ends_as_cancelled_is_an_error_that_names_it(sec
 
     with pytest.raises(rp.PluginError, match=r"Cancelled\.acknowledge ended as if it had been cancelled"):
         run_virtual(run())
+
+
+def test_a_source_that_catches_its_cancellation_is_left_behind_after_the_drain_timeout(caplog):
+    class Stubborn(FakeSource):
+        async def receive(self, metrics):
+            while True:
+                with suppress(BaseException):
+                    await asyncio.sleep(3_600)
+
+    async def run():
+        job = queue_job(FakeQueue(), rp.MemorySink(), source=Stubborn(FakeQueue(), 1))
+        await job.open()
+        loop = asyncio.get_running_loop()
+        loop.call_later(5, job.stop)
+        await job.run()
+        await job.close()
+        return loop.time(), len(asyncio.all_tasks())
+
+    seconds, tasks = run_virtual(run())
+    assert 35 <= seconds < 37
+    assert tasks == 1, "asyncio.run waits for no task"
+    (line,) = [text for text in caplog.messages if "flink.job.drain.timeout" in text]
+    assert line.startswith("a call of Stubborn has not ended 30 s after it was cancelled")

@@ -22,6 +22,8 @@ LATENCY_SECONDS = 0.4
 class SimulatedSource(RecordPublisherFactory):
     """Reads a stream for one process. With `continuations` an empty read has a position that is no record's, as with fan-out (F6)."""
 
+    keyless = True
+
     def __init__(
         self, simulator: Simulator, process: Process, stream: SimulatedStream, seed: int, continuations: bool
     ) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from recordpublisher import (
+    PluginError,
     PositionType,
     Properties,
     RecordBatch,
@@ -61,7 +62,7 @@ class ListPublisher(RecordPublisher):
         self.at = self.at if taken is None else int(taken.sequence)
 
     def batch(self):
-        records = [UserRecord(data, str(number), ARRIVAL + number - 1) for number, data in enumerate(PAYLOADS, 1)][
+        records = [UserRecord(data, str(number), ARRIVAL + number - 1, "k") for number, data in enumerate(PAYLOADS, 1)][
             self.at : self.at + 3
         ]
         last, size = SequenceNumber(records[-1].sequence_number), sum(len(record.data) for record in records)
@@ -339,9 +340,45 @@ class CountsDown(ListPublisher):
         return replace(batch, read_position=SequenceNumber("99"))
 
 
+class HasTextAsPosition(ListPublisher):
+    """Gives the position as a text."""
+
+    def batch(self):
+        return replace(super().batch(), read_position="3")
+
+
+class HasGenerator(ListPublisher):
+    """Gives its records as a generator."""
+
+    def batch(self):
+        batch = super().batch()
+        return replace(batch, records=(record for record in batch.records))
+
+
+class HasNoKeys(ListPublisher):
+    """Gives records without a partition key."""
+
+    def batch(self):
+        batch = super().batch()
+        return replace(batch, records=[msgspec.structs.replace(each, partition_key=None) for each in batch.records])
+
+
+def test_a_publisher_that_gives_a_generator_fails_with_a_sentence():
+    class Broken(ListContract):
+        publisher = HasGenerator
+
+    with pytest.raises(PluginError, match="of the type generator: give a list of UserRecord"):
+        Broken().test_batches_come_in_shard_order_and_end_in_complete()
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
+        (
+            HasTextAsPosition,
+            "with `read_position` of s/0 that is '3', of the type str: it must be SequenceNumber or None",
+        ),
+        (HasNoKeys, "record 1 has no partition key"),
         (NeverReturns, "the test has not ended after 60 s: a call that it awaits does not return"),
         (HasNoPosition, "a batch with records has no read_position"),
         (NeverAdvances, "the records up to 3 came twice"),
@@ -439,3 +476,99 @@ def test_a_publisher_that_gives_empty_batches_without_waiting_fails_with_a_sente
         AssertionError, match="batches in a row without a record, within a second: wait in `run` for records"
     ):
         EmptyContract().test_batches_come_in_shard_order_and_end_in_complete()
+
+
+class CatchesEverything(ListPublisher):
+    """Catches every error of the consumer, and its own cancellation too."""
+
+    caught: ClassVar = BaseException
+
+    async def run(self, consumer):
+        while self.at < len(PAYLOADS):
+            with suppress(self.caught):
+                await asyncio.sleep(0.2)
+                batch = self.batch()
+                self.metrics.count_read(batch)
+                self.advance(await consumer(batch))
+        return RunResult.COMPLETE
+
+
+class CatchesExceptions(CatchesEverything):
+    """Catches every error of the consumer, but not its cancellation."""
+
+    caught: ClassVar = Exception
+
+
+class NeverEndsWhenCancelled(ListPublisher):
+    """Waits on when it is cancelled, without a further call."""
+
+    async def run(self, consumer):
+        try:
+            return await super().run(consumer)
+        except asyncio.CancelledError:
+            while True:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(3600)
+
+
+class CallsInTask(ListPublisher):
+    """Calls the consumer in a task, without waiting for it."""
+
+    async def run(self, consumer):
+        while self.at < len(PAYLOADS):
+            self.task = asyncio.create_task(consumer(self.batch()))
+            self.at += 3
+            await asyncio.sleep(0.05)
+        return RunResult.COMPLETE
+
+
+class CallsInThread(ListPublisher):
+    """Calls the consumer in the event loop of another thread."""
+
+    async def run(self, consumer):
+        while self.at < len(PAYLOADS):
+            taken = await asyncio.to_thread(lambda: asyncio.run(consumer(self.batch())))
+            self.advance(taken)
+        return RunResult.COMPLETE
+
+
+class CallsWithoutAwait(ListPublisher):
+    """Calls the consumer and does not await it."""
+
+    async def run(self, consumer):
+        consumer(self.batch())
+        return RunResult.COMPLETE
+
+
+RAISED, CANCELLED, SLOW = (
+    "test_an_error_of_the_consumer_is_raised",
+    "test_a_cancelled_run_leaves_nothing_behind_and_can_resume",
+    "test_a_slow_consumer_is_the_back_pressure",
+)
+
+
+@pytest.mark.parametrize(
+    ("broken", "test", "message"),
+    [
+        (CatchesEverything, RAISED, "`run` swallowed an error of the consumer"),
+        (CatchesExceptions, RAISED, "`run` swallowed an error of the consumer"),
+        (SwallowsErrors, RAISED, "`run` swallowed an error of the consumer"),
+        (CatchesEverything, CANCELLED, "`run` swallowed its cancellation and called the consumer again"),
+        (NeverEndsWhenCancelled, CANCELLED, r"has not ended 5 s after it was cancelled: it waits at \S+:\d+ \(run\)"),
+        (CallsInTask, SLOW, "`run` continued before the consumer had returned"),
+        (CallsInThread, SLOW, "was called in another event loop or thread"),
+        (CallsWithoutAwait, SLOW, "`run` does not await the consumer"),
+    ],
+)
+def test_a_publisher_that_misuses_its_consumer_fails_at_once_with_a_sentence(broken, test, message):
+    class Broken(ListContract):
+        publisher = broken
+
+        deadline = 10.0
+
+        def execute(self, work):
+            # Virtual time knows no threads.
+            asyncio.run(work) if broken is CallsInThread else run_virtual(work)
+
+    with pytest.raises(AssertionError, match=message):
+        getattr(Broken(), test)()

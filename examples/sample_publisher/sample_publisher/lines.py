@@ -27,8 +27,8 @@ class LinesFactory(rp.RecordPublisherFactory):
         self, shard: rp.Shard, starting_position: rp.StartingPosition, metrics: rp.ShardMetrics
     ) -> LinesPublisher:
         file = self._folder / shard.stream / shard.shard_id
-        done = await asyncio.to_thread(_lines_before, starting_position, file)
-        return LinesPublisher(shard, file, done, self._batch, metrics)
+        place = await asyncio.to_thread(_place_of, starting_position, file)
+        return LinesPublisher(shard, file, place, self._batch, metrics)
 
     async def discover(self, stream: str, after: str | None) -> list[rp.Shard]:
         folder = self._folder / stream
@@ -39,41 +39,54 @@ class LinesFactory(rp.RecordPublisherFactory):
 
 
 class LinesPublisher(rp.RecordPublisher):
-    """Reads one file; owns the number of the last line that the consumer accepted."""
+    """Reads one file; owns the number of the last line that the consumer accepted, and the byte behind it."""
 
-    def __init__(self, shard: rp.Shard, file: Path, done: int, batch: int, metrics: rp.ShardMetrics) -> None:
-        self._shard, self._file, self._done, self._batch, self._metrics = shard, file, done, batch, metrics
+    def __init__(
+        self, shard: rp.Shard, file: Path, place: tuple[int, int], batch: int, metrics: rp.ShardMetrics
+    ) -> None:
+        self._shard, self._file, self._batch, self._metrics = shard, file, batch, metrics
+        self._done, self._offset = place
 
     async def run(self, consumer: rp.BatchConsumer) -> rp.RunResult:
         while lines := await asyncio.to_thread(self._read):
             batch = self._batch_of(lines)
             self._metrics.count_read(batch)
             position = await consumer(batch)
-            self._done = self._done if position is None else int(position.sequence)
+            if position is not None:
+                accepted = int(position.sequence) - self._done
+                self._done += accepted
+                self._offset += sum(map(len, lines[:accepted]))
         return rp.RunResult.COMPLETE
 
     def _read(self) -> list[bytes]:
         with self._file.open("rb") as file:
-            return [line.rstrip(b"\n") for line in islice(file, self._done, self._done + self._batch)]
+            file.seek(self._offset)
+            return list(islice(file, self._batch))
 
     def _batch_of(self, lines: list[bytes]) -> rp.RecordBatch:
         arrival = self._file.stat().st_mtime
         records = [
-            rp.UserRecord(line, str(number), arrival, "line") for number, line in enumerate(lines, self._done + 1)
+            rp.UserRecord(line.rstrip(b"\n"), str(number), arrival, "line")
+            for number, line in enumerate(lines, self._done + 1)
         ]
         size = sum(map(len, lines))
         last = rp.SequenceNumber(records[-1].sequence_number)
         return rp.RecordBatch(self._shard, records, read_position=last, raw_count=len(lines), raw_bytes=size)
 
 
-def _lines_before(start: rp.StartingPosition, file: Path) -> int:
-    """How many lines come before a start. Lines arrive when their file is changed; a job that starts at LATEST asks by time."""
-    if start.type is rp.PositionType.AFTER_SEQUENCE_NUMBER:
-        return int(start.sequence_number or 0)
-    if start.type is rp.PositionType.AT_SEQUENCE_NUMBER:
-        return int(start.sequence_number or 1) - 1
+def _place_of(start: rp.StartingPosition, file: Path) -> tuple[int, int]:
+    """Return how many lines, and how many bytes, come before a start. Lines arrive when their file is changed.
+
+    A job that starts at LATEST asks by time.
+    """
     arrived_later = start.timestamp_ms is not None and file.stat().st_mtime * 1000 >= start.timestamp_ms
-    if start.type is rp.PositionType.TRIM_HORIZON or arrived_later:
-        return 0
+    count = None  # all lines of the file
+    if start.type is rp.PositionType.AFTER_SEQUENCE_NUMBER:
+        count = int(start.sequence_number or 0)
+    elif start.type is rp.PositionType.AT_SEQUENCE_NUMBER:  # as `recordpublisher tail --from` gives it
+        count = int(start.sequence_number or 1) - 1
+    elif start.type is rp.PositionType.TRIM_HORIZON or arrived_later:
+        count = 0
     with file.open("rb") as lines:
-        return sum(1 for _ in lines)
+        sizes = [len(line) for line in islice(lines, count)]
+    return len(sizes), sum(sizes)

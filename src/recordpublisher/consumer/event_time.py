@@ -108,9 +108,12 @@ def check_arrivals(publisher: str, batch: RecordBatch) -> None:
         arrivals = batch.arrival_millis
         check_times((arrivals[0], arrivals[-1]))
     except (TypeError, ValueError, OverflowError) as error:
+        arrivals_given = (record.arrival for record in batch.records)
+        wrong = next((each for each in arrivals_given if type(each) not in (int, float)), None)
+        reason = f"it is {wrong!r:.60}" if isinstance(error, TypeError) else error
         raise PluginError(
-            f"{publisher} gave a record of {batch.shard.key} without a valid time of arrival: {error}. `arrival` is in seconds since 1970, "
-            "with fractions; `arrival_millis` in ms"
+            f"{publisher} gave a record of {batch.shard.key} without a valid time of arrival: {reason}. `arrival` is in seconds since "
+            "1970, with fractions; `arrival_millis` in ms"
         ) from error
 
 

@@ -9,9 +9,11 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice, pairwise
+from operator import lt
 from typing import Any, Protocol
 
-from recordpublisher.publishers.base import RecordPublisher, RunResult
+from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import DeserializationError, PluginError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
@@ -53,9 +55,14 @@ _TYPES_IN_BATCH: dict[str, tuple[type, ...]] = {
 _TYPES_IN_RECORD: dict[str, tuple[type, ...]] = {
     "data": (bytes,),
     "sequence_number": (str,),
-    "partition_key": (str, type(None)),
+    "partition_key": (str,),
     "sub_sequence_number": (int,),
 }
+
+_ORDERED_BATCHES = 3
+"""The batches of a shard whose records are compared by an `order_of` of the plugin, which costs a call for each record."""
+
+_TYPES_OF_KEYLESS = _TYPES_IN_RECORD | {"partition_key": (str, type(None))}
 
 _UNORDERED_PUBLISHERS: set[str] = set()
 """The publishers of which a log line has said that their positions have no order. A job has a reader for each shard."""
@@ -69,6 +76,8 @@ class ShardConsumer:
     - `order_of`: a sort key for sequence numbers.
     - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
     - `shard`: the shard that is read. If it is None, the batches may be those of any shard.
+    - `keyless`: whether records may have no partition key.
+    - `on_swallowed`: called with an error that the publisher has caught and not raised again.
     """
 
     def __init__(
@@ -79,8 +88,15 @@ class ShardConsumer:
         order_of: Callable[[str], Any] = int,
         begins_after: SequenceNumber | None = None,
         shard: Shard | None = None,
+        keyless: bool = False,
+        on_swallowed: Callable[[PluginError], None] = lambda error: None,
     ) -> None:
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
+        self._keyless, self._on_swallowed = keyless, on_swallowed
+        self._error: Exception | None = None
+        """The error that the consumer has raised."""
+        self._reader: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._publisher = publisher
         self._shard = shard
         self._decorator = decorator
@@ -93,12 +109,15 @@ class ShardConsumer:
 
         Raises: PluginError if the publisher breaks its contract; the errors of the publisher and the output.
         """
+        self._loop, self._reader = asyncio.get_running_loop(), asyncio.current_task()
         self._publisher.set_read_budget(self._output.first_read_budget())
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
             before = self._call
             result = await self._publisher.run_observed(self._consume)
-            self._check_awaited()
+            if self._is_cancelled:
+                raise asyncio.CancelledError
+            self._check_last_call()
             if result is RunResult.INCOMPLETE and self._call is before:
                 await asyncio.sleep(EMPTY_RUN_SECONDS)
         if not isinstance(result, RunResult):
@@ -110,21 +129,61 @@ class ShardConsumer:
             self._output.end(self._children)
         return result
 
+    @property
+    def _is_cancelled(self) -> bool:
+        """Whether the reader was cancelled, which a publisher may not know: it can have caught the CancelledError."""
+        return self._reader is not None and self._reader.cancelling() > 0
+
     def _consume(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
-        self._check_awaited()
+        if not self._is_cancelled:
+            self._check_last_call()
         self._call = self._accept(batch)
         return self._call
 
-    def _check_awaited(self) -> None:
-        """Check that the publisher awaited the last call. Raises: PluginError if it did not, because that batch would be lost."""
-        if self._call is not None and inspect.getcoroutinestate(self._call) == inspect.CORO_CREATED:
-            self._call.close()  # so that Python does not warn as well
-            raise PluginError(
-                f"{type(self._publisher).__name__} does not await the consumer: write `await consumer(batch)`"
+    def _check_last_call(self) -> None:
+        """Check that the publisher awaited the last call, and passed its error on.
+
+        Raises: PluginError if it did not, because that batch would be lost or come without back-pressure.
+        """
+        if self._call is None:
+            return
+        name = type(self._publisher).__name__
+        if self._error is not None:
+            swallowed = PluginError(
+                f"{name}.run has swallowed an error of the consumer, {describe_error(self._error)}: let errors of the consumer pass"
             )
+            # A publisher that catches every error would catch this one too.
+            self._on_swallowed(swallowed)
+            raise swallowed from self._error
+        match inspect.getcoroutinestate(self._call):
+            case inspect.CORO_CREATED:
+                self._call.close()  # so that Python does not warn as well
+                raise PluginError(f"{name} does not await the consumer: write `await consumer(batch)`")
+            case inspect.CORO_SUSPENDED | inspect.CORO_RUNNING:
+                raise PluginError(
+                    f"{name}.run continued before the consumer had returned, so it reads without back-pressure: write "
+                    "`await consumer(batch)` before it reads more, calls the consumer again, or returns"
+                )
 
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
+        if self._is_cancelled:
+            # The publisher has caught the CancelledError. The pause leaves the core to other tasks if it does so again and again.
+            await asyncio.sleep(EMPTY_RUN_SECONDS)
+            raise asyncio.CancelledError
+        taking = self._take(batch)
+        del batch  # `_take` frees it (P6)
+        try:
+            return await taking
+        except Exception as error:
+            self._error = error
+            raise
+
+    async def _take(self, batch: RecordBatch) -> SequenceNumber | None:
         name = type(self._publisher).__name__
+        if asyncio.get_running_loop() is not self._loop:
+            raise PluginError(
+                f"{name} calls the consumer in another event loop or thread: write `await consumer(batch)` in `run`"
+            )
         # 1. Refuse what breaks the publisher's contract, while the error can still name the publisher.
         if not isinstance(batch, RecordBatch):
             raise PluginError(f"{name} gave {batch!r:.100}: a consumer takes a RecordBatch")
@@ -134,7 +193,7 @@ class ShardConsumer:
                 f"{name} gave a batch of {batch.shard.key}, and it was created to read {shard.key}: give the batch the shard that "
                 "`create` got"
             )
-        check_types(name, batch)
+        check_types(name, batch, self._keyless)
         if len(batch):
             check_arrivals(name, batch)
         # 2. Keep what the end of the shard needs: the last batch of a publisher may be without children.
@@ -360,7 +419,9 @@ def _deserialization_error(batch: RecordBatch, record: UserRecord, reason: str) 
 
 
 class AdvancingPositions:
-    """Owns the last position of a publisher. It checks a batch's first and last record and the batch's position.
+    """Owns the last position of a publisher. It checks the order of a batch's records and the batch's position.
+
+    The records are compared if they are a list, as plugins give them; the built-in publishers give columns, in the service's order.
 
     - `order_of`: the factory's sort key. Sequence numbers that it cannot order must at least change.
     - `begins_after`: the position after which the publisher resumed, or None.
@@ -370,6 +431,7 @@ class AdvancingPositions:
         self._publisher = publisher
         self._order_of = order_of
         self._last = begins_after
+        self._unchecked_batches = _ORDERED_BATCHES
 
     def check(self, batch: RecordBatch) -> None:
         """Check the next batch.
@@ -394,6 +456,7 @@ class AdvancingPositions:
             if any(found == last or self._is_behind(found, last) for found in (begins_at, position)):
                 raise self._goes_back(batch, f"{counted(len(batch), 'record')} from {begins_at} on", last)
         if len(batch):
+            self._check_records(batch)
             end = batch.records[-1]
             ends_at = SequenceNumber(end.sequence_number, end.sub_sequence_number)
             if position != ends_at and self._is_behind(position, ends_at):
@@ -403,6 +466,38 @@ class AdvancingPositions:
                     "one behind it"
                 )
         self._last = position
+
+    def _check_records(self, batch: RecordBatch) -> None:
+        """Check that each record is behind the one before it.
+
+        Whole numbers are compared in each batch, others only in the first batches. Raises: PluginError if a record is not.
+        """
+        records = batch.records
+        if isinstance(records, RecordColumns) or len(records) < 2:
+            return
+        numbers = [record.sequence_number for record in records]
+        if getattr(self._order_of, "__func__", self._order_of) in (int, RecordPublisherFactory.order_of):
+            # Texts of decimal numbers of one length sort as the numbers.
+            if len(set(map(len, numbers))) == 1 and all(map(lt, numbers, islice(numbers, 1, None))):
+                return
+        elif self._unchecked_batches:
+            self._unchecked_batches -= 1
+        else:
+            return
+        found = [SequenceNumber(record.sequence_number, record.sub_sequence_number) for record in records]
+        try:
+            places = list(map(self._place, found))
+            wrong = next(
+                (index for index, (place, following) in enumerate(pairwise(places)) if not place < following), None
+            )
+        except Exception:  # `_is_behind` logs that they have no order.
+            return
+        if wrong is not None:
+            raise PluginError(
+                f"{self._publisher} gave records of {batch.shard.key} in the wrong order: {found[wrong + 1]} comes after {found[wrong]} in "
+                "a batch. The records of a shard come in the order of their sequence numbers, each with one of its own; `order_of` of the "
+                "factory orders them"
+            )
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
         """Return whether a position is before the last one; False, with one log line for each publisher, if the plugin cannot tell."""
@@ -433,10 +528,10 @@ class AdvancingPositions:
         )
 
 
-def check_types(publisher: str, batch: RecordBatch) -> None:
+def check_types(publisher: str, batch: RecordBatch, keyless: bool = False) -> None:
     """Check the fields of a batch and of its records, except times of arrival, which `check_arrivals` checks.
 
-    Of records that are columns, only the first and the last one are checked.
+    `keyless` says whether records may have no partition key. Of records that are columns, only the first and the last one are checked.
 
     Raises: PluginError, which names the publisher, the field and its type, if a field has another type.
     """
@@ -452,7 +547,7 @@ def check_types(publisher: str, batch: RecordBatch) -> None:
     for record in records:
         if not isinstance(record, UserRecord):
             _check(publisher, batch, "a batch with records", record, (UserRecord,))
-    for field, types in _TYPES_IN_RECORD.items():
+    for field, types in (_TYPES_OF_KEYLESS if keyless else _TYPES_IN_RECORD).items():
         column = [getattr(record, field) for record in records]
         if not set(map(type, column)) <= set(types):
             wrong = next(value for value in column if type(value) not in types)

@@ -91,6 +91,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         job.use_continuations,
         gaps,
         on_reader_failed,
+        settings.drain_ms / 1000,
     )
     shards = ShardLifecycle(
         job,

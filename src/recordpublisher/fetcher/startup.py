@@ -11,6 +11,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.user_code import end_or_leave
 
 from .active_minimum import lowest_active
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay
@@ -34,6 +35,8 @@ from .shards.shard_table import MissingShards
 from .sink import SinkContext, State
 
 log = logging.getLogger("recordpublisher.start")
+GRACE_SECONDS = 1.0
+"""Time that a call gets to end after it was cancelled."""
 
 
 class OpenedJob(msgspec.Struct, frozen=True):
@@ -158,14 +161,18 @@ async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies)
     return dependencies.starts.default.pinned_at(now_ms).timestamp_ms or now_ms
 
 
-async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
+async def close_dependencies(
+    dependencies: FetcherDependencies, *more: Awaitable[None], factory_seconds: float | None = None
+) -> None:
     """Close publishers, sink and state store, and await `more`.
+
+    - `factory_seconds`: how long the publishers' factory may take after a run that failed; None for no limit.
 
     Raises: the first error of a close, after all of them were closed.
     """
     stores = [] if dependencies.alone is None else [dependencies.alone.close()]
     closing = [
-        dependencies.factory.close(),
+        _close_factory(dependencies, factory_seconds),
         close_sink(dependencies.sink),
         *stores,
         *more,
@@ -173,3 +180,23 @@ async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable
     for result in await asyncio.gather(*closing, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
+
+
+async def _close_factory(dependencies: FetcherDependencies, seconds: float | None) -> None:
+    """Close the factory of the publishers. If `seconds` is given, no longer than that."""
+    if seconds is None:
+        await dependencies.factory.close()
+        return
+    closing = asyncio.create_task(dependencies.factory.close())
+    try:
+        await asyncio.wait([closing], timeout=seconds)
+    finally:
+        closing.cancel()
+        hung = await end_or_leave([closing], GRACE_SECONDS)
+    if hung or closing.cancelled():
+        name = type(dependencies.factory).__name__
+        log.error(
+            "`close` of %s has not ended after %g s (flink.job.drain.timeout): the job ends without it", name, seconds
+        )
+        return
+    closing.result()

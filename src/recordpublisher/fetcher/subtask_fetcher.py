@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.errors import RetriesExhaustedError, StateError
+from recordpublisher.publishers.user_code import end_or_leave, waiting_line
 
 from .checkpointer import Checkpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
@@ -133,8 +134,9 @@ class SubtaskFetcher:
         job = self._dependencies
         if self._has_failed or self._ownership.has_others:
             job.factory.keep_shared()
+        seconds = job.settings.drain_ms / 1000 if self._has_failed else None
         try:
-            await close_dependencies(job, self._parts.dead_letters.close())
+            await close_dependencies(job, self._parts.dead_letters.close(), factory_seconds=seconds)
         finally:
             await self._ownership.close()
 
@@ -158,6 +160,16 @@ class SubtaskFetcher:
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished, or None if it does not report them."""
         return self._dependencies.sink.unfinished()
+
+    @property
+    def ending(self) -> asyncio.Event:
+        """Set while a run ends, and after it."""
+        return self._completion.ending
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the last run, or ends it now."""
+        return self._completion.error
 
     def hung_publishers(self) -> list[str]:
         """Return the publishers that have not ended although they were cancelled, and where each of them waits."""
@@ -280,7 +292,11 @@ class SubtaskFetcher:
             self._shards.cancel_readers()  # the write awaited below may take long, and another start may read the shards
         for task in others:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        for hung in await end_or_leave(others, self._dependencies.settings.drain_ms / 1000):
+            log.error(
+                "the run ends although a call has not ended after its cancellation (flink.job.drain.timeout): it waits at %s",
+                waiting_line(hung),
+            )
         await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
         # Computed before `end_run`, which drops the queues that it depends on.
         past = filter(run.is_past_event_time, self._table)

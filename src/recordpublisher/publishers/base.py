@@ -173,6 +173,9 @@ class RecordPublisherFactory(RecordSource):
     They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch behind the gap (`after_gap`).
     """
 
+    keyless: bool = False
+    """Whether records may have no partition key (None), as those of a stream with AUTO record distribution."""
+
     @property
     def lists_shards(self) -> bool:
         """Whether `discover` lists the shards, and not Kinesis. Default: whether the class has a `discover` of its own."""

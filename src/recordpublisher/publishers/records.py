@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, overload
 
 import msgspec
 
+from .errors import PluginError
 from .positions import SequenceNumber
 from .shards import Shard
 
@@ -57,6 +58,13 @@ class RecordBatch(Generic[V_co]):
     watermarks: Sequence[int] | None = field(default=None, repr=False)
     poisoned: tuple[PoisonedRecord, ...] = ()
     after_gap: bool = False
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.records, "__len__"):
+            raise PluginError(
+                f"the `records` of a RecordBatch are {self.records!r:.60}, of the type {type(self.records).__name__}: give a list of "
+                "UserRecord"
+            )
 
     def __len__(self) -> int:
         return len(self.records)

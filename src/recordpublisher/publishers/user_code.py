@@ -1,4 +1,7 @@
-"""Calls user code (handlers, callbacks, deserialisers): awaits each awaitable, refuses code that would never run, and logs its errors."""
+"""Calls user code (handlers, callbacks, deserialisers): awaits each awaitable, refuses code that would never run, logs its errors.
+
+It also leaves tasks behind that do not end.
+"""
 
 import asyncio
 import contextvars
@@ -9,7 +12,7 @@ import sysconfig
 import threading
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -288,16 +291,44 @@ def _can_be_shown(error: BaseException) -> bool:
 
 
 def waiting_line(task: asyncio.Task[Any]) -> str:
-    """Return the file and line at which a task waits, in the innermost call that is not Python's own."""
-    line = "an unknown line"
+    """Return the file and line at which a task waits: in the innermost call of the user's code, or else of this library's."""
+    own, foreign = "an unknown line", ""
     coroutine: Any = task.get_coro()
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
         if frame is not None and not _is_pythons(frame.f_code.co_filename):
-            line = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+            own = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+            foreign = own if _is_foreign(frame.f_code.co_filename) else foreign
         coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
-    return line
+    return foreign or own
 
 
 def _is_pythons(file: str) -> bool:
     return file.startswith(_PYTHONS_CODE) and "site-packages" not in file
+
+
+# --- tasks of user code that do not end ----------------------------------------------------------------------------------------------
+
+LEFT_BEHIND: set[asyncio.Task[Any]] = set()
+"""Tasks that did not end although they were cancelled. They are kept, because Python would run their code once more to discard them."""
+
+
+async def end_or_leave(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[asyncio.Task[Any]]:
+    """Wait until these cancelled tasks have ended. Return those that have not ended after `seconds`, which are left behind.
+
+    When the event loop closes, it waits for all of its tasks, but no longer for those. A task that is left behind keeps its code
+    running as long as the loop runs, because no code can be stopped from outside.
+    """
+    running = {task for task in tasks if not task.done()}
+    if not running:
+        return []
+    try:
+        _, hung = await asyncio.wait(running, timeout=seconds)
+    except asyncio.CancelledError:
+        await asyncio.wait(running, timeout=seconds)  # The caller closes what the tasks use, so they must have ended.
+        raise
+    for task in hung:
+        LEFT_BEHIND.add(task)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        asyncio._unregister_task(task)  # for tasks of third parties; `asyncio.run` waits for registered tasks
+    return list(hung)

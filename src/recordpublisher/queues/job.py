@@ -37,6 +37,7 @@ from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.user_code import end_or_leave, waiting_line
 
 from ..consumer.shard_consumer import BatchDecorator
 from ..fetcher.checkpoints.checkpoint_scheduler import CheckpointAge, CheckpointScheduler
@@ -241,6 +242,16 @@ class QueueJob:
         """Return the records that the sink has not finished."""
         return self._sink.unfinished()
 
+    @property
+    def ending(self) -> asyncio.Event:
+        """Set while a run ends, and after it."""
+        return self._completion.ending
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the last run, or ends it now."""
+        return self._completion.error
+
     def hung_publishers(self) -> list[str]:
         """Return no publishers, because a queue has none."""
         return []
@@ -283,10 +294,22 @@ class QueueJob:
             for task in (*others, *receiving):
                 task.cancel()  # once: a second cancellation would cut off the release of what a receive brings
             # A write is never cut off. A flush is cut off only if a call of user code hangs, but not because this task is cancelled.
-            ending = asyncio.gather(*others, *receiving, writing, flushing, return_exceptions=True)
+            ending = asyncio.gather(self._end(others + receiving), writing, flushing, return_exceptions=True)
             hung = await asyncio.shield(self._unless_hung(_ended(flushing), reason))
             await asyncio.shield(ending)
         return reason, hung
+
+    async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:
+        """Wait for cancelled tasks, but no longer than `flink.job.drain.timeout` for a source that catches its cancellation."""
+        seconds = self._settings.drain_ms / 1000
+        for hung in await end_or_leave(cancelled, seconds):
+            log.error(
+                "a call of %s has not ended %g s after it was cancelled (flink.job.drain.timeout), and waits at %s: the job ends "
+                "without it. A source must not catch CancelledError",
+                type(self._parts.source).__name__,
+                seconds,
+                waiting_line(hung),
+            )
 
     async def _end_at_tip(self, receiving: Collection[asyncio.Task[None]]) -> None:
         """End a run to the tip when all receivers have ended. They end by themselves only if the queue is empty, in such a run."""

@@ -10,6 +10,7 @@ from functools import update_wrapper
 from typing import Any, Generic, TypeVar
 
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import end_or_leave, waiting_line
 
 Case = TypeVar("Case")
 
@@ -42,6 +43,8 @@ def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
 
 
 Test = Callable[[Any, Case], Coroutine[Any, Any, None]]
+GRACE_SECONDS = 1.0
+"""Time that a cancelled task of a test gets to end."""
 
 
 def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
@@ -50,15 +53,22 @@ def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
     def run(self: Contract[Case]) -> None:
         async def run_in_time() -> None:
             async with self.open_case() as case:
+                # In a task of its own, because code that catches CancelledError would catch a cancellation by a timeout as well.
+                before = asyncio.all_tasks()
+                testing = asyncio.create_task(test(self, case))
                 try:
-                    async with asyncio.timeout(self.deadline) as limit:
-                        await test(self, case)
-                except TimeoutError as error:
-                    if not limit.expired():
-                        raise
-                    raise AssertionError(
-                        f"the test has not ended after {self.deadline:g} s: a call that it awaits does not return"
-                    ) from error
+                    await asyncio.wait([testing], timeout=self.deadline)
+                    waits_at = waiting_line(testing)
+                    is_hung = testing.cancel()
+                finally:
+                    left = [task for task in asyncio.all_tasks() - before if not task.done()]
+                    for task in left:
+                        task.cancel()
+                    await end_or_leave(left, GRACE_SECONDS)
+                assert not is_hung, (
+                    f"the test has not ended after {self.deadline:g} s: a call that it awaits does not return. It waits at {waits_at}"
+                )
+                testing.result()
 
         self.execute(run_in_time())
 

@@ -9,6 +9,7 @@ class TestLines(PublisherContract):
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 import types
 from collections.abc import Coroutine, Generator, Sequence
@@ -17,6 +18,7 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any
 
+from recordpublisher.consumer.shard_consumer import check_types
 from recordpublisher.publishers.base import (
     BatchConsumer,
     RecordPublisher,
@@ -25,12 +27,14 @@ from recordpublisher.publishers.base import (
     own_shards,
     with_unlisted,
 )
+from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import OldestRecord, Shard
+from recordpublisher.publishers.user_code import end_or_leave, waiting_line
 
-from .contract import Contract, check_arrival_times, on_case
+from .contract import GRACE_SECONDS, Contract, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Steps of the loop after which a run is cancelled, to interrupt it at different places."""
@@ -39,6 +43,10 @@ MAX_EMPTY_RUNS = 100
 MAX_STEP_SECONDS = 0.1
 """How long a run may keep the loop. A busy machine stops a process for longer now and then, but not in each of `TIMED_RUNS`."""
 TIMED_RUNS = 3
+CANCEL_SECONDS = 5.0
+"""How long a run may take to end after it was cancelled."""
+SWALLOWED = "`run` swallowed an error of the consumer: let errors of the consumer pass"
+SWALLOWED_CANCELLATION = "`run` swallowed its cancellation and called the consumer again: let CancelledError pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,10 @@ class PublisherContract(Contract[PublisherCase]):
         others = [batch.shard.key for batch in consumer.batches if batch.shard.key != case.shard.key]
         assert not others, (
             f"a publisher of {case.shard.key} gave a batch of {others[0]}: give the batch the shard that `create` got"
+        )
+        missing = [r for batch in consumer.batches for r in batch.records if r.partition_key is None]
+        assert not missing or case.factory.keyless, (
+            f"record {missing[0].sequence_number} has no partition key (None): give each record a text, such as its line's number or ''"
         )
         unplaced = [number for number, batch in enumerate(consumer.batches) if len(batch) and not batch.read_position]
         assert not unplaced, (
@@ -196,7 +208,7 @@ class PublisherContract(Contract[PublisherCase]):
         longest = []
         for _ in range(TIMED_RUNS):
             steps = _Steps()
-            await steps.of(_run_to_end(await case.publisher(), RecordingConsumer()))
+            await steps.of(_run_until_complete(await case.publisher(), _WatchedConsumer(RecordingConsumer())))
             longest.append(steps.longest)
         assert min(longest) < MAX_STEP_SECONDS, (
             f"a run blocked the event loop for {min(longest):.1f} s: call what blocks with asyncio.to_thread"
@@ -205,7 +217,7 @@ class PublisherContract(Contract[PublisherCase]):
     @on_case
     async def test_a_slow_consumer_is_the_back_pressure(self, case: PublisherCase) -> None:
         """The next batch waits until the consumer has returned."""
-        await _check_everything_is_delivered(case, SlowConsumer())
+        await _check_everything_is_delivered(case, SlowConsumer(0.1))
 
     @on_case
     async def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self, case: PublisherCase) -> None:
@@ -229,7 +241,7 @@ class PublisherContract(Contract[PublisherCase]):
             await _run_to_end(publisher, BrokenConsumer())
         except BrokenConsumer.Error:
             return
-        raise AssertionError("`run` swallowed an error of the consumer: let errors of the consumer pass")
+        raise AssertionError(SWALLOWED)
 
     @on_case
     async def test_observers_see_every_batch_and_the_end(self, case: PublisherCase) -> None:
@@ -313,31 +325,129 @@ async def _read_from(case: PublisherCase, start: StartingPosition) -> list[bytes
 
 
 async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> None:
-    result, empty_runs, empty_batches = RunResult.INCOMPLETE, 0, 0
-    loop = asyncio.get_running_loop()
-    empty_since = loop.time()
+    """Run a publisher to the end of its shard, in a task of its own.
 
-    async def counting(batch: RecordBatch) -> SequenceNumber | None:
-        nonlocal empty_runs, empty_batches, empty_since
-        empty_runs = 0
-        if len(batch) or not empty_batches:
-            empty_batches, empty_since = 0, loop.time()
-        empty_batches += not len(batch)
-        assert empty_batches < MAX_EMPTY_RUNS or loop.time() - empty_since > 1.0, (
-            f"`run` gave {MAX_EMPTY_RUNS} batches in a row without a record, within a second: wait in `run` for records"
-        )
-        await asyncio.sleep(0)
-        return await consumer(batch)
+    Raises: AssertionError as soon as the publisher uses its consumer in a wrong way, even if it catches every error.
+    """
+    watched = _WatchedConsumer(consumer)
+    running = asyncio.create_task(_run_until_complete(publisher, watched))
+    await _watch(running, watched)
+    running.result()
 
+
+async def _watch(running: asyncio.Task[Any], watched: _WatchedConsumer, seconds: float | None = None) -> None:
+    """Wait until a run has ended. Raises: AssertionError if it breaks a rule, or has not ended after `seconds`."""
+    try:
+        await asyncio.wait([running, watched.fault], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not watched.fault.done() and not running.done():
+            watched.report(
+                f"`run` has not ended {seconds:g} s after it was cancelled: it waits at {waiting_line(running)}"
+            )
+    finally:
+        watched.is_closed = True
+        running.cancel()
+        await end_or_leave([running], GRACE_SECONDS)
+    if watched.fault.done():
+        raise AssertionError(watched.fault.result())
+
+
+async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedConsumer) -> None:
+    result, empty_runs = RunResult.INCOMPLETE, 0
     while result is RunResult.INCOMPLETE:
-        empty_runs += 1
-        result = await publisher.run_observed(counting)
+        calls = consumer.calls
+        result = await publisher.run_observed(consumer)
+        consumer.check_last_call()
         assert isinstance(result, RunResult), f"`run` returned {result!r}, and not a RunResult"
+        empty_runs = 0 if consumer.calls > calls else empty_runs + 1
         assert empty_runs < MAX_EMPTY_RUNS, (
             f"`run` returned INCOMPLETE {MAX_EMPTY_RUNS} times in a row without a batch: wait in `run` for records"
         )
         await asyncio.sleep(0)
     assert result is RunResult.COMPLETE, f"a shard that was read to its end is COMPLETE, not {result.name}"
+
+
+class _WatchedConsumer:
+    """Passes batches on to a consumer, and owns what it has seen of how the publisher calls it.
+
+    - `fault`: the first rule that the publisher broke, in words. A publisher that catches every error cannot hide it.
+    - `is_cancelled`: whether the run was cancelled, so that no further call may come.
+    - `is_closed`: whether the test is over. Further calls do not return, so that a run that is left behind does nothing.
+    """
+
+    def __init__(self, consumer: BatchConsumer) -> None:
+        self._consumer = consumer
+        self._loop = asyncio.get_running_loop()
+        self.fault: asyncio.Future[str] = self._loop.create_future()
+        self.calls = 0
+        self.is_cancelled = self.is_closed = False
+        self._waiting: Coroutine[Any, Any, SequenceNumber | None] | None = None
+        self._has_failed = False
+        self._empty, self._empty_since = 0, self._loop.time()
+
+    def __call__(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
+        """Return the call, which the publisher awaits."""
+        if not (self.is_cancelled or self.is_closed):
+            self.check_last_call()
+        self.calls += 1
+        self._waiting = self._take(batch)
+        return self._waiting
+
+    def report(self, fault: str) -> str:
+        """Keep the first broken rule, from any thread. Return its words."""
+
+        def keep() -> None:
+            if not self.fault.done():
+                self.fault.set_result(fault)
+
+        self._loop.call_soon_threadsafe(keep)
+        return fault
+
+    def check_last_call(self) -> None:
+        """Check that the last call was awaited, and that its error was raised. Raises: AssertionError if not."""
+        if self._has_failed:
+            raise AssertionError(self.report(SWALLOWED))
+        state = inspect.CORO_CLOSED if self._waiting is None else inspect.getcoroutinestate(self._waiting)
+        if state == inspect.CORO_CREATED and self._waiting is not None:
+            self._waiting.close()  # so that Python does not warn as well
+            raise AssertionError(self.report("`run` does not await the consumer: write `await consumer(batch)`"))
+        if state != inspect.CORO_CLOSED:
+            raise AssertionError(
+                self.report(
+                    "`run` continued before the consumer had returned: await each call before the next one, and before it returns"
+                )
+            )
+
+    async def _take(self, batch: RecordBatch) -> SequenceNumber | None:
+        if self.is_cancelled or self.is_closed:
+            if not self.is_closed:
+                self.report(SWALLOWED_CANCELLATION)
+            await asyncio.sleep(GRACE_SECONDS)
+            raise asyncio.CancelledError
+        if asyncio.get_running_loop() is not self._loop:
+            raise AssertionError(
+                self.report(
+                    "the consumer was called in another event loop or thread: write `await consumer(batch)` in `run`"
+                )
+            )
+        try:
+            check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys
+        except PluginError as error:
+            raise AssertionError(self.report(str(error))) from error
+        try:
+            self._check_empty(batch)
+            await asyncio.sleep(0)
+            return await self._consumer(batch)
+        except Exception:
+            self._has_failed = True
+            raise
+
+    def _check_empty(self, batch: RecordBatch) -> None:
+        if len(batch) or not self._empty:
+            self._empty, self._empty_since = 0, self._loop.time()
+        self._empty += not len(batch)
+        assert self._empty < MAX_EMPTY_RUNS or self._loop.time() - self._empty_since > 1.0, (
+            f"`run` gave {MAX_EMPTY_RUNS} batches in a row without a record, within a second: wait in `run` for records"
+        )
 
 
 async def _check_everything_is_delivered(case: PublisherCase, consumer: RecordingConsumer) -> None:
@@ -357,15 +467,15 @@ def _check_payloads(given: Sequence[bytes], expected: Sequence[bytes], when: str
     )
 
 
-async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: SlowConsumer) -> None:
-    running = asyncio.ensure_future(publisher.run_observed(consumer))
+async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: BatchConsumer) -> None:
+    watched = _WatchedConsumer(consumer)
+    running = asyncio.ensure_future(publisher.run_observed(watched))
     for _ in range(steps):
         await asyncio.sleep(0)
-    running.cancel()
-    await asyncio.wait([running])
-    consumer.reset()
-    if not running.cancelled() and (error := running.exception()):
-        raise error
+    watched.is_cancelled = running.cancel()
+    await _watch(running, watched, CANCEL_SECONDS)
+    if not running.cancelled():
+        running.result()
 
 
 class _Steps:
@@ -452,23 +562,16 @@ class RefusingConsumer(RecordingConsumer):
 
 
 class SlowConsumer(RecordingConsumer):
-    """Is slow, and fails if it is called again before it has returned."""
+    """Takes `seconds` for each batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.01) -> None:
         super().__init__()
-        self._is_busy = False
+        self._seconds = seconds
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Take the batch slowly. Raises: AssertionError if the call overlaps another one."""
-        assert not self._is_busy, "the consumer was called again before it had returned"
-        self._is_busy = True
-        await asyncio.sleep(0.01)
-        self._is_busy = False
+        """Take the batch slowly."""
+        await asyncio.sleep(self._seconds)
         return self.take(batch, len(batch))
-
-    def reset(self) -> None:
-        """Prepare for the next call after a cancelled one."""
-        self._is_busy = False
 
 
 class BrokenConsumer:

@@ -44,7 +44,7 @@ def test_another_table_is_refused_while_a_worker_sends_heartbeats_and_read_after
 
     group, message = run_virtual(story())
     assert "writes to db://user:******@host/orders, and this process writes to db://user:******@host/events" in message
-    assert "sends heartbeats: stop all its processes first" in message
+    assert "stop all processes of the group first" in message
     assert sorted(group.rows) == sorted(group.sent), "it goes on after the stored positions"
     assert b"secret" not in group.store.values[LEASE_TABLE].value
 
@@ -91,7 +91,7 @@ def test_another_name_is_a_difference_and_no_name_is_none():
     ours, unnamed = GroupJob("sink", ("a",), name="orders"), GroupJob("sink", ("a",))
     assert ours.contradiction(ours) is ours.contradiction(unnamed) is unnamed.contradiction(ours) is None
     theirs = GroupJob("sink", ("a",), name="events")
-    assert ours.contradiction(theirs) == "its name is events, and that of this process orders"
+    assert ours.contradiction(theirs) == "the name of the group is events, and that of this process orders"
 
 
 def test_each_difference_is_named():
@@ -99,6 +99,7 @@ def test_each_difference_is_named():
     assert ours.contradiction(GroupJob("new", ("a",))) is None
     assert ours.contradiction(None) is None
     assert ours.contradiction(GroupJob("old", None, keeps_positions=True)) == (
-        "it reads a list of streams that may change, and this process reads a; it writes to old, and this process writes to new; "
-        "it keeps its positions in the sink, and this process keeps its positions in the store"
+        "the group reads a list of streams that may change, and this process reads a; "
+        "the group writes to old, and this process writes to new; "
+        "the group keeps its positions in the sink, and this process keeps its positions in the store"
     )

@@ -119,12 +119,13 @@ def test_an_error_of_what_takes_its_batches_is_not_the_publishers():
     assert not hasattr(raised.value, "__notes__")
 
 
-def test_positions_are_compared_for_each_batch_and_not_for_each_record():
+def test_an_order_of_a_plugin_is_asked_for_each_batch_and_for_each_record_only_of_the_first_three():
     source = ForgetfulSource()
     source.add("0", *range(EPOCH_MS, EPOCH_MS + 1000))
-    source.per_read = 500
+    source.per_read = 100
     run_virtual(read(source, RecordingSink()))
-    assert 0 < source.orders <= 8
+    of_first_batches = 3 * 100
+    assert 0 < source.orders <= of_first_batches + 10 * 6
 
 
 class CrossedSource(ScriptedSource):

@@ -14,9 +14,10 @@ from fakes.archives import PAYLOADS, SHARD, write_archive
 
 async def test_a_hundred_readers_that_take_turns_need_the_memory_of_one_row_group(tmp_path):
     await write_archive(tmp_path, ParquetSink, (12,))
-    given = {"flink.archive.uri": str(tmp_path), "flink.archive.live": "NONE", "flink.archive.buffer.bytes": 1}
+    given = {"flink.archive.uri": str(tmp_path), "flink.archive.live": "NONE"}
     factory = ArchiveFactory(rp.Properties(given))
     buffer, most = factory._archive.buffer, []
+    buffer.limit = 1
 
     async def read():
         seen = []

@@ -1,8 +1,13 @@
 """A drain that waits says for what: the sink, or a publisher that does not end."""
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
 from contextlib import suppress
+
+import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.sink import Unfinished
@@ -101,3 +106,190 @@ def test_the_stop_of_a_program_of_ones_own_says_what_it_waits_for(caplog):
     run_virtual(main())
     (line,) = [text for text in caplog.messages if "has been draining" in text]
     assert "it waits for the sink 'StuckSink' (a call that runs" in line
+
+
+class CatchesEverything(ScriptedPublisher):
+    """Catches every error of its consumer, and its own cancellation."""
+
+    async def run(self, consumer):
+        while True:
+            with suppress(BaseException):
+                await super().run(consumer)
+                await asyncio.sleep(1)
+
+
+class CatchesExceptions(ScriptedPublisher):
+    """Catches every error of its consumer."""
+
+    async def run(self, consumer):
+        while True:
+            with suppress(Exception):
+                await super().run(consumer)
+
+
+class PublisherSource(ScriptedSource):
+    def __init__(self, kind):
+        super().__init__(per_read=2)
+        self.kind = kind
+
+    async def create(self, shard, starting_position, metrics):
+        return self.kind(self, self.shards[shard.key], starting_position)
+
+
+class FullSink(RecordingSink):
+    async def write(self, batch):
+        raise OSError("the disk is full")
+
+
+def test_a_job_that_failed_ends_after_the_drain_timeout_whatever_a_publisher_catches(caplog):
+    async def main():
+        source = PublisherSource(CatchesEverything)
+        source.add("a", *range(20))
+        fetcher = make_fetcher(source, FullSink())
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run())
+        await fetcher.ending.wait()
+        began, reasons, (hung,) = (
+            asyncio.get_running_loop().time(),
+            fetcher.reasons_not_ready(),
+            fetcher.hung_publishers(),
+        )
+        (ended,) = await asyncio.gather(running, return_exceptions=True)
+        took = asyncio.get_running_loop().time() - began
+        await fetcher.close()
+        return ended, took, reasons, hung
+
+    ended, took, reasons, hung = run_virtual(main())
+    assert isinstance(ended, OSError)
+    assert hung.startswith("the publisher of PublisherSource for s/a, which waits at ")
+    assert 30 <= took <= 32
+    assert reasons == ["the run ended with OSError: the disk is full"]
+    (line,) = [text for text in caplog.messages if "flink.job.drain.timeout" in text]
+    assert line.startswith("the publisher of PublisherSource for s/a, which waits at ")
+
+
+def test_a_stopped_job_ends_with_its_last_checkpoint_whatever_a_publisher_catches():
+    async def main():
+        source = PublisherSource(CatchesEverything)
+        source.add("a", *range(20))
+        fetcher = make_fetcher(source, sink := RecordingSink())
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.sleep(5)
+        fetcher.stop()
+        await running
+        written = len(sink.rows)
+        await asyncio.sleep(100)
+        return written, len(sink.rows), fetcher.snapshot()["shards"]["s/a"]["position"]
+
+    written, later, position = run_virtual(main())
+    assert written == later == 20
+    assert position is not None
+
+
+def test_an_error_of_the_consumer_that_a_publisher_swallows_ends_the_job_at_once():
+    class WrongBatch(CatchesExceptions):
+        async def run(self, consumer):
+            while True:
+                with suppress(Exception):
+                    await asyncio.sleep(0.1)
+                    await consumer("no batch")
+
+    async def main():
+        source = PublisherSource(WrongBatch)
+        source.add("a", 1)
+        fetcher = make_fetcher(source, RecordingSink())
+        await fetcher.open()
+        began = asyncio.get_running_loop().time()
+        (ended,) = await asyncio.gather(fetcher.run(), return_exceptions=True)
+        await fetcher.close()
+        return ended, asyncio.get_running_loop().time() - began
+
+    ended, took = run_virtual(main())
+    assert isinstance(ended, rp.PluginError)
+    assert str(ended).startswith(
+        "WrongBatch.run has swallowed an error of the consumer, PluginError: WrongBatch gave 'no batch'"
+    )
+    assert took < 1
+
+
+def test_a_failed_program_says_what_it_waits_for_without_a_signal(caplog):
+    async def main():
+        began = asyncio.Event()
+        error = OSError("the disk is full")
+        telling = asyncio.create_task(
+            tell_what_drains(
+                "map", lambda: None, lambda: ["the publisher of A for s/a, which waits at a.py:5"], began, lambda: error
+            )
+        )
+        began.set()
+        await asyncio.sleep(15)
+        telling.cancel()
+
+    run_virtual(main())
+    (line,) = caplog.messages
+    assert line.startswith(
+        "the job has failed (OSError: the disk is full), and has been ending for 10 s: it waits for the publisher of A"
+    )
+
+
+JOB = """
+import asyncio
+import recordpublisher as rp
+
+class Publisher(rp.RecordPublisher):
+    def __init__(self, shard):
+        self.shard, self.at = shard, 0
+
+    async def run(self, consumer):
+        while True:
+            try:
+                self.at += 1
+                record = rp.UserRecord(b"1", str(self.at), 1_790_000_000.0, "k")
+                batch = rp.RecordBatch(self.shard, [record], read_position=rp.SequenceNumber(str(self.at)), raw_count=1, raw_bytes=1)
+                await asyncio.sleep(0.01)
+                await consumer(batch)
+            except BaseException:
+                pass
+
+class Factory(rp.RecordPublisherFactory):
+    def __init__(self, properties):
+        pass
+
+    async def create(self, shard, start, metrics):
+        return Publisher(shard)
+
+    async def discover(self, stream, after):
+        return [rp.Shard(stream, "a")] if after is None else []
+
+class Full(rp.Sink):
+    async def write(self, batch):
+        if batch.records[-1].sequence_number > "3":
+            raise OSError("the disk is full")
+
+@rp.hookimpl
+def recordpublisher_register_publishers(registry):
+    registry.add("stubborn", "job:Factory")
+
+properties = {"flink.stream.recordpublisher": "stubborn", "flink.job.drain.timeout": 1000}
+fetcher = rp.DataFetcher("orders", properties, sink=Full())
+"""
+
+
+@pytest.mark.parametrize("program", ["job:fetcher", "asyncio.run"])
+def test_the_process_of_a_failed_job_ends_with_1_whatever_a_publisher_catches(program, tmp_path):
+    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "job-1.dist-info").mkdir()
+    (tmp_path / "job-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: job\nVersion: 1\n")
+    (tmp_path / "job-1.dist-info" / "entry_points.txt").write_text("[recordpublisher]\njob = job\n")
+    command = ["-m", "recordpublisher", "run", program]
+    if program == "asyncio.run":
+        command = [
+            "-c",
+            "import asyncio, job\nasync def main():\n  async with job.fetcher: await job.fetcher.run()\nasyncio.run(main())",
+        ]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 60}
+    ended = subprocess.run([sys.executable, *command], check=False, **options)
+    assert ended.returncode == 1, ended.stderr
+    assert "the disk is full" in ended.stderr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher import ConfigurationError, Properties, SinkError
+from recordpublisher import SinkError
 from recordpublisher.plugins.sinks.memory import MemorySink
 
 from fakes.batches import batch
@@ -27,16 +27,11 @@ async def test_watermarks_are_kept():
     assert sink.watermarks == [5, 7]
 
 
-@pytest.mark.parametrize("sink", [MemorySink(limit=2), MemorySink(Properties({"flink.sink.memory.limit": "2"}))])
-async def test_a_write_past_the_limit_fails_and_drops_nothing(sink):
+async def test_a_write_past_the_limit_fails_and_drops_nothing():
+    sink = MemorySink(limit=2)
     await sink.write(batch(b"a"))
 
     with pytest.raises(SinkError, match="holds 1 records and may hold 2"):
         await sink.write(batch(b"b", b"c"))
 
     assert [record.data for record in sink.records] == [b"a"]
-
-
-def test_a_bad_limit_is_a_configuration_error():
-    with pytest.raises(ConfigurationError, match=r"flink\.sink\.memory\.limit"):
-        MemorySink(Properties({"flink.sink.memory.limit": "0"}))

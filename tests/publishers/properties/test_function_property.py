@@ -13,13 +13,13 @@ from recordpublisher.publishers.properties.function_property import imported
 )
 def test_a_name_without_a_colon_is_told_with_what_was_meant(path, meant):
     with pytest.raises(
-        rp.ConfigurationError, match=f"{path}': there is no colon before the name, as in {meant}. Valid"
+        rp.ConfigurationError, match=f"{path}': the colon before the name is missing: write {meant}. Valid"
     ):
         imported(path, "flink.sink.map.function", "module:function")
 
 
 def test_a_deserializer_with_a_dot_is_a_module_and_a_name():
-    with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.*as in shop:Order. Valid"):
+    with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.*write shop:Order. Valid"):
         build_deserializer(load_registry(), rp.Properties({"flink.deserializer": "shop.Order"}))
 
 

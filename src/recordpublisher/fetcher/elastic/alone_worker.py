@@ -170,7 +170,7 @@ class AloneWorker:
     async def _confirm(self) -> None:
         record = await self._documents.read_record(self.name)
         if record is None or record.document.is_sealed:
-            raise FencedError(f"worker {self.name} was sealed: {_SUCCESSOR.format(place=self.place)}")
+            raise FencedError(f"worker {self.name} was replaced (it was sealed): {_SUCCESSOR.format(place=self.place)}")
         self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
@@ -249,7 +249,9 @@ class AloneWorker:
         again = await self._documents.read_table()
         if again is None or again.document.version != table.version:
             return None
-        raise StateError(f"the position of {', '.join(missing)} is not stored by the worker that has the lease")
+        raise StateError(
+            f"the worker that holds the leases of {', '.join(missing)} has stored no positions of these shards"
+        )
 
     async def _prepare(self, states: Mapping[str, ShardState]) -> None:
         """Store the positions, and then the record, before the table names this worker."""

@@ -48,8 +48,8 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
             await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
         except LiveWorkerError as error:
             raise StateError(
-                f"the group of this job has other settings: {difference}. Worker {error.worker} of the group in {store.place} sends "
-                f"heartbeats: stop all its processes first. Another job needs {ANOTHER_PLACE}"
+                f"this process and the running group of the job differ: {difference}. To change settings, stop all processes of the group "
+                f"first: its worker {error.worker} in {store.place} sends heartbeats. If this is a different job, give it {ANOTHER_PLACE}"
             ) from error
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
         try:

@@ -115,7 +115,9 @@ class GroupObserver:
             except ConflictError:  # it has sent a heartbeat, or another process has sealed it
                 continue
             log.warning(
-                "worker %s sent no heartbeat for %g s and was sealed", worker, self._lease_of(view.records[worker])
+                "worker %s sent no heartbeat for %g s: it counts as ended (it was sealed), and other workers take its shards",
+                worker,
+                self._lease_of(view.records[worker]),
             )
         return replace(view, records={**view.records, **sealed}) if sealed else view
 

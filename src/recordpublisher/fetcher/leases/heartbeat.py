@@ -192,7 +192,9 @@ async def join_group(
     try:
         await write_first()
     except FencedError as error:
-        raise LateJoinError(f"it was sealed before its first heartbeat was confirmed: {error}") from error
+        raise LateJoinError(
+            f"other workers declared it dead (sealed it) before its first heartbeat was confirmed: {error}"
+        ) from error
     seconds = max(clock.boottime() - began, (clock.now_ms() - began_ms) / 1000)
     if seconds >= duration:
         with contextlib.suppress(FencedError, StoreUnavailableError):

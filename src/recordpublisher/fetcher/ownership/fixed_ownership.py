@@ -92,7 +92,12 @@ class FixedOwnership(ShardOwnership):
         try:
             await self._job.factory.release(stream)
         except RecordPublisherError as error:
-            log.warning("what was used to read %s is not released: %s", stream, error, extra=about(stream))
+            log.warning(
+                "the resources of stream %s, such as its registered consumer, could not be released: %s",
+                stream,
+                error,
+                extra=about(stream),
+            )
 
     async def _begin(self, stream: str) -> None:
         job, was_deleted = self._job, stream in self._job.discovery.deleted

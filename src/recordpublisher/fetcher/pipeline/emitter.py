@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
+from recordpublisher.publishers.user_code import LEFT_BEHIND, add_note, for_log, log_user_error, was_logged
 
 from ..settings import FetcherSettings
 from ..shards.shard_entry import ShardEntry, ShardStage
@@ -413,6 +413,8 @@ class RunCompletion:
     def __init__(self) -> None:
         self._reason: asyncio.Future[EndReason] | None = None
         self._is_stopped = False
+        self.ending = asyncio.Event()
+        """Set while a run ends, and after it."""
 
     @property
     def is_running(self) -> bool:
@@ -434,6 +436,7 @@ class RunCompletion:
     def start(self) -> None:
         """Start a run. After `stop` it ends at once."""
         self._reason = asyncio.get_running_loop().create_future()
+        self.ending.clear()
         if self._is_stopped:
             self.complete(EndReason.STOPPED)
 
@@ -446,6 +449,7 @@ class RunCompletion:
         """End the run."""
         if self._reason is not None and not self._reason.done():
             self._reason.set_result(reason)
+            self.ending.set()
 
     def stop(self) -> None:
         """End the run, and each later one as soon as it starts."""
@@ -462,6 +466,7 @@ class RunCompletion:
         """End the run with an error."""
         if self._reason is not None and not self._reason.done():
             self._reason.set_exception(error)
+            self.ending.set()
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` in a background task of the run."""
@@ -470,6 +475,8 @@ class RunCompletion:
         return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if task in LEFT_BEHIND:  # of an earlier run
+            return
         if task.cancelled():
             # At the end of a run we cancel tasks ourselves; then this changes nothing. Before the end, a sink has let a
             # cancellation of its own escape. Then the run must fail instead of waiting for ever.

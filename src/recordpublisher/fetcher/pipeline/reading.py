@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
@@ -16,7 +18,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.user_code import waiting_line
+from recordpublisher.publishers.user_code import LEFT_BEHIND, end_or_leave, waiting_line
 
 from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
@@ -26,6 +28,8 @@ from ..shards.shard_reading import ReadMoment
 from ..shards.shard_table import ShardTable
 from .retention_gaps import RetentionGaps
 from .suspension import SuspensionDetector
+
+log = logging.getLogger("recordpublisher.fetcher")
 
 
 class ReadTasks:
@@ -40,6 +44,7 @@ class ReadTasks:
         use_continuations: bool,
         gaps: RetentionGaps,
         on_failed: Callable[[ShardEntry, BaseException], None],
+        drain_seconds: float,
     ) -> None:
         self._factory = factory
         self._table = table
@@ -48,6 +53,7 @@ class ReadTasks:
         self._use_continuations = use_continuations
         self._gaps = gaps
         self._on_failed = on_failed
+        self._drain_seconds = drain_seconds
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
         self._cancelled: set[asyncio.Task[None]] = set()
@@ -89,18 +95,13 @@ class ReadTasks:
         self._intake.drop(entry)
 
     async def wait_for_abandoned(self) -> None:
-        """Wait until the readers of abandoned shards have ended."""
-        await asyncio.gather(*self._abandoned, return_exceptions=True)
+        """Wait until the readers of abandoned shards have ended, but no longer than `flink.job.drain.timeout`."""
+        await self._end_or_leave(list(self._abandoned))
 
     @property
     def hung(self) -> list[str]:
         """The readers that have not ended although they were cancelled, with the line at which each of them waits."""
-        name = type(self._factory).__name__
-        return [
-            f"the publisher of {name} for {task.get_name().removeprefix('read ')}, which waits at {waiting_line(task)}"
-            for task in self._cancelled
-            if not task.done()
-        ]
+        return [self._words_of(task).rstrip(",") for task in self._cancelled if not task.done()]
 
     def cancel(self) -> None:
         """Cancel every reader."""
@@ -108,13 +109,31 @@ class ReadTasks:
             self._cancel(task)
 
     async def stop(self) -> None:
-        """Cancel every reader, and drop the records that were read but not emitted."""
+        """Cancel every reader, and drop the records that were read but not emitted.
+
+        A publisher that does not end within `flink.job.drain.timeout` is left behind: its consumer takes nothing more.
+        """
         self.cancel()
-        await asyncio.gather(*self._tasks.values(), *self._abandoned, return_exceptions=True)
+        await self._end_or_leave([*self._tasks.values(), *self._abandoned])
         self._tasks.clear()
         for entry in self._table:
             entry.end_run()
             self._intake.drop(entry)
+
+    async def _end_or_leave(self, readers: Sequence[asyncio.Task[None]]) -> None:
+        for task in await end_or_leave(readers, self._drain_seconds):
+            log.error(
+                "%s has not ended %g s after it was cancelled (flink.job.drain.timeout): the job continues without it. `run` of a "
+                "publisher must end when its task is cancelled, and not catch CancelledError",
+                self._words_of(task),
+                self._drain_seconds,
+            )
+            self._cancelled.discard(task)
+            self._abandoned.discard(task)
+
+    def _words_of(self, task: asyncio.Task[None]) -> str:
+        shard = task.get_name().removeprefix("read ")
+        return f"the publisher of {type(self._factory).__name__} for {shard}, which waits at {waiting_line(task)},"
 
     def _cancel(self, task: asyncio.Task[None]) -> None:
         # Cancel only once, because a second cancellation would cut off the work that the first one began.
@@ -141,7 +160,7 @@ class ReadTasks:
             was_told, is_abandoned = ended in self._cancelled, ended in self._abandoned
             self._cancelled.discard(ended)
             self._abandoned.discard(ended)
-            if is_abandoned:
+            if is_abandoned or ended in LEFT_BEHIND:
                 return
             error = self._unasked_end(entry) if ended.cancelled() else ended.exception()
             if error is not None and not (ended.cancelled() and was_told):
@@ -193,6 +212,8 @@ class ReadTasks:
             self._factory.order_of,
             entry.state.position,
             entry.shard,
+            keyless=self._factory.keyless,
+            on_swallowed=partial(self._on_failed, entry),
         )
         return await consumer.run()
 

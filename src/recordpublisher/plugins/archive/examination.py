@@ -27,7 +27,8 @@ async def examine(archive: Archive, stream: str) -> str:
         place, hole = _reached(files[name])
         if hole is not None:
             raise StateError(
-                f"records of {stream}/{name} up to {hole.after_text} are in no file of {archive.catalogue.place}"
+                f"the archive {archive.catalogue.place} is incomplete: some records of {stream}/{name} before {hole.after_text} are in no "
+                "file"
             )
         if (
             files[name]
@@ -35,7 +36,8 @@ async def examine(archive: Archive, stream: str) -> str:
             and not is_complete(place, document.end.through, archive.order_of, is_owed=True)
         ):
             raise StateError(
-                f"records of {stream}/{name} up to its end, {document.end.through}, are in no file of {archive.catalogue.place}"
+                f"the archive {archive.catalogue.place} is incomplete: the last records of {stream}/{name}, up to its end at "
+                f"{document.end.through}, are in no file"
             )
     first = [
         found[0]

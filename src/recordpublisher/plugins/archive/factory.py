@@ -11,9 +11,8 @@ from recordpublisher.publishers.base import Checks, RecordPublisherFactory, Reco
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.job import ACCEPTS_LOSS, ON_DATA_LOSS
+from recordpublisher.publishers.properties.groups.job import ACCEPTS_LOSS, ON_DATA_LOSS, SUBTASK_BYTES
 from recordpublisher.publishers.properties.groups.reading import (
-    ARCHIVE_BUFFER,
     ARCHIVE_LIVE,
     ARCHIVE_UNPROVEN,
     ARCHIVE_URI,
@@ -46,6 +45,7 @@ class ArchiveFactory(RecordPublisherFactory):
     """
 
     finds_gaps = True
+    keyless = True
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ArchiveFactory(RecordPublisherFactory):
             lister,
             order_of,
             self._clock,
-            buffer_bytes=given.value(ARCHIVE_BUFFER),
+            buffer_bytes=2 * given.value(SUBTASK_BYTES),
             accepts_loss=ACCEPTS_LOSS[given.value(ON_DATA_LOSS)],
             allows_unproven=given.value(ARCHIVE_UNPROVEN),
         )

@@ -55,7 +55,7 @@ class DecodeBuffer:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._held: dict[DecodedRows, int] = {}
         self.bytes = 0
 
@@ -63,7 +63,7 @@ class DecodeBuffer:
         """Keep rows that were just decoded, and drop others if there are too many."""
         self._held[rows] = rows.held_bytes
         self.bytes += rows.held_bytes
-        while self.bytes > self._limit and len(self._held) > 1:
+        while self.bytes > self.limit and len(self._held) > 1:
             self.drop(next(iter(self._held)))
 
     def use(self, rows: DecodedRows) -> None:

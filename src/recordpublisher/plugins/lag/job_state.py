@@ -167,7 +167,9 @@ async def snapshots_of_workers(
             return _snapshots(table.document, states, records)
     if not missing:
         raise StateError(f"the job that runs alone was started again {ATTEMPTS} times while its positions were read")
-    raise StateError(f"the position of {', '.join(missing)} is not stored by the worker that has the lease")
+    raise StateError(
+        f"the worker that holds the leases of {', '.join(missing)} has stored no positions of these shards"
+    )
 
 
 async def _positions(

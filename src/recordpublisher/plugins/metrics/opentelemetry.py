@@ -8,9 +8,7 @@ from recordpublisher.extras import install_command
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, OPENTELEMETRY_ENDPOINT
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
 from .export import ExportedMetric, Origin, PeriodicExporter, exported_tables
@@ -43,26 +41,16 @@ SYSTEM = "aws_kinesis"
 
 
 class OpenTelemetryExporter(PeriodicExporter):
-    """Sends to `flink.metrics.opentelemetry.endpoint`, or to the address in the SDK's environment variables (`OTEL_EXPORTER_OTLP_...`).
+    """Sends to the address in the environment variables of OpenTelemetry's SDK (`OTEL_EXPORTER_OTLP_ENDPOINT` and the like).
 
     It gives the SDK's exporter finished data, and does not use the SDK's instruments: these drop series of a metric above 2,000, and keep
     shards that have ended.
-
-    Raises: ConfigurationError if the endpoint is not a URL, or contains a secret.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
         super().__init__(properties)
-        endpoint, job = properties.value(OPENTELEMETRY_ENDPOINT), properties.value(JOB_NAME)
-        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
-            raise ConfigurationError(
-                OPENTELEMETRY_ENDPOINT.key, endpoint, "a URL, for example http://localhost:4318/v1/metrics"
-            )
-        if endpoint is not None and mask_passwords(endpoint) != endpoint:
-            reason = "the log of opentelemetry would show its secret"
-            valid = "a URL without a secret; set the secret with OTEL_EXPORTER_OTLP_HEADERS"
-            raise ConfigurationError(OPENTELEMETRY_ENDPOINT.key, endpoint, valid, reason=reason)
-        self._exporter = OTLPMetricExporter(endpoint=endpoint)
+        job = properties.value(JOB_NAME)
+        self._exporter = OTLPMetricExporter()
         self._resource = Resource.create({} if job is None else {"service.name": job})
         self._clock = clock or SystemClock()
 

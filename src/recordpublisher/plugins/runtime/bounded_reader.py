@@ -138,7 +138,7 @@ class _SharedFactory(RecordPublisherFactory):
     """A factory that several fetchers use one after the other. Closing a fetcher does not close the factory."""
 
     def __init__(self, owned: RecordPublisherFactory) -> None:
-        self.owned = owned
+        self.owned, self.keyless = owned, owned.keyless
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
         """Create the publisher with the owned factory."""

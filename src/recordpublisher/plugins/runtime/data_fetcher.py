@@ -117,7 +117,6 @@ class DataFetcher(Generic[V]):
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
         self._handles_signals = handle_signals
-        self._stopped = asyncio.Event()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -209,7 +208,7 @@ class DataFetcher(Generic[V]):
             self._fetcher.snapshot()  # raises StateError if it was not opened
             try:
                 with LoopWatch():
-                    return await self._told(self._fetcher.run_bounded(bounds), self._stopped)
+                    return await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
             except FatalKinesisError as error:
                 if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
                     error.add_note(f"the state is in {self._state_place}")
@@ -222,13 +221,13 @@ class DataFetcher(Generic[V]):
         shards.
         """
         self._fetcher.stop()
-        self._stopped.set()
 
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event | None = None) -> T:
         """Return the result of `work`, and log what it waits for once `began` is set: it may wait for code of others without end."""
         sink = self.properties.value(SINK) or type(self._given_sink).__name__
+        job = self._fetcher
         telling = asyncio.create_task(
-            tell_what_drains(sink, self.sink_unfinished, self._fetcher.hung_publishers, began)
+            tell_what_drains(sink, self.sink_unfinished, job.hung_publishers, began, lambda: job.error)
         )
         try:
             return await work

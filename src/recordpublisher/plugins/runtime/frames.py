@@ -330,7 +330,9 @@ def _start_properties(start: datetime | timedelta | str | float | State | None, 
         return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
     at = initial_position(given) if start is None else named_start("start", start, _VALID_START)
     if at.is_tip:
-        raise ConfigurationError("start", at.type, _VALID_START, reason="the read ends at the tip")
+        raise ConfigurationError(
+            "start", at.type, _VALID_START, reason="the read ends at the tip, so a start there reads nothing"
+        )
     if at.timestamp_ms is not None:
         refuse_future("start", at.timestamp_ms, SystemClock().now_ms())
     return {} if start is None else {INITIAL_POSITION.key: start}

@@ -25,7 +25,7 @@ from recordpublisher.publishers.errors import (
     StateError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.user_code import cause_in_user_code, is_raised_in_user_code
+from recordpublisher.publishers.user_code import cause_in_user_code, describe_error, is_raised_in_user_code
 
 NOTICE_SECONDS = 10.0
 
@@ -35,12 +35,14 @@ async def tell_what_drains(
     unfinished: Callable[[], Unfinished | None],
     hung_publishers: Callable[[], Sequence[str]],
     began: asyncio.Event | None = None,
+    error: Callable[[], BaseException | None] = lambda: None,
 ) -> None:
-    """Log every `NOTICE_SECONDS` what a drain waits for, until the task is cancelled.
+    """Log every `NOTICE_SECONDS` what a drain, or a job that has failed, waits for, until the task is cancelled.
 
     - `unfinished`: returns the records that the sink has not finished, as far as it knows.
     - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
     - `began`: set when the drain begins; None if it has begun.
+    - `error`: returns the error that ends the job, if it has failed.
     """
     if began is not None:
         await began.wait()
@@ -52,9 +54,12 @@ async def tell_what_drains(
         what = f"the sink '{sink}' ({'a call that runs, a lock in a database' if left is None else left.reason})"
         if publishers:
             what = f"{'; '.join(publishers[:3])}. `run` of a publisher must end when its task is cancelled, and not catch CancelledError"
+        failed = error()
+        state = "has been draining" if failed is None else f"has failed ({describe_error(failed)}), and has been ending"
         run_log.warning(
-            "the job has been draining for %.0f s: it waits for %s. If the process is ended now (a second signal ends "
+            "the job %s for %.0f s: it waits for %s. If the process is ended now (a second signal ends "
             "`recordpublisher run`), what came after the last checkpoint is read again",
+            state,
             waited,
             what,
         )

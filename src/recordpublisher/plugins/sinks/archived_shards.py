@@ -311,8 +311,8 @@ def _check_names(shard: Shard, *texts: str) -> None:
     for text in texts:
         if not _NUMBER.fullmatch(text):
             raise SinkError(
-                f"{text[:200]!r} of {shard.key} is not a position that an archive can have in the name of a file: letters, "
-                "digits, . - are valid, 100 at most"
+                f"the position {text[:200]!r} of {shard.key} cannot be part of a file's name in an archive: use letters, digits, . "
+                "and -, at most 100 characters"
             )
 
 

@@ -4,17 +4,7 @@ from collections.abc import Mapping
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import SinkError
-from recordpublisher.publishers.properties.declaration import optional_integer
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
-
-LIMIT = optional_integer(
-    "flink.sink.memory.limit",
-    "Records that the memory sink keeps before it fails the job; not set: no bound.",
-    1,
-    unit="records",
-    group="Sinks",
-)
 
 
 class MemorySink(Sink):
@@ -24,7 +14,7 @@ class MemorySink(Sink):
     """
 
     def __init__(self, properties: Mapping[str, object] | None = None, *, limit: int | None = None) -> None:
-        self._limit = limit if limit is not None else Properties(properties).value(LIMIT)
+        self._limit = limit
         self._count = 0
         self._records: list[Record] = []
         self._expanded = 0
@@ -42,7 +32,7 @@ class MemorySink(Sink):
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch. Raises: SinkError if the limit would be exceeded."""
         if self._limit is not None and self._count + len(batch) > self._limit:
-            raise SinkError(f"the memory sink holds {self._count} records and may hold {self._limit} ({LIMIT.key})")
+            raise SinkError(f"the memory sink holds {self._count} records and may hold {self._limit} (limit)")
         self._count += len(batch)
         self.batches.append(batch)
 

@@ -18,18 +18,7 @@ from recordpublisher.plugins.sinks.queued_writes import (
     WrittenStates,
 )
 from recordpublisher.publishers.errors import SinkError
-from recordpublisher.publishers.properties.declaration import integer
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
-
-BUFFER = integer(
-    "flink.sink.reactive.buffer",
-    "Records that may wait for the observers of the reactive sink; 0: a write returns when they have finished its batch.",
-    10_000,
-    unit="records",
-    group="Sinks",
-)
-
 
 MAX_QUEUED_EVENTS = 1_000
 """Batches and watermarks that may wait. Watermarks have no records, so a limit in records alone would not bound the queue."""
@@ -40,7 +29,8 @@ class ReactiveSink(Sink):
 
     - An observer acknowledges a batch by returning from `on_next`. Stored positions cover only the batches that the observers have
       finished.
-    - `write` returns when at most `buffer` records wait, and `flush` when no record waits.
+    - `write` returns when at most `buffer` records wait, and `flush` when no record waits. With a `buffer` of 0 `write` returns when the
+      observers have finished its batch.
     - If an observer raises an error, the sink fails: the other observers get `on_error`, and the next `write` or `flush` raises SinkError.
     - `close` calls `on_completed`.
 
@@ -49,8 +39,8 @@ class ReactiveSink(Sink):
 
     traces_writes = False
 
-    def __init__(self, properties: Mapping[str, object] | None = None, *, buffer: int | None = None) -> None:
-        self._buffer = buffer if buffer is not None else Properties(properties).value(BUFFER)
+    def __init__(self, properties: Mapping[str, object] | None = None, *, buffer: int = 10_000) -> None:
+        self._buffer = buffer
         self._batches: Subject[RecordBatch] = Subject()
         self._watermarks: Subject[int] = Subject()
         self._context = SinkContext()

@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.sinks.kinesis.records import VALIDATION_EXCEPTION, FailedRecord, PendingRecord, size_of
+from recordpublisher.plugins.sinks.kinesis.records import (
+    VALIDATION_EXCEPTION,
+    FailedRecord,
+    PendingRecord,
+    short_key,
+    size_of,
+)
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -186,7 +192,7 @@ def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
         return None
     if len(found) > 1:
         given = " and ".join(fields[place][0] for place in found)
-        raise ColumnError(name, given, "one column of that name", reason=f"is there twice, as {given}")
+        raise ColumnError(name, given, "one column of that name", reason=f"exists more than once, as {given}")
     given_type = fields[found[0]][1]
     if given_type.partition("(")[0].split()[0] not in VALID[name]:
         raise ColumnError(
@@ -341,7 +347,7 @@ class RejectedRows:
             self._pending.append((stream, failed))
         elif not self._has_warned:
             self._has_warned = True
-            LOG.warning("%s; further ones of this task are only counted", self._reason(stream, failed))
+            LOG.warning("%s; further failed rows of this task are counted and not logged", self._reason(stream, failed))
 
     async def write(self) -> None:
         """Write the added rows. Raises: the errors of the dead-letter sink. Then the task fails, so that no dead letter is lost."""
@@ -384,8 +390,8 @@ class RejectedRows:
 
     def _reason(self, stream: str, failed: FailedRecord) -> str:
         return (
-            f"{self._where}: a row of {len(failed.data)} bytes with the partition key {failed.partition_key!r} was not put into {stream}: "
-            f"{failed.error_code}: {failed.error_message}"
+            f"{self._where}: a row of {len(failed.data)} bytes with the partition key {short_key(failed.partition_key)} was not put into "
+            f"{stream}: {failed.error_code}: {failed.error_message}"
         )
 
 

@@ -74,7 +74,10 @@ def refuse_cut(key: str, uri: str, valid: str) -> None:
     Raises: ConfigurationError if it has one of them. The error does not show the end of the URI, which may be a signature.
     """
     if (found := re.search("[?#]", uri)) is not None:
-        reason = f"clients of such a store cut the location at {found[0]!r}, so two jobs could share one place; use another character"
+        reason = (
+            f"clients of such a store cut the location at {found[0]!r}, so two jobs could share one place; use another character. "
+            "What follows it is not shown, because it may be a secret"
+        )
         raise ConfigurationError(key, uri[: found.start()] + found[0], valid, reason=reason)
 
 

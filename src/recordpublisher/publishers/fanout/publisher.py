@@ -259,6 +259,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     """
 
     resumes_by_continuation: ClassVar[bool] = True
+    keyless = True
 
     def __init__(
         self,

@@ -241,6 +241,8 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     Raises: ConfigurationError if a property is invalid.
     """
 
+    keyless = True
+
     def __init__(
         self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None
     ) -> None:

@@ -31,7 +31,7 @@ def imported(path: str | None, key: str, valid: str) -> Any:
     module, colon, name = (path or "").partition(":")
     if path and not colon:
         meant = ":".join([*path.rsplit(".", 1), "name"][:2])
-        raise ConfigurationError(key, path, valid, reason=f"there is no colon before the name, as in {meant}")
+        raise ConfigurationError(key, path, valid, reason=f"the colon before the name is missing: write {meant}")
     try:
         with exits_as_errors():
             return getattr(importlib.import_module(module), name)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from datetime import timedelta
 
 import pytest
@@ -223,6 +224,36 @@ def test_k2_a_service_that_is_away_fails_the_sink_after_the_longest_outage(given
         return now()
 
     assert seconds <= run_virtual(job()) < seconds + 3
+
+
+def test_the_error_after_the_longest_outage_names_the_time_the_property_and_all_records():
+    async def job():
+        fake = FakeKinesis(2)
+        fake.fail = TransientError("PutRecords", "ClientConnectorError", "refused")
+        async with a_sink(fake, {"flink.job.max.outage": "20s"}) as sink:
+            for number in range(3):
+                await sink.put(b"x", f"k{number}")
+            with pytest.raises(SinkError) as told:
+                await sink.flush()
+        return str(told.value)
+
+    text = run_virtual(job())
+    assert re.search(
+        r"which was tried \d+ times for (19|20|21|22) s \(flink\.job\.max\.outage decides\), was not put into", text
+    )
+    assert text.endswith(". The sink ends; accepted and not acknowledged: 3 records")
+
+
+def test_a_long_partition_key_is_cut_in_an_error():
+    async def job():
+        async with a_sink(FakeKinesis()) as sink:
+            with pytest.raises(SinkError) as told:
+                await sink.put(b"x", "k" * 257)
+        return str(told.value)
+
+    assert "the partition key '" + "k" * 60 + "'... (257 characters) and 1 byte of data was not put" in run_virtual(
+        job()
+    )
 
 
 def test_k2_a_record_arrives_after_an_outage_of_ten_minutes_and_the_log_tells_of_it(caplog):

@@ -33,7 +33,7 @@ def test_the_option_stream_overrides_the_column():
         (
             [("data", "string"), ("Data", "string")],
             "out",
-            r"column 'data' is there twice, as data and Data. Valid: one column",
+            r"column 'data' exists more than once, as data and Data. Valid: one column",
         ),
         ([("data", "string")], None, r"column 'stream' is missing. .*or set the option 'stream'"),
     ],

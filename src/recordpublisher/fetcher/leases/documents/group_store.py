@@ -301,7 +301,9 @@ class OwnDocument(Generic[D]):
                     self._version = error.current.version
                     return
                 if error.current is None or self._parse(error.current.value, self._name).is_sealed:
-                    raise FencedError(f"{self._name} was sealed: other workers have the shards of this one") from error
+                    raise FencedError(
+                        f"{self._name} was sealed, because it counted as ended: other workers have the shards of this worker"
+                    ) from error
                 self._version = error.current.version
             else:
                 return

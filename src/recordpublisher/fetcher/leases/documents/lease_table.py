@@ -358,12 +358,12 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         if of_group is None:
             return None
         differences = [
-            f"it {theirs}, and this process {ours}"
+            f"the group {theirs}, and this process {ours}"
             for theirs, ours in zip(of_group._words(), self._words(), strict=True)
             if theirs != ours
         ]
         if of_group.name is not None and self.name is not None and of_group.name != self.name:
-            differences.insert(0, f"its name is {of_group.name}, and that of this process {self.name}")
+            differences.insert(0, f"the name of the group is {of_group.name}, and that of this process {self.name}")
         return "; ".join(differences) or None
 
     def _words(self) -> tuple[str, str, str]:

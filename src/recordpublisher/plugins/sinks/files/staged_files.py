@@ -51,9 +51,10 @@ class StagedFiles:
         await _in_thread(self._path, lambda: make_folder(hidden / STAGED))
         if found := [name for name in EARLIER if any((hidden / name).glob("*"))]:
             raise StateError(
-                f"{hidden / found[0]} has the positions of a job of an earlier version, which this one does not read. With that version "
-                "stop the job, and write them into a file: `recordpublisher positions show JOB --json > positions.jsonl`. Move the folder "
-                "away, then `recordpublisher positions import JOB --from file:positions.jsonl` stores them here"
+                f"{hidden / found[0]} has the positions of a job of an earlier version, which this version cannot read. 1. Stop the job. "
+                "2. With the earlier version run `recordpublisher positions show JOB --json > positions.jsonl`. "
+                f"3. Move {hidden / found[0]} elsewhere. "
+                "4. With this version run `recordpublisher positions import JOB --from file:positions.jsonl`"
             )
 
     async def why_not_writable(self) -> str | None:

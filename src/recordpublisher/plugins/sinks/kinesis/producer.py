@@ -11,12 +11,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from datetime import timedelta
 from functools import partial
+from math import isnan
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
-from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.properties import Properties
 
 from .kinesis_sink import KinesisSink
@@ -87,7 +88,8 @@ class Producer:
 
         If an interruption (Ctrl-C) ends the call, the record may have been accepted.
 
-        Raises: TimeoutError if the record was not accepted in time, and the errors of `KinesisSink.put`.
+        Raises: TimeoutError if the record was not accepted in time, ConfigurationError if `timeout` is not a number, and the errors of
+        `KinesisSink.put`.
         """
         try:
             self._run(lambda thread: thread.put(data, partition_key, explicit_hash_key), timeout)
@@ -99,7 +101,8 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record accepted before this call, in this process, is acknowledged.
 
-        Raises: TimeoutError if that takes more than `timeout` seconds, and the errors of `put`.
+        Raises: TimeoutError if that takes more than `timeout` seconds, ConfigurationError if `timeout` is not a number, and the errors
+        of `put`.
         """
         if self._thread is None and not self._is_closed:
             return
@@ -144,6 +147,12 @@ class Producer:
         return self._current_sink().reasons_not_ready()
 
     def _run(self, work: Callable[[_SinkThread], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+        if timeout is not None and (
+            not isinstance(timeout, int | float) or isinstance(timeout, bool) or isnan(timeout)
+        ):
+            raise ConfigurationError(
+                "timeout", repr(timeout), "a number of seconds, such as 2 or 0.5, or None to wait without end"
+            )
         thread = self._thread
         if thread is None or self._is_closed:
             thread = self._start()
@@ -234,7 +243,7 @@ class _SinkThread:
                 if not self.loop.is_alive:
                     left = self.sink.metrics()["outstandingRecordsCount"]
                     raise SinkError(
-                        f"the producer's thread has ended before its close; records not acknowledged: {left}"
+                        f"the producer's thread ended before `close` was called; records not acknowledged: {left}"
                     )
                 self.loop.run(self._closed())
             finally:

@@ -12,12 +12,16 @@ import msgspec
 from recordpublisher.plugins.sinks.queued_writes import SourceShard
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
 from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, hash_key_from
 from recordpublisher.publishers.user_code import check_user_function, for_log, refuse_never_run
 
 log = logging.getLogger(__name__)
+KEY_CHARACTERS = 60
+"""Number of characters of a partition key that a message shows."""
 VALIDATION_EXCEPTION = "ValidationException"
 """The service's error code for an invalid record. It would fail the whole call, so records are checked before they are sent."""
 
@@ -99,7 +103,7 @@ def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None
         return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
     explicit = record.explicit_hash_key
     if explicit is not None and not _is_hash_key(explicit):
-        return f"its explicit hash key is {explicit!r}, but must be a decimal number from 0 to 2^128 - 1"
+        return f"its explicit hash key is {short_key(explicit)}, but must be a decimal number from 0 to 2^128 - 1"
     return None
 
 
@@ -131,14 +135,26 @@ class FailedRecord:
 
 
 class FailedRecords:
-    """Owns the error that ended the sink, if any, and whether a caller has received it."""
+    """Owns the error that ended the sink, if any, and whether a caller has received it.
 
-    def __init__(self, stream: str, fails_on_error: bool, callback: Callable[[FailedRecord], None] | None) -> None:
+    - `decided_by`: key of the property that limits the retries.
+    - `unacknowledged`: returns how many accepted records are not acknowledged.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        fails_on_error: bool,
+        callback: Callable[[FailedRecord], None] | None,
+        decided_by: str = "",
+        unacknowledged: Callable[[], int] = lambda: 0,
+    ) -> None:
         if callback is not None:
             check_user_function("on_failure", callback, "a plain function of a FailedRecord", is_plain=True)
         self._stream = stream
         self._fails_on_error = fails_on_error
         self._callback = callback
+        self._decided_by, self._unacknowledged = decided_by, unacknowledged
         self._keep: Callable[[PendingRecord, str], None] | None = None
         self._has_warned = False
         self.error: BaseException | None = None
@@ -180,9 +196,9 @@ class FailedRecords:
         """Report user records whose retries are used up. With `failOnError` they end the sink, otherwise they go to the callback."""
         for user_record in record.user_records:
             failed = _failed_record(user_record, code, message)
-            if self._fails_on_error:
-                self.fail(self._error_for(failed))
-            else:
+            if self._fails_on_error and self.error is None:
+                self.fail(self._error_for(failed, self._tried(record), self._end()))
+            elif not self._fails_on_error:
                 self._call_back(failed, user_record)
 
     def _call_back(self, failed: FailedRecord, record: PendingRecord) -> None:
@@ -203,11 +219,27 @@ class FailedRecords:
             log.exception("on_failure raised an error for %s", failed, exc_info=for_log(error))
             self.fail(error)
 
-    def _error_for(self, failed: FailedRecord) -> SinkError:
+    def _tried(self, record: PendingRecord) -> str:
+        """Return how long the record was tried, and which property decides that."""
+        if record.attempts < 2:
+            return ""
+        limit = f" ({self._decided_by} decides)" if self._decided_by else ""
+        return f", which was tried {record.attempts} times for {duration_words(record.failing_for)}{limit},"
+
+    def _end(self) -> str:
+        """Return how many records may be missing in the stream."""
+        return f". The sink ends; accepted and not acknowledged: {counted(self._unacknowledged(), 'record')}"
+
+    def _error_for(self, failed: FailedRecord, tried: str = "", end: str = "") -> SinkError:
         return SinkError(
-            f"a record with the partition key {failed.partition_key!r} and {len(failed.data)} bytes of data "
-            f"was not put into {self._stream}: {failed.error_code}: {failed.error_message}"
+            f"a record with the partition key {short_key(failed.partition_key)} and {counted(len(failed.data), 'byte')} of data{tried} "
+            f"was not put into {self._stream}: {failed.error_code}: {failed.error_message}{end}"
         )
+
+
+def short_key(key: str) -> str:
+    """Return a partition key for a message, cut if it is long."""
+    return f"{key!r}" if len(key) <= KEY_CHARACTERS else f"{key[:KEY_CHARACTERS]!r}... ({len(key)} characters)"
 
 
 def _failed_record(record: PendingRecord, code: str, message: str) -> FailedRecord:

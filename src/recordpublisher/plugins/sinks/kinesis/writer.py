@@ -58,8 +58,14 @@ class KinesisWriter:
         self._fails_on_error = settings.fails_on_error
         self._keeps_key_order = settings.keeps_key_order
         self._metrics = SinkMetrics()
-        self._failures = FailedRecords(stream, settings.fails_on_error, on_failure)
         self._outstanding = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
+        self._failures = FailedRecords(
+            stream,
+            settings.fails_on_error,
+            on_failure,
+            settings.retries.decided_by,
+            lambda: self._outstanding.records,
+        )
         self._sending = RecordSending(
             port, stream, settings, clock, self._outstanding, self._failures, self._metrics, self._wake_waiters
         )

@@ -69,7 +69,7 @@ class Handler:
             valid = f"deserializer={name_of(taken)}{in_a_file}, or a function of a Record or of {name_of(made)}"
             if _list_in(taken) is not None:
                 valid += "; a handler of lists of values needs a batch_size of more than 1 (flink.sink.map.batch.size)"
-            raise ConfigurationError("handler", f"a function of {name_of(taken)}", valid, reason=reason)
+            raise ConfigurationError("handler", f"a function that takes {name_of(taken)}", valid, reason=reason)
         sentence = f"{self._name} gets {'a Record' if taken is None else name_of(taken)}"
         self._hint = sentence if taken is None and made is not bytes else ""
         return sentence
@@ -255,7 +255,9 @@ def _first_annotation(function: Callable[..., Any]) -> Any:
             f"{describe_error(error)}: define or import it outside of `if TYPE_CHECKING:`, at the top of the module"
         )
         valid = "a type that is known at run time"
-        raise ConfigurationError("handler", f"a function with '{name}: {shown}'", valid, reason=reason) from error
+        raise ConfigurationError(
+            "handler", f"a function whose parameter is '{name}: {shown}'", valid, reason=reason
+        ) from error
 
 
 _UNRESOLVED: dict[str, Any] = {}

@@ -34,7 +34,7 @@ from recordpublisher.publishers.properties.groups.sinks import (
 )
 from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
-from recordpublisher.publishers.user_code import describe_error, log_user_error
+from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
 
 from .handler import Handler, StreamHandlers, is_cancelled
 from .unhandled_records import HandledPositions, Ordering, ReadyRecords, UnhandledBatch, UnhandledRecord
@@ -232,16 +232,12 @@ class RecordHandling:
             task.cancel()
         if not tasks:
             return
-        _, running = await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
-        if running:
+        if running := await end_or_leave(tasks, CLOSE_SECONDS):
             log.error(
-                "%d handlers have not ended %g s after they were cancelled; the sink closes without them",
-                len(running),
+                "%s did not end within %g s after a cancellation; the sink closes without them",
+                counted(len(running), "handler"),
                 CLOSE_SECONDS,
             )
-        for task in running:
-            # asyncio.run would cancel the task again and wait for it without end, so asyncio has to forget it.
-            asyncio._unregister_task(task)
 
     # --- Step 3: the handler is called ---
 

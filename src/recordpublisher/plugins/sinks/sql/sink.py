@@ -193,7 +193,10 @@ class SqlSink(CommittingSink):
         stored = self._entries.values_of_others(connection)
         for job in sorted({job for job, value in stored if _target_of(value) == self.target()}):
             log.warning(
-                "table %s also has rows of job '%s': the jobs have positions of their own", self._table_name, job
+                "table %s also has rows of job '%s'. Each job keeps its own positions and writes all its records: give each job a table "
+                "of its own, unless that is intended",
+                self._table_name,
+                job,
             )
 
 
@@ -331,10 +334,10 @@ def _refuse_earlier_positions(connection: Connection, job: str) -> None:
         found = text(f"SELECT count(*) FROM {table} WHERE job = :job AND snapshot IS NOT NULL")
         if connection.scalar(found, {"job": job}):
             raise StateError(
-                f"table {table} has positions of job '{job}' of an earlier version, which this one does not read. With that version "
-                "stop the job, and write them into a file: `recordpublisher positions show JOB --json > positions.jsonl`. Then delete "
-                f"them, `DELETE FROM {table} WHERE job = '...'`, and `recordpublisher positions import JOB --from file:positions.jsonl` "
-                "stores them here"
+                f"table {table} has positions of job '{job}' of an earlier version, which this version cannot read. 1. Stop the job. "
+                "2. With the earlier version run `recordpublisher positions show JOB --json > positions.jsonl`. "
+                f"3. Run `DELETE FROM {table} WHERE job = '...'`. "
+                "4. With this version run `recordpublisher positions import JOB --from file:positions.jsonl`"
             )
 
 

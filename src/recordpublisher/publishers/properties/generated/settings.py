@@ -109,9 +109,6 @@ class ReadSettings(TypedDict, total=False):
     archive_live: str
     """`flink.archive.live`: The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job
     with the archive."""
-    archive_buffer_bytes: int | str
-    """`flink.archive.buffer.bytes`: Memory of decoded rows, for all shards together; what is beyond is decoded again when it is needed.
-    In bytes."""
     archive_unproven: bool
     """`flink.archive.unproven`: Whether files are read that were written without `flink.sink.archive`, and rows of tables of which some
     were deleted or changed. Records that are missing between them are not found."""
@@ -367,9 +364,6 @@ class ReadSettings(TypedDict, total=False):
     """`flink.metrics.cloudwatch.namespace`: The namespace of the metrics in CloudWatch."""
     metrics_cloudwatch_shards: bool
     """`flink.metrics.cloudwatch.shards`: Whether the metrics of each shard are written too; CloudWatch bills each."""
-    metrics_opentelemetry_endpoint: str
-    """`flink.metrics.opentelemetry.endpoint`: The URL to which metrics are posted by OTLP over HTTP; without it, what
-    OTEL_EXPORTER_OTLP_ENDPOINT and the like say."""
     tracing_context_field: str
     """`flink.tracing.context.field`: The field of JSON payloads with the trace context (W3C's traceparent, or an object with it), where
     KinesisSink puts it."""

@@ -285,10 +285,6 @@ CLOUDWATCH_SHARDS = METRICS.boolean(
     "Whether the metrics of each shard are written too; CloudWatch bills each.",
     False,
 )
-OPENTELEMETRY_ENDPOINT = METRICS.text(
-    "flink.metrics.opentelemetry.endpoint",
-    "The URL to which metrics are posted by OTLP over HTTP; without it, what OTEL_EXPORTER_OTLP_ENDPOINT and the like say.",
-)
 
 TRACING = PropertyGroup("Traces")
 TRACING_FIELD = TRACING.text(

@@ -66,13 +66,6 @@ ARCHIVE_LIVE = ARCHIVE_READING.plugin_name(
     "The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job with the archive.",
     "POLLING",
 )
-ARCHIVE_BUFFER = ARCHIVE_READING.integer(
-    "flink.archive.buffer.bytes",
-    "Memory of decoded rows, for all shards together; what is beyond is decoded again when it is needed.",
-    256 * 2**20,
-    minimum=1,
-    unit="bytes",
-)
 ARCHIVE_UNPROVEN = ARCHIVE_READING.boolean(
     "flink.archive.unproven",
     "Whether files are read that were written without `flink.sink.archive`, and rows of tables of which some were deleted or changed. "

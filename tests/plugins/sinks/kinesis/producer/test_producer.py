@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
@@ -87,6 +88,14 @@ def test_at_the_limit_a_put_waits_until_its_timeout_and_its_record_is_not_accept
                 producer.put(b"2", "key", timeout=0.05)
         producer.put(b"3", "key")
     assert payloads(arrived(served)) == [1, 3]
+
+
+@pytest.mark.parametrize("timeout", ["2", True, float("nan"), timedelta(seconds=2)])
+def test_a_timeout_that_is_not_a_number_of_seconds_is_refused_with_a_sentence(served, timeout):
+    with rp.Producer("out", properties(served)) as producer:
+        for call in (lambda: producer.put(b"1", "key", timeout=timeout), lambda: producer.flush(timeout=timeout)):
+            with pytest.raises(rp.ConfigurationError, match="Valid: a number of seconds, such as 2 or 0"):
+                call()
 
 
 def test_a_timeout_of_zero_accepts_what_need_not_wait(served):
@@ -359,7 +368,7 @@ producer.close()
 
 def test_a_close_after_the_thread_has_ended_says_so_once(served):
     done = run_program(ENDED, served)
-    assert done.stdout == "the producer's thread has ended before its close; records not acknowledged: 0\n"
+    assert done.stdout == "the producer's thread ended before `close` was called; records not acknowledged: 0\n"
 
 
 FORK = """
