@@ -48,6 +48,7 @@ def properties_of(job_run: JobRun, stream: SimulatedStream) -> Properties:
         "flink.shard.discovery.intervalmillis": 2_000,
         "flink.state.checkpoint.interval": 4_000,
         "flink.watermark.outoforderness.millis": stream.plan.disorder_ms,
+        "flink.watermark.sync.interval": job_run.sync_interval,
         "flink.watermark.tracker.timeout": 10_000,
     }
     return Properties({key: value for key, value in given.items() if value is not None})

@@ -96,6 +96,12 @@ def test_a_shard_whose_reads_fail_for_longer_than_the_idle_interval_stops_no_oth
     assert WorkerJob(Schedule(0, OUTAGE_STREAM, (job_run,))).run().is_complete
 
 
+def test_a_held_worker_writes_when_its_group_advances_and_waits_for_no_sync_interval():  # W9
+    group = replace(FAULTLESS_RUN, is_alone=False, processes=3, lookahead=LEAST_LOOKAHEAD_MS, sync_interval=30_000)
+
+    assert WorkerJob(Schedule(0, OUTAGE_STREAM, (group,))).run().is_complete
+
+
 def test_a_process_that_still_stops_at_the_end_of_a_run_repeats_nothing():
     """Its stop waits for a slow write, and the next run begins when it is over (S1)."""
     stall, leave = WorkerFault("stall", 0.0, 4.0), WorkerFault("leave", 1.0, 0.5)
