@@ -1,4 +1,5 @@
-"""Random schedules of a whole job that runs alone or in a group: in each the rules S1, S2, S10, W1, W2, W3, W6, W8, W9, W13 and P6 hold.
+"""Random schedules of a whole job that runs alone or in a group: in each the rules S1, S2, S10, W1 to W6, W8, W9,
+W11 to W13 and P6 hold.
 
 Real fetchers over documents in one store, each process with a loop of its own. The seed decides everything:
 
@@ -28,10 +29,20 @@ FOUND = {
     "sink_is_told_of_queued_records": ("W1", 1),
     "shards_without_records_do_not_count": ("W1", 3),
     "idle_by_time_alone": ("W3", 31),
+    "idle_until_a_record_is_written": ("W4", 147),
+    "ended_parents_hold_nothing": ("W5", 17),
+    "children_begin_without_a_watermark": ("W5", 3),
     "a_new_life_begins_anew": ("W6", 207),
     "a_process_alone_follows_its_last_report": ("W6", 2),
+    "held_workers_wait_for_a_record": ("W9", 0),
+    "a_suspension_is_not_noticed": ("W3", 104),
     "limit_is_passed": ("W8", 2),
     "heads_of_queues_do_not_count": ("W9", 0),
+    "the_value_stands_only_while_the_store_answers": ("W6", 35),
+    "held_shards_read_on": ("W11", 2),
+    "times_of_a_wrong_clock_count": ("W12", 3),
+    "times_outside_the_calendar_count": ("S1", 3),
+    "stragglers_hold_all": ("W12", 40),
     "late_records_are_not_counted": ("W13", 12),
 }
 
@@ -64,6 +75,19 @@ def broken_rule(schedule):
 def suspended_alone(seed):
     """A job of one process, which may be suspended while its shards are silent."""
     return random_worker_schedule(10_100 + seed, processes=1)
+
+
+def children_found_by_listings(seed):
+    """A job of one process that reads on beside an ended parent, until a listing shows its children."""
+    plan = StreamPlan(
+        seed=seed, roots=3, records=40, reshards=3, aggregate=1, ends=True, disorder_ms=0, wrong_clock=False
+    )
+    job_run = replace(FAULTLESS_RUN, lookahead=LEAST_LOOKAHEAD_MS, idle_interval=-1, continuations=False)
+    return Schedule(seed, plan, (job_run,))
+
+
+SCHEDULE_OF = {"idle_by_time_alone": suspended_alone, "ended_parents_hold_nothing": children_found_by_listings}
+"""Schedules in which the rule decides something; for the other mutations random ones."""
 
 
 @pytest.mark.random
@@ -114,7 +138,7 @@ def test_a_process_that_still_stops_at_the_end_of_a_run_repeats_nothing():
 @pytest.mark.parametrize("mutation", FOUND)
 def test_without_this_rule_a_schedule_fails(mutation):
     rule, first = FOUND[mutation]
-    schedule_of = suspended_alone if mutation == "idle_by_time_alone" else random_worker_schedule
+    schedule_of = SCHEDULE_OF.get(mutation, random_worker_schedule)
     with mutated(mutation):
         broken = (broken_rule(schedule_of(seed)) for seed in range(first, first + SEARCHED))
         assert next(filter(None, broken), None) == rule
