@@ -31,7 +31,7 @@ FOUND = {
     "idle_by_time_alone": ("W3", 31),
     "idle_until_a_record_is_written": ("W4", 147),
     "ended_parents_hold_nothing": ("W5", 17),
-    "children_begin_without_a_watermark": ("W5", 3),
+    "children_begin_without_a_watermark": ("W5", 4),
     "a_new_life_begins_anew": ("W6", 207),
     "a_process_alone_follows_its_last_report": ("W6", 2),
     "held_workers_wait_for_a_record": ("W9", 0),
