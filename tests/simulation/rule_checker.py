@@ -148,12 +148,12 @@ class RuleChecker:
         """A shard counts, of which nothing was written: at the lowest watermark of its parents (W5). `value` is the global watermark.
 
         Merged shards are left out: what they inherit depends on which of their parents was listed first. If a listing has shown one of two
-        children, a group has forgotten the parent when the other one is found. That child holds the watermark until its first record (W2).
+        children, a group has forgotten the parent when the other one is found. That child and its children begin lower.
         """
         if key in self.stream.merged:
             return
         inherited, may_lack = self.stream.watermark(key, 0), self.stream.plan.inconsistent_listings
-        is_forgotten = may_lack and watermark is None
+        is_forgotten = may_lack and (watermark is None or (inherited is not None and watermark < inherited))
         text = f"{key} begins at {watermark}, its parents ended at {inherited}"
         self.expect(watermark == inherited or is_forgotten, "W5", text)
         if not self._may_cause_late_records and not may_lack and inherited is not None:
