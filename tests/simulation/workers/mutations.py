@@ -11,9 +11,9 @@ from recordpublisher.consumer import shard_consumer
 from recordpublisher.fetcher import watermark_functions, watermarks
 from recordpublisher.fetcher.active_minimum import ActiveMinimum
 from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker
+from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.pipeline import reading
 from recordpublisher.fetcher.pipeline.emitter import Emitter
-from recordpublisher.fetcher.pipeline.lease_gate import CurrentWorker
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
 from recordpublisher.fetcher.shards.idleness import IdlenessTimer
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
@@ -126,7 +126,7 @@ def held_workers_wait_for_a_record() -> Patches:
     """W7: a process whose shards are held or idle asks for the global watermark only when it reads something."""
     return [
         (Emitter, "on_heartbeat", lambda self: None),
-        (CurrentWorker, "on_advance", property(lambda self: lambda: None, lambda self, callback: None)),
+        (WorkerLives, "_on_advance", property(lambda self: lambda: None, lambda self, callback: None)),
     ]
 
 

@@ -84,7 +84,9 @@ class WorkerLives:
         job: GroupJob,
         counts: LeaseCounts,
         on_drain: Callable[[], None],
+        on_advance: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_advance` is called when a worker's view of the group's watermark has changed."""
         self._group = group
         self._shards = shards
         self._current = current
@@ -92,6 +94,7 @@ class WorkerLives:
         self._job = job
         self._counts = counts
         self._on_drain = on_drain
+        self._on_advance = on_advance
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
         self._is_first = True
@@ -228,7 +231,7 @@ class WorkerLives:
             job=self._job,
             times=self.times,
             is_first=self._is_first,
-            on_advance=self._current.on_advance,
+            on_advance=self._on_advance,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._current.become(worker)

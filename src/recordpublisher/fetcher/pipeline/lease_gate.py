@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from recordpublisher.publishers.clock import Clock
 
 from ..leases.heartbeat import WritePermission
@@ -12,14 +10,10 @@ from .suspension import SuspensionDetector
 
 
 class CurrentWorker:
-    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it.
-
-    - `on_advance`: called when the worker's view of the group's watermark has changed.
-    """
+    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
-        self.on_advance: Callable[[], None] = lambda: None
 
     def become(self, worker: Worker) -> None:
         """Set the new worker."""
