@@ -10,10 +10,10 @@ DEMO := .venvs/demo
 FOREIGN := tests/local/foreign
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := attrs boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pydantic pytest pytest-asyncio pytest-timeout rich typer
-CONNECTIONS := tests/publishers tests/local tests/plugins/stores
+CONNECTIONS := tests/publishers tests/local tests/plugins/stores tests/plugins/archive
 # Folders with tests of a marker, so that a run need not collect all nine thousand; tests/packaging/test_release.py looks for others.
 KILLS := tests/groups tests/plugins/runtime tests/plugins/sinks tests/plugins/archive tests/publishers/kinesis_queue tests/cli
-OF_JOBS := tests/plugins/runtime/jobs
+OF_JOBS := tests/plugins/runtime/supervisor
 OUTAGE := research/outage
 LONG := kills or sinks or time or simulation or faults or hostile or compare or versions or benchmark
 SPARKS := 4.0.2 4.1.1 4.2.1
@@ -82,6 +82,7 @@ simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of the
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 	$(BIN)/pytest -q -m simulation tests/simulation/elastic
 	$(BIN)/pytest -q -m simulation tests/simulation/alone tests/simulation/workers
+	$(BIN)/pytest -q -m simulation tests/plugins/archive
 
 nightly: $(STAMP)  ## a hundred thousand of them, of MapSink and of worker groups, in two parts in parallel; a line for each 5,000 (two to seven hours)
 	+$(MAKE) --no-print-directory -j 2 nightly-groups nightly-rest

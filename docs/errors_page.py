@@ -116,7 +116,7 @@ SUBJECTS = (
         "command refuses, and what `--force` is for.",
         "StateError",
         "plugins/positions/",
-        "cli/job_commands/positions.py",
+        "cli/commands/positions.py",
     ),
     _subject(
         "Processes that share the shards (GROUP)",

@@ -21,7 +21,7 @@ from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.plugins.metrics.export import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
-from recordpublisher.plugins.spark.options.peers.option_table import PEERS, PeerOption
+from recordpublisher.plugins.spark.options.other_connectors import PEERS, PeerOption
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- made by make docs from the code: change the code, not this page -->"
@@ -73,7 +73,7 @@ FURTHER = {
             [
                 "Contract", "PublisherContract", "PublisherCase", "QueueSourceContract", "QueueSourceCase",
                 "SinkContract", "SinkCase", "ConditionalStoreContract", "ConditionalStoreCase",
-                "VirtualClock", "run_virtual",
+                "VirtualClock", "run_virtual", "archive_of",
             ],
         ),
     ],

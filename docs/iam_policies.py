@@ -156,6 +156,12 @@ FILES = (
     Action("s3:AbortMultipartUpload", (LAKE,), "ends an upload", rare="only for large files, when the job fails"),
     Action("s3:ListBucketMultipartUploads", (BUCKET,), "unfinished uploads", rare="only `recordpublisher leftovers`"),
 )
+READ_FILES = (
+    Action("s3:ListBucket", (BUCKET,), "the files of the archive, which say in their names what they have"),
+    Action(
+        "s3:GetObject", (LAKE,), "the files, the documents of the shards, and the positions of the job that archives"
+    ),
+)
 LEFT = "only after a process has left the group or was lost"
 (DELETE_ITEM,) = of_store(DynamoDbStore, "deletes", TABLE, "items are left over")
 (DELETE_OBJECT,) = of_store(S3Store, "deletes", OBJECTS, "a store keeps what is left over; files in S3 need it")
@@ -197,6 +203,13 @@ FEATURES = {
         "`flink.sink = parquet` or `jsonl` with the path `s3://bucket/lake/orders`. Delta and Iceberg write such files too, and what "
         "their libraries keep of the table.",
         FILES,
+    ),
+    "archive-s3": Feature(
+        "An archive in S3, read",
+        "`flink.stream.recordpublisher = ARCHIVE` with `flink.archive.uri = s3://bucket/lake/orders`. Nothing is written there. The "
+        "job also needs what its live publisher needs (`flink.archive.live`), unless that is `NONE`. The job that writes the archive needs "
+        "the policy of *Files in S3*.",
+        READ_FILES,
     ),
     "elastic-dynamodb": Feature(
         "Shards shared by leases in DynamoDB",

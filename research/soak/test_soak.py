@@ -20,8 +20,6 @@ from soak.sweep import repeat_commands, sweep, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 IN_MEMORY, OVER_SOCKETS, AT_LEAST = 600, 24, 20
-RARER = {FaultKind.EMPTY: 5}
-"""Applied 10 times on 29 November 2026, for a reason that is not known yet."""
 
 
 def check_outcome(counts: Counter[FaultKind], failed: dict[int, Exception], module: str, seeds: int) -> None:
@@ -34,9 +32,7 @@ def check_outcome(counts: Counter[FaultKind], failed: dict[int, Exception], modu
 def test_six_hundred_seeds_on_virtual_time():
     counts, failed = sweep(range(IN_MEMORY), in_memory.soak)
     check_outcome(counts, failed, "soak.in_memory", IN_MEMORY)
-    rare = {
-        kind: counts[kind] for kind in FaultKind if kind not in OF_QUEUES and counts[kind] < RARER.get(kind, AT_LEAST)
-    }
+    rare = {kind: counts[kind] for kind in FaultKind if kind not in OF_QUEUES and counts[kind] < AT_LEAST}
     assert not rare, f"applied less than {AT_LEAST} times: {rare}"
 
 

@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
+from recordpublisher.cli.commands.tail import json_line
 from recordpublisher.cli.execution import print_error
 from recordpublisher.cli.logs import TextLines
 from recordpublisher.cli.output import aligned, json_text, printable, printable_json, styled, table
-from recordpublisher.cli.printed_records import json_line
 
 from fakes.batches import batch
 

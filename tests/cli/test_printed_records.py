@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli import printed_records as record_files
-from recordpublisher.cli.printed_records import RecordFormat, is_chosen, json_line, pattern, record_file
+from recordpublisher.cli.commands import tail as record_files
+from recordpublisher.cli.commands.tail import RecordFormat, is_chosen, json_line, pattern, record_file
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.deserializers.schemas import schema_type
 

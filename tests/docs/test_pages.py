@@ -7,10 +7,11 @@ import re
 
 import pytest
 
-from recordpublisher.cli.job_commands import lag, watch_lines
+from recordpublisher.cli.commands import lag
+from recordpublisher.cli.commands import watch as watch_lines
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
-from recordpublisher.plugins.spark import write_options as writing_options  # noqa: F401 - declares properties
+from recordpublisher.plugins.spark import writer as writing_options  # noqa: F401 - declares properties
 from recordpublisher.plugins.spark.options import spark_options  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.declaration import declared_properties
 

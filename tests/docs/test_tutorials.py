@@ -79,4 +79,4 @@ def test_the_page_of_formats_runs(tmp_path):
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):
-    assert run_page(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 6
+    assert run_page(ROOT / "docs/how-to/test-your-job.md", tmp_path, {}) == 7

@@ -1,14 +1,16 @@
 """The policies of docs/reference/iam-policies.md: each feature runs under exactly its policy, and calls all that it allows."""
 
 import asyncio
+from uuid import uuid4
 
 import boto3
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.cli.commands.doctor import use_of
 from recordpublisher.cli.doctor.examination import examined
-from recordpublisher.cli.job_commands.doctor import use_of
 
+from fakes.archives import PAYLOADS, write_archive
 from iam.jobs import JOBS, Run
 from iam.simulated_aws import KEYS, load_policies, serve_aws
 from servers.moto_server import serve_moto
@@ -154,6 +156,56 @@ async def test_dynamodb_streams_without_the_right_to_an_action_fail_and_name_it(
         pytest.raises(rp.RecordPublisherError, match=action),
     ):
         await changes(properties)
+
+
+@pytest.fixture
+async def archive(moto):
+    """The properties of a job that reads an archive of 24 records, and nothing else."""
+    place = f"s3://bucket/lake/orders/{uuid4().hex}"
+    keys = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
+    given = {**keys, "aws.region": "us-east-1", "flink.state.endpoint": moto}
+    path = {"flink.sink.parquet.path": place, "flink.sink.archive": "true"}
+    await write_archive(place, rp.ParquetSink, (5, 14), sink=rp.ParquetSink(rp.Properties({**given, **path})))
+    return {
+        "flink.stream.recordpublisher": "ARCHIVE",
+        "flink.archive.uri": place,
+        "flink.archive.live": "NONE",
+        "flink.stream.initpos": "TRIM_HORIZON",
+    }
+
+
+async def past(properties):
+    sink = rp.MemorySink()
+    async with rp.DataFetcher(["orders"], properties, sink=sink) as fetcher:
+        await fetcher.run_bounded(max_time=60)
+    return [record.data for record in sink.records]
+
+
+async def test_an_archive_is_read_under_its_policy(moto, archive):
+    with serve_aws(moto, POLICIES.policy("archive-s3"), archive) as (front, _, properties):
+        assert await past(properties) == PAYLOADS
+
+    assert front.denied == set()
+    assert front.called == needed_by(("archive-s3",))
+
+
+@pytest.mark.parametrize("action", sorted(needed_by(("archive-s3",))))
+async def test_an_archive_without_the_right_to_an_action_fails_and_names_it(moto, archive, action):
+    policy = POLICIES.document(each for each in actions_of(("archive-s3",)) if each.name != action)
+    with (
+        serve_aws(moto, policy, archive) as (_, _, properties),
+        pytest.raises(rp.RecordPublisherError, match=action),
+    ):
+        await past(properties)
+
+
+async def test_doctor_finds_no_problem_under_the_policy_of_an_archive(moto, archive):
+    with serve_aws(moto, POLICIES.policy("polling", "archive-s3", "doctor"), archive) as (front, _, properties):
+        problems = await problems_of({**properties, "flink.archive.live": "POLLING"})
+
+    assert front.denied == set()
+    assert "s3:GetObject" in front.called
+    assert problems == []
 
 
 async def work(served, properties):

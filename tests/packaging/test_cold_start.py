@@ -51,3 +51,10 @@ def test_the_endpoint_of_the_readme_is_an_environment_variable(url):
 def test_what_only_some_jobs_need_is_not_imported(url):
     """Each takes 5 to 20 ms of CPU: a look at every distribution, and at the proxies of a system. (A command has them by its library.)"""
     assert modules_of(READ_ONE, url) & {"importlib.metadata", "urllib.request"} == set()
+
+
+def test_a_job_that_runs_alone_imports_nothing_of_heartbeats_and_plans(url):
+    imported = modules_of("import recordpublisher.fetcher.elastic.alone_worker", url)
+    assert {
+        f"recordpublisher.fetcher.leases.{each}" for each in ("planning", "heartbeat", "worker")
+    } & imported == set()

@@ -16,7 +16,7 @@ from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
-from recordpublisher.plugins.spark.process.python_worker import worker_loop
+from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import s3_access, s3_options
 from recordpublisher.plugins.stores.read_claim_store import read_claim_store_of

@@ -11,8 +11,8 @@ from pathlib import Path
 from processes.job_files import children_of, start_job
 
 MOST_PLANNED = 4
-"""Calls of one operation that are planned to fail. While a job starts slowly, or waits between its retries, fewer calls fail than are planned,
-and without a limit they would pile up to an outage that lasts as long as the test."""
+"""Calls of one operation that are planned to fail. While a job starts slowly, or waits between its retries, fewer calls fail than are
+planned, and without a limit they would pile up to an outage that lasts as long as the test."""
 FAULTS = (
     lambda faults: fail(faults, "GetRecords", "ProvisionedThroughputExceededException", 2),
     lambda faults: fail(faults, "GetRecords", "InternalFailure", 2, status=500),

@@ -20,7 +20,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.fetcher.watermark_functions import emit_limit
-from recordpublisher.fetcher.watermarks import WatermarkTracker
+from recordpublisher.fetcher.watermarks import WatermarkTracker, watermark_of
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
@@ -48,6 +48,7 @@ def properties_of(job_run: JobRun, stream: SimulatedStream) -> Properties:
         "flink.shard.discovery.intervalmillis": 2_000,
         "flink.state.checkpoint.interval": 4_000,
         "flink.watermark.outoforderness.millis": stream.plan.disorder_ms,
+        "flink.watermark.sync.interval": job_run.sync_interval,
         "flink.watermark.tracker.timeout": 10_000,
     }
     return Properties({key: value for key, value in given.items() if value is not None})
@@ -104,11 +105,17 @@ class CheckedProcess(ABC):
         self._stream = stream
         self._writable_since: float | None = None
         """Since when it has a record that it may write, and has written none."""
+        self._held_since: dict[str, float] = {}
+        """Since when alignment holds back the next record of a shard, without a break."""
+        self._reported: int | None = None
+        self._lags_since: float | None = None
+        """Since when the reported watermark is further below the highest one than a straggler may be."""
         self._is_stopping = False
         self._job_run = job_run
         self._listed_streams = listed_streams
         self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
         self._source.before_read = self.check_memory
+        self._source.before_request = self.check_read
         self.fetcher = self._build()
         self.tracker = self.fetcher._dependencies.tracker
         self._report_to_tracker, self.tracker.report = self.tracker.report, self._on_report  # type: ignore[method-assign]
@@ -138,6 +145,7 @@ class CheckedProcess(ABC):
 
     def on_write(self, batch: RecordBatch) -> None:
         self._writable_since = None
+        self._held_since.pop(batch.shard.key, None)  # a read that the write has allowed may begin a moment later
         is_read = batch.shard.stream in self.fetcher._dependencies.discovery.opened
         self._checker.expect(is_read, "S10", f"{batch.shard.key} is written, its stream has left the list")
         self._checker.check_alignment(batch, self.tracker.current(), self._job_run.lookahead)
@@ -158,6 +166,15 @@ class CheckedProcess(ABC):
                     self._checker.check_idleness(
                         entry.key, empty_reads, other_seconds, self._job_run.idle_interval, process.resumed_at
                     )
+                first, is_counted = entry.next_watermark, entry.is_open and not entry.status.is_straggler
+                if first is not None and is_counted:
+                    self._checker.check_report(entry.key, first, status is ShardsStatus.ACTIVE, watermark)
+                has_begun = entry.state.position is not None or entry.has_unwritten or entry.reading.is_abandoned
+                if is_counted and not has_begun and not self._is_stopping:
+                    # In a group another worker may have had its records in a queue, and they counted (W1).
+                    value = None if self.tracker.has_others else self.tracker.current()
+                    self._checker.check_beginning(entry.key, entry.state.watermark, value)
+        self._reported = watermark
         return self._report_to_tracker(status, watermark)
 
     def check_liveness(self) -> None:
@@ -173,6 +190,32 @@ class CheckedProcess(ABC):
             self._writable_since = now
         else:
             self._checker.check_liveness(writable, now - self._writable_since)
+
+        self._held_since = {} if process.is_disturbed else {key: self._held_since.get(key, now) for key in self._held}
+        self._check_lag()
+
+    @property
+    def _held(self) -> set[str]:
+        limit = emit_limit(self.tracker.current(), self._job_run.lookahead)
+        queued = [(entry.key, entry.next_watermark) for entry in self.fetcher._table]
+        return {key for key, watermark in queued if watermark is not None and watermark > limit}
+
+    def check_read(self, key: str) -> None:
+        if key in self._held and not self.process.is_dead:
+            self._checker.check_read(key, self._simulator.now - self._held_since.get(key, self._simulator.now))
+
+    def _check_lag(self) -> None:
+        max_lag, now, reported = self._job_run.max_lag, self._simulator.now, self._reported
+        watermarks = [value for entry in self.fetcher._table if (value := watermark_of(entry)) is not None]
+        may_lag = self.process.is_disturbed or self.process.is_dead or self.running.done() or self._is_stopping
+        if any(entry.status.awaits_children for entry in self.fetcher._table):
+            may_lag = True  # nothing is known of the children's records yet (W5)
+        if may_lag or max_lag is None or reported is None or not watermarks or max(watermarks) - reported <= max_lag:
+            self._lags_since = None
+        elif self._lags_since is None:
+            self._lags_since = now
+        else:
+            self._checker.check_lag(reported, max(watermarks), max_lag, now - self._lags_since)
 
     def check_memory(self) -> None:
         if not self.process.is_dead:

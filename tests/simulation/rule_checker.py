@@ -15,6 +15,8 @@ JITTER_SECONDS = 1.5
 ON_THE_WAY_SECONDS = 3.0
 """A response takes less than one second."""
 """By how much the delays of two responses may differ."""
+HELD_SECONDS = 1.0
+"""Reads that began before the shard was held may be on their way."""
 WRITE_SECONDS = 3.0
 """Two sync intervals, and a little: within this time a record that may be written is written."""
 
@@ -127,11 +129,46 @@ class RuleChecker:
         self.expect(indexes == expected, "S1", f"{key}: {done} were written, now {indexes}")
         for parent in stream.parents(key):
             self.expect(not self._unwritten(parent), "S2", f"{key} was written before its parent {parent}")
+        own, counted = (batch.watermarks or ())[-1], stream.watermark(key, last)
+        is_forgotten = stream.plan.inconsistent_listings and own < counted  # as in `check_beginning`
+        as_expected = own == counted or key in stream.merged or is_forgotten
+        self.expect(as_expected, "W12", f"the watermark of {key} is {own}, not {counted}")
         self._check_lateness(key, indexes, value)
         self.trace = zlib.crc32(f"{key} {done} {last} {value}".encode(), self.trace)
         if key not in self._excluded:
             self._remaining -= len(indexes)
         self._done[key] = last
+
+    def check_report(self, key: str, first: int, is_active: bool, watermark: int | None) -> None:
+        """A process reports how its shards count, while records of this one are queued, `first` being the watermark of the first (W4)."""
+        counts = is_active and (watermark is None or watermark <= first)
+        self.expect(counts, "W4", f"{key} has records at {first}, and {watermark} is reported, active: {is_active}")
+
+    def check_beginning(self, key: str, watermark: int | None, value: int | None) -> None:
+        """A shard counts, of which nothing was written: at the lowest watermark of its parents (W5). `value` is the global watermark.
+
+        Merged shards are left out: what they inherit depends on which of their parents was listed first. If a listing has shown one of two
+        children, a group has forgotten the parent when the other one is found. That child and its children begin lower.
+        """
+        if key in self.stream.merged:
+            return
+        inherited, may_lack = self.stream.watermark(key, 0), self.stream.plan.inconsistent_listings
+        is_forgotten = may_lack and (watermark is None or (inherited is not None and watermark < inherited))
+        text = f"{key} begins at {watermark}, its parents ended at {inherited}"
+        self.expect(watermark == inherited or is_forgotten, "W5", text)
+        if not self._may_cause_late_records and not may_lack and inherited is not None:
+            self.expect(
+                value is None or value <= inherited, "W5", f"{key} begins at {watermark}, below the global {value}"
+            )
+
+    def check_read(self, key: str, held_seconds: float) -> None:
+        """A read of a shard begins. Alignment has held its next record back for so long without a break (W11)."""
+        self.expect(held_seconds <= HELD_SECONDS, "W11", f"{key} is read, and was held for {held_seconds:.1f} s")
+
+    def check_lag(self, watermark: int | None, highest: int | None, max_lag: int, seconds: float) -> None:
+        """For so long a process has reported a watermark that is more than `max_lag` below the highest of its shards (W12)."""
+        text = f"{watermark} is reported for {seconds:.1f} s, more than {max_lag} below {highest}"
+        self.expect(seconds <= WRITE_SECONDS, "W12", text)
 
     def check_alignment(self, batch: RecordBatch, value: int | None, lookahead: int | None) -> None:
         """A batch was emitted; `value` is the global watermark that it knew."""

@@ -48,6 +48,7 @@ class JobRun:
     sink_cost: float
     continuations: bool
     faults: tuple[Fault, ...]
+    sync_interval: int = 1_000
 
     @property
     def is_faultless(self) -> bool:

@@ -38,7 +38,9 @@ class SimulatedSource(RecordPublisherFactory):
         """By shard: when the service sent the first and the last of its consecutive responses that were empty and at the tip."""
         self.other_reads: dict[str, float] = {}
         """By shard: when it sent the first of its consecutive responses that were not."""
+        self.before_request: Callable[[str], None] = lambda key: None
         self.before_read: Callable[[], None] = lambda: None
+        """After a response, before its records are queued."""
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: Any) -> RecordPublisher:
         return SimulatedPublisher(self, self.stream[shard.key], starting_position)
@@ -95,6 +97,7 @@ class SimulatedPublisher(RecordPublisher):
     async def run(self, consumer: Callable[[RecordBatch], Any]) -> RunResult:
         source = self._source
         for _ in range(source.random.randint(1, 20)):
+            source.before_request(self._simulated.shard.key)
             batch, is_end = await source.request(self._simulated, self._read)
             source.before_read()
             position = await consumer(batch)

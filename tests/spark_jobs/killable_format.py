@@ -10,11 +10,10 @@ from typing import Any
 
 from recordpublisher.plugins.spark.arrow_rows import chosen_columns
 from recordpublisher.plugins.spark.data_source import KinesisSource
-from recordpublisher.plugins.spark.source.batch_claims import claim_store
+from recordpublisher.plugins.spark.source.claims import claim_store
 from recordpublisher.plugins.spark.source.task_read import TaskRead, shard_reader
 from recordpublisher.plugins.spark.stream_reader import KinesisPartition, QueryReader
-from recordpublisher.plugins.spark.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer import KinesisStreamWriter, TaskCommitMessage
+from recordpublisher.plugins.spark.writer import KinesisStreamWriter, TaskCommitMessage, WriteOptions
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 
 FOLDER = "killable.folder"

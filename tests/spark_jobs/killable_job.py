@@ -31,7 +31,7 @@ def main() -> None:
     job = json.loads(sys.argv[1])
     folder = Path(job["folder"])
     builder = SparkSession.builder.master(job["master"]).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.python.daemon.module", "recordpublisher.plugins.spark.process.worker_daemon")
+    builder = builder.config("spark.python.daemon.module", "recordpublisher.plugins.spark.worker_daemon")
     for key, value in {**CONF, **job["conf"]}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -35,3 +35,20 @@ def test_a_clock_that_is_read_before_the_loop_runs_creates_no_loop():
         return clock.monotonic()
 
     assert run_virtual(later()) == 0.0
+
+
+def test_a_function_in_a_thread_runs_at_once_and_its_error_is_raised():
+    async def read() -> int:
+        with pytest.raises(ValueError, match="invalid literal"):
+            await asyncio.to_thread(int, "x")
+        return await asyncio.to_thread(int, "7")
+
+    assert run_virtual(read()) == 7
+
+
+def test_a_clock_starts_where_it_is_told():
+    async def later():
+        await asyncio.sleep(2)
+        return VirtualClock(1_000).now_ms()
+
+    assert run_virtual(later()) == 3_000

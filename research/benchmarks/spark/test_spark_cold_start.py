@@ -18,7 +18,7 @@ from spark_jobs.empty_format import FOLDER
 from spark_jobs.queries import Kinesis
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
-DAEMON = {"spark.python.daemon.module": "recordpublisher.plugins.spark.process.worker_daemon"}
+DAEMON = {"spark.python.daemon.module": "recordpublisher.plugins.spark.worker_daemon"}
 BASIC = "aws.credentials.provider.basic."
 
 

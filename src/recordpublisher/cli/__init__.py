@@ -1,4 +1,1 @@
-"""The `recordpublisher` command: `app.py` lists the subcommands.
-
-They are in `job_commands/`, `stream_commands/` and `commands/`.
-"""
+"""The `recordpublisher` command: `app.py` lists the subcommands, which are in `commands/`."""

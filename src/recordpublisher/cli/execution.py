@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from recordpublisher.plugins.runtime.jobs.termination import WorkerFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
 from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
@@ -23,6 +22,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
 from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors
 
+from ..plugins.runtime.stop_signals import WorkerFailedError
 from .logs import logs_json
 from .output import printable_line
 

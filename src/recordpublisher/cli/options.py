@@ -94,7 +94,7 @@ class PropertyOptions:
         """
         above = self.given()
         if job is not None and is_python_job(str(job)):
-            from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # It loads the AWS SDK.
+            from ..plugins.runtime.job_process import properties_of_program  # It loads the AWS SDK.
 
             search_current_folder()
             return properties_of_program(str(job), above)

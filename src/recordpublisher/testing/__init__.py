@@ -1,10 +1,11 @@
 """Helpers for tests of plugins and jobs.
 
-`record` and `batch_of` make records and batches for handlers and sinks. There is a contract for each kind of plugin,
-which pytest runs as a subclass. `run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in
-`recordpublisher.local`: start with `serve_in_thread`.
+`record` and `batch_of` make records and batches for handlers and sinks, and `archive_of` plays an archive against a job.
+There is a contract for each kind of plugin, which pytest runs as a subclass. `run_virtual` runs a coroutine on virtual time.
+A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
 
+from .archives import archive_of
 from .conditional_store_contract import ConditionalStoreCase, ConditionalStoreContract
 from .contract import Contract
 from .publisher_contract import PublisherCase, PublisherContract
@@ -27,6 +28,7 @@ __all__ = [
     "SinkContract",
     "VirtualClock",
     "VirtualLoop",
+    "archive_of",
     "batch_of",
     "record",
     "run_virtual",

@@ -85,11 +85,11 @@ def batch_of(
 
     Raises: TypeError if a value cannot be written as JSON.
     """
-    records = [_as_record(item, number) for number, item in enumerate(items, 1)]
+    records = [as_record(item, number) for number, item in enumerate(items, 1)]
     times = [each.event_time for each in records]
     return RecordBatch(
         Shard(stream, shard_id),
-        [_user_record(each) for each in records],
+        [as_user_record(each) for each in records],
         behind_ms,
         SequenceNumber(records[-1].sequence_number, records[-1].sub_sequence_number) if records else None,
         raw_count=len(records),
@@ -100,7 +100,8 @@ def batch_of(
     )
 
 
-def _as_record(item: Any, number: int) -> Record[Any]:
+def as_record(item: Any, number: int) -> Record[Any]:
+    """Return the item if it is a record, else a record of the payload or value, with this sequence number."""
     if isinstance(item, Record):
         return item
     if isinstance(item, bytes | str):
@@ -108,7 +109,8 @@ def _as_record(item: Any, number: int) -> Record[Any]:
     return record(value=item, sequence_number=number)
 
 
-def _user_record(of: Record[Any]) -> UserRecord:
+def as_user_record(of: Record[Any]) -> UserRecord:
+    """Return the record as a publisher gives it to a job."""
     return UserRecord(
         of.data,
         of.sequence_number,

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
+from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged, entries_of
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import FencedError
@@ -98,6 +98,8 @@ class SinkContract(Contract[SinkCase]):
             await ask()
         await asked.check_values(SinkContext())
         await asked.close()
+        if (entries := entries_of(asked)) is not None:
+            await entries.close()
         await sink.flush(checkpoint_at(1))
         assert list(await case.written()) == [b"1"]
         await sink.close()

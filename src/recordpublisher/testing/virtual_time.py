@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 EPOCH_MS = 1_700_000_000_000
 """The wall clock when a virtual loop starts: 2023-11-14T22:13:20Z."""
 
@@ -27,7 +29,8 @@ class _VirtualTimeSelector(selectors.SelectSelector):
         ready = super().select(0)
         if not ready and timeout is None:
             raise RuntimeError(
-                "deadlock on virtual time: every task waits and no timer is set (sockets and threads do not work here)"
+                "deadlock on virtual time: every task waits and no timer is set "
+                "(sockets do not work here, nor threads that the job itself starts)"
             )
         if not ready and timeout:
             self.time += timeout
@@ -45,6 +48,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual seconds since the loop was made."""
         return self._time_selector.time
 
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Arguments], T], *args: *Arguments
+    ) -> asyncio.Future[T]:
+        """Call the function now, in this thread: it takes no virtual time. So `asyncio.to_thread` works, for example to read a file."""
+        done = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
     def suspend(self, seconds: float) -> None:
         """Advance the time while nothing runs, as when the process is stopped."""
         self._time_selector.advance(seconds)
@@ -60,11 +74,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """Implements the Clock port on the running virtual loop. The wall clock starts at EPOCH_MS."""
+    """Implements the Clock port on the running virtual loop. `start_ms`: the wall clock when the loop starts (epoch ms)."""
+
+    def __init__(self, start_ms: int = EPOCH_MS) -> None:
+        self._start_ms = start_ms
 
     def now_ms(self) -> int:
         """Return the wall-clock time, epoch ms."""
-        return EPOCH_MS + round(self.monotonic() * 1000)
+        return self._start_ms + round(self.monotonic() * 1000)
 
     def monotonic(self) -> float:
         """Return the loop's seconds, or 0 outside a loop."""

@@ -5,7 +5,7 @@ import re
 import pytest
 import typer
 
-from recordpublisher.cli.job_commands.doctor import doctor
+from recordpublisher.cli.commands.doctor import doctor
 
 from prepared_faults.faults import PREPARED, Scene
 from processes.command_line import ROOT

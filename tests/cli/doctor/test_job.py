@@ -170,6 +170,31 @@ async def test_the_sink_of_a_plugin_says_what_it_finds():
     assert checked["sink: write"] == ("not checked", "it cannot be asked for without a change")
 
 
+async def test_the_positions_that_a_sink_keeps_are_closed(tmp_path):
+    opened, closed = [], []
+
+    class Store(rp.FolderStore):
+        async def close(self):
+            closed.append(self)
+
+    class KeepingSink(rp.JsonlSink):
+        def __init__(self, properties):
+            super().__init__(properties)
+            self.store = Store(tmp_path / "entries")
+            opened.append(self.store)
+
+        def entries(self):
+            return self.store
+
+    registry = load_registry()
+    registry.sinks.claim(Claim("keeping", KeepingSink, Owner("keeping", "package")))
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        await found(endpoint, registry, **{"flink.sink": "keeping", "flink.sink.jsonl.path": str(tmp_path)})
+
+    assert opened
+    assert set(opened) <= set(closed)
+
+
 @pytest.mark.parametrize(("age_hours", "verdict"), [(1, "ok"), (22, "PROBLEM")])
 async def test_the_time_until_unread_records_are_lost(tmp_path, age_hours, verdict):
     clock = ManualClock(SystemClock().now_ms() - age_hours * 3_600_000)

@@ -4,7 +4,7 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.doctor.own_source import own_source_of
+from recordpublisher.cli.doctor.job import own_source_of
 from recordpublisher.plugins.host.manager import load_registry
 
 from servers.moto_server import KEYS, serve_moto

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.query_planner import QueryPlanner
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
+from recordpublisher.plugins.spark.source.query_planner import QueryPlanner
 from recordpublisher.plugins.spark.stream_reader import ReaderWithoutStart
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 

@@ -14,8 +14,8 @@ from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import MissingShards
-from recordpublisher.plugins.spark.service.listing_check import ListingCheck
-from recordpublisher.plugins.spark.service.new_data_watch import Look
+from recordpublisher.plugins.spark.source.kinesis_service import ListingCheck
+from recordpublisher.plugins.spark.source.new_data_watch import Look
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore, run_without_loop
 from recordpublisher.publishers.positions import PositionType, SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord

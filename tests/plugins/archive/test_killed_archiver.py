@@ -11,11 +11,16 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from contextlib import suppress
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
+
+from ..sinks.tables.lake_tables import place_of, uri_of
 
 SECONDS = float(os.environ.get("RECORDPUBLISHER_SECONDS", "45"))
 KILL_SECONDS = float(os.environ.get("RECORDPUBLISHER_KILL_SECONDS", "5"))
@@ -43,8 +48,8 @@ class Rows(rp.Sink):
 
 
 @pytest.mark.kills
-@pytest.mark.timeout(SECONDS + 300)
-@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+@pytest.mark.timeout(2 * SECONDS + 300)
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "delta", "iceberg"])
 def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind):
     draw = random.Random(7)
     with serve_in_thread(streams={"orders": 2}) as served:
@@ -52,7 +57,7 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
         given = {
             **served.endpoint.properties(),
             "flink.sink": kind,
-            f"flink.sink.{kind}.path": str(tmp_path),
+            **place_of(tmp_path, kind),
             "flink.sink.archive": True,
             "flink.state.checkpoint.interval": 300,
             "flink.job.name": "archive",
@@ -78,6 +83,8 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
                         reshards.pop(0)
                         changes.pop(0)()
                     time.sleep(0.05)
+                if kind == "delta":
+                    compact(tmp_path)
             finally:
                 job.kill()
                 job.wait()
@@ -88,7 +95,7 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
         reading = {
             **served.endpoint.properties(),
             "flink.stream.recordpublisher": "ARCHIVE",
-            "flink.archive.uri": str(tmp_path),
+            **uri_of(tmp_path, kind),
         }
         asyncio.run(read({**reading, "flink.archive.live": "NONE"}, past, None))
         stream.put(*range(put, put + 100))
@@ -98,6 +105,14 @@ def test_an_archive_of_a_killed_job_has_each_record_once_in_order(tmp_path, kind
     print(f"{kills} kills, {put} records, {len(past.rows)} shards")
     check(past, put)
     check(both, put + 100)
+
+
+def compact(folder):
+    """Join the small files while the job runs, and delete the files that are replaced."""
+    if DeltaTable.is_deltatable(str(folder)):
+        with suppress(CommitFailedError):
+            DeltaTable(str(folder)).optimize.compact()
+        DeltaTable(str(folder)).vacuum(0, dry_run=False, enforce_retention_duration=False)
 
 
 async def finish(given):
@@ -121,7 +136,7 @@ async def read(given, sink, count):
     given = {**given, "flink.stream.initpos": "TRIM_HORIZON", "flink.shard.discovery.intervalmillis": 500}
     async with rp.DataFetcher("orders", given, sink=sink) as fetcher:
         running = asyncio.create_task(fetcher.run())
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(120 + SECONDS / 4):  # a job of an hour leaves tens of thousands of files
             while not running.done() and (count is None or sink.count() < count):  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         fetcher.stop()

@@ -81,7 +81,7 @@ from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 records = [UserRecord(b"x", "1", 1.0, "k", None), UserRecord(b"", "2", 1.0, None, "5")]
 arrow_columns(RecordBatch(Shard("s", "a"), records), joined=ReusedMemory().joined)
-print(*sorted({"google.protobuf", "pandas", "pyarrow.compute", "recordpublisher.plugins.spark.service.kinesis_service"} & set(sys.modules)))
+print(*sorted({"google.protobuf", "pandas", "pyarrow.compute", "recordpublisher.plugins.spark.source.kinesis_service"} & set(sys.modules)))
 """
 
 

@@ -4,7 +4,7 @@ from recordpublisher.fetcher.leases.documents.group_store import WorkerRecord
 from recordpublisher.fetcher.leases.documents.json_documents import by_stream
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
-from recordpublisher.plugins.groups.group_status import LeaseState, ShardStatus, WorkerState, WorkerStatus, status_of
+from recordpublisher.plugins.groups import LeaseState, ShardStatus, WorkerState, WorkerStatus, status_of
 
 
 def status(leases, *records, drained=()):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.plugins.lag.shard_activity import ShardActivity, measure_activity
+from recordpublisher.plugins.lag.probe import ShardActivity, measure_activity
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.testing.virtual_time import run_virtual

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.job_commands.positions import file_transfer, stored_states
+from recordpublisher.cli.commands.positions import file_transfer, stored_states
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.plugins.stores.by_location import conditional_store_of

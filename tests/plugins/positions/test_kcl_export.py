@@ -4,8 +4,8 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.positions.kcl_export import leases_from_states
 from recordpublisher.plugins.positions.kcl_lease_table import WHOLE_AGGREGATE, KclLease
+from recordpublisher.plugins.positions.kcl_transfer import leases_from_states
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import HashRange, Shard

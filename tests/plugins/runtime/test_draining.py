@@ -12,7 +12,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.local import in_memory
-from recordpublisher.plugins.runtime.draining import tell_what_drains
+from recordpublisher.plugins.runtime.stop_signals import tell_what_drains
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

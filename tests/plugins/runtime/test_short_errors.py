@@ -9,7 +9,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.cli.execution import one_line
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.runtime.short_errors import SHORT_ERRORS
+from recordpublisher.plugins.runtime.stop_signals import SHORT_ERRORS
 
 LINES = 15
 """Of a traceback: the calls of the user and of the public function."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recordpublisher.plugins.spark.process import python_worker
+from recordpublisher.plugins.spark import python_worker
 
 from spark_jobs.queries import Kinesis, at_home
 

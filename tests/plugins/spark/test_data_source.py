@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.spark.service.efo_consumers import registered_consumers
+from recordpublisher.plugins.spark.efo_consumers import registered_consumers
 
 from spark_jobs.queries import WAIT_SECONDS, numbers, rows_so_far, to_parquet, wait_for_rows, wait_until_quiet
 

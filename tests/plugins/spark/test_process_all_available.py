@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from recordpublisher.plugins.spark.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
-from recordpublisher.plugins.spark.service.new_data_watch import Look
+from recordpublisher.plugins.spark.source.new_data_watch import Look
+from recordpublisher.plugins.spark.source.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
 
 from fakes.spark.queries import FAN_OUT, query, two_shards
 from fakes.spark.simulated_kinesis import SimulatedKinesis

@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.fetcher.conditional_store import ConflictError
-from recordpublisher.plugins.spark.process.python_worker import worker_loop
+from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.stores.read_claim_store import (
     BatchId,
     ReadClaimStore,

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.stream_commands.streams import as_text
+from recordpublisher.cli.commands.streams import as_text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.plugins.lag.job_state import without_positions

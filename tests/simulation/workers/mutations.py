@@ -7,12 +7,20 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from recordpublisher.fetcher import watermark_functions
+from recordpublisher.consumer import shard_consumer
+from recordpublisher.fetcher import watermark_functions, watermarks
 from recordpublisher.fetcher.active_minimum import ActiveMinimum
 from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker
+from recordpublisher.fetcher.pipeline import reading
+from recordpublisher.fetcher.pipeline.emitter import Emitter
+from recordpublisher.fetcher.pipeline.lease_gate import CurrentWorker
+from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
 from recordpublisher.fetcher.shards.idleness import IdlenessTimer
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
+from recordpublisher.fetcher.shards.shard_reading import ShardReading
+from recordpublisher.fetcher.shards.shard_table import ShardTable
 from recordpublisher.fetcher.watermarks import LocalWatermark, OwnWatermark
+from recordpublisher.publishers.records import RecordBatch
 
 Patches = list[tuple[Any, str, Any]]
 
@@ -86,6 +94,85 @@ def heads_of_queues_do_not_count() -> Patches:
     return [(ShardEntry, "alignment_watermark", property(lambda self: self.state.watermark))]
 
 
+def idle_until_a_record_is_written() -> Patches:
+    """W4: watermarks do not wait for the records that end the idleness of a shard before these are written."""
+    record, is_active = ShardReading.record, ShardEntry.is_active.fget
+
+    def recording(self: ShardReading, batch: RecordBatch, *rest: Any) -> None:
+        self.was_idle = self.is_idle or (self.was_idle and self.queue.records > 0)  # type: ignore[attr-defined]
+        record(self, batch, *rest)
+
+    def is_counted(self: ShardEntry) -> bool:
+        return is_active(self) and not (self.has_unwritten and self.reading.was_idle)  # type: ignore[attr-defined,misc]
+
+    return [
+        (ShardReading, "was_idle", False),
+        (ShardReading, "record", recording),
+        (ShardEntry, "is_active", property(is_counted)),
+    ]
+
+
+def ended_parents_hold_nothing() -> Patches:
+    """W5: between the end of a parent and the start of its child nothing holds the global watermark."""
+    return [(watermarks, "holds_after_end", lambda *conditions: False)]
+
+
+def children_begin_without_a_watermark() -> Patches:
+    """W5: a child does not begin at the watermark of its parents."""
+    return [(ShardTable, "inherited_watermark", lambda self, shard: None)]
+
+
+def held_workers_wait_for_a_record() -> Patches:
+    """W7: a process whose shards are held or idle asks for the global watermark only when it reads something."""
+    return [
+        (Emitter, "on_heartbeat", lambda self: None),
+        (CurrentWorker, "on_advance", property(lambda self: lambda: None, lambda self, callback: None)),
+    ]
+
+
+def a_suspension_is_not_noticed() -> Patches:
+    """W7: nothing is asked or judged again after a suspension."""
+    return [(ShardLifecycle, "on_resume", lambda self, gap_seconds: None)]
+
+
+def the_value_stands_only_while_the_store_answers() -> Patches:
+    """W10: a worker whose store is gone knows no global watermark."""
+
+    current = GroupTracker.current
+
+    def confirmed(self: GroupTracker) -> int | None:
+        permission = self._current.permission
+        return current(self) if permission is not None and permission.is_given else None
+
+    return [(GroupTracker, "current", confirmed)]
+
+
+def held_shards_read_on() -> Patches:
+    """W11: a shard that alignment holds back reads as long as there is memory."""
+    why_blocked = reading.why_blocked
+
+    def by_memory(entry: ShardEntry, limits: Any) -> Any:
+        why = why_blocked(entry, limits)
+        return None if why is reading.ReadBlock.ALIGNMENT else why
+
+    return [(reading, "why_blocked", by_memory)]
+
+
+def times_of_a_wrong_clock_count() -> Patches:
+    """W12: an event time may be any time ahead of its arrival."""
+    return [(shard_consumer, "cap_future_event_times", lambda times, arrivals, limit_ms: (times, 0))]
+
+
+def times_outside_the_calendar_count() -> Patches:
+    """W12: records with event times outside the years 1 to 9999 are used."""
+    return [(shard_consumer, "check_times", lambda times: None)]
+
+
+def stragglers_hold_all() -> Patches:
+    """W12: watermarks wait for a shard that is further behind than `flink.watermark.alignment.max.lag`."""
+    return [(watermarks, "is_straggler", lambda watermark, highest, max_lag_ms: False)]
+
+
 def late_records_are_not_counted() -> Patches:
     """W13: nothing compares records with the global watermark."""
     advance = ShardEntry.advance
@@ -96,8 +183,10 @@ MUTATIONS: dict[str, Callable[[], Patches]] = {
     each.__name__: each
     for each in (
         sink_is_told_more_than_the_global_watermark, sink_is_told_of_queued_records, shards_without_records_do_not_count,
-        idle_by_time_alone, a_new_life_begins_anew, a_process_alone_follows_its_last_report, limit_is_passed,
-        heads_of_queues_do_not_count, late_records_are_not_counted,
+        idle_by_time_alone, idle_until_a_record_is_written, ended_parents_hold_nothing, children_begin_without_a_watermark,
+        a_new_life_begins_anew, a_process_alone_follows_its_last_report, held_workers_wait_for_a_record, a_suspension_is_not_noticed,
+        limit_is_passed, heads_of_queues_do_not_count, the_value_stands_only_while_the_store_answers, held_shards_read_on,
+        times_of_a_wrong_clock_count, times_outside_the_calendar_count, stragglers_hold_all, late_records_are_not_counted,
     )
 }  # fmt: skip
 

@@ -44,7 +44,8 @@ class WorkerJob:
         self._checker = RuleChecker(self._stream)
         self._store = SharedStore(self._simulator)
         self._running: dict[int, SimulatedWorker] = {}
-        self._leaving: list[SimulatedWorker] = []
+        self._leaving: dict[SimulatedWorker, asyncio.Task[Any]] = {}
+        """Processes that stop, and when each has stopped."""
         self._number = 0
         self._run_number = 0
         self._is_alone = False
@@ -95,19 +96,15 @@ class WorkerJob:
         self._run_number += 1
         if job_run.crashes:
             self._checker.may_repeat = True
-            for each in self._running.values():
-                each.process.kill()
         else:
-            stopping = []
+            # A process that left during the run may be stopping still. Killed before its last checkpoint, it would be a crash.
             for each in self._running.values():
-                each.calm()
-                stopping.append(each.stop())
+                self._stop(each)
+            stopping = self._leaving.values()
             self._simulator.run(self._simulator.now + 240, lambda: all(task.done() for task in stopping))
             self._raise_failures()
             assert all(task.done() for task in stopping), "a process does not stop"
-            for each in self._running.values():
-                each.process.kill()
-        for each in self._leaving:
+        for each in self._processes:
             each.process.kill()
         self._leaving.clear()
         self._running.clear()
@@ -185,14 +182,19 @@ class WorkerJob:
         self._running.pop(fault.place).process.kill()
 
     def _leave(self, fault: WorkerFault, job_run: WorkerRun) -> None:
-        worker = self._running.pop(fault.place)
-        self._leaving.append(worker)
-        worker.calm()
-
         def restart_after_stop(_: asyncio.Task[Any]) -> None:
             self._restart_later(fault, job_run)
 
-        worker.stop().add_done_callback(restart_after_stop)
+        self._stop(self._running.pop(fault.place)).add_done_callback(restart_after_stop)
+
+    def _stop(self, worker: SimulatedWorker) -> asyncio.Task[Any]:
+        worker.calm()
+        self._leaving[worker] = worker.stop()
+        return self._leaving[worker]
+
+    @property
+    def _processes(self) -> list[SimulatedWorker]:
+        return list(dict.fromkeys([*self._running.values(), *self._leaving]))
 
     def _restart_later(self, fault: WorkerFault, job_run: WorkerRun) -> None:
         run_number = self._run_number
@@ -221,6 +223,6 @@ class WorkerJob:
         return any(each.process.failures for each in self._running.values())
 
     def _raise_failures(self) -> None:
-        for each in (*self._running.values(), *self._leaving):
+        for each in self._processes:
             for failure in each.process.failures:
                 raise failure

@@ -7,9 +7,8 @@ import time
 
 import pyarrow as pa
 
-from recordpublisher.plugins.spark.process.python_worker import worker_loop
-from recordpublisher.plugins.spark.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer import TaskWrite, WriterPool
+from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.spark.writer import TaskWrite, WriteOptions, WriterPool
 from recordpublisher.plugins.spark.written_rows import IdField, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.publishers.kinesis import KinesisClient
 

@@ -1,1 +1,1 @@
-"""Commands that need no stream: the embedded endpoint, the demo, the properties, and the plugins."""
+"""The subcommands of `recordpublisher`, each in a file of its name; related ones share a file."""

@@ -32,7 +32,7 @@ from recordpublisher.publishers.properties.properties import Properties, without
 
 from ..execution import print_note
 from .findings import Finding, Verdict, examine, problem, told_once
-from .job import JobChecks
+from .job import JobChecks, OwnSource, has_own_source, own_source_of, wrapper_of
 from .machine import (
     CONNECTION,
     CREDENTIALS,
@@ -45,7 +45,6 @@ from .machine import (
     service_of,
     version_findings,
 )
-from .own_source import OwnSource, has_own_source, own_source_of, wrapper_of
 from .streams import StreamChecks, Use
 
 OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")

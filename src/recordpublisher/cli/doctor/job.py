@@ -11,19 +11,26 @@ from msgspec.inspect import type_info
 
 from recordpublisher.consumer.typed_values import fields_of, name_of
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
-from recordpublisher.fetcher.committing_sink import stores_positions
+from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import HOST, GroupStore, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext
-from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
+from recordpublisher.plugins.host.build_from_properties import (
+    build_dead_letter_sink,
+    build_sink,
+    build_source,
+    build_store,
+    source_class,
+)
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.runtime.batch_decoration import chosen_deserializer, made_type
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
+from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, own_shards
 from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
@@ -36,8 +43,10 @@ from recordpublisher.publishers.properties.groups.job import (
     STATE_URI,
     TIMESTAMP_FIELD,
 )
+from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
+from recordpublisher.publishers.stream_arns import stream_name
 
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
 
@@ -161,7 +170,7 @@ class JobChecks:
         with suppress(Exception):
             dead_letters = build_dead_letter_sink(self._registry, self._properties)
         if dead_letters is not None:
-            self._made.push_async_callback(dead_letters.close)
+            self._close_later(dead_letters)
         store = build_store(self._registry, self._properties)
         if store is not None:
             self._made.push_async_callback(store.close)
@@ -181,9 +190,14 @@ class JobChecks:
         return "none" if sink is None else self._keep(sink, made, self._properties.value(DEAD_LETTER_SINK))
 
     def _keep(self, sink: Sink, made: list[Sink], name: str | None) -> str:
-        self._made.push_async_callback(sink.close)
+        self._close_later(sink)
         made.append(sink)
         return f"{name}, configured"
+
+    def _close_later(self, sink: Sink) -> None:
+        self._made.push_async_callback(sink.close)
+        if (entries := entries_of(sink)) is not None:
+            self._made.push_async_callback(entries.close)
 
     async def _running(self) -> str:
         if self._is_group:
@@ -217,7 +231,7 @@ class JobChecks:
 
     def _made_sink(self) -> Sink:
         sink = build_sink(self._registry, self._properties)
-        self._made.push_async_callback(sink.close)
+        self._close_later(sink)
         return sink
 
 
@@ -303,3 +317,75 @@ async def check_members(group: ElasticGroup) -> str:
     if table.document.alone is not None:
         return "a job that ran alone: a start here continues at its positions"
     return f"a group with {counted(len(table.document.leases), 'shard')} and {counted(len(table.document.owners), 'worker')}"
+
+
+# Checks a source that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, with the source's own
+# checks.
+
+
+class OwnSource:
+    """Owns a queue, or the factory of a publisher that lists its streams itself (`discover`)."""
+
+    def __init__(self, name: str, source: RecordSource) -> None:
+        self.name = name
+        self._source = source
+
+    async def endpoint_url(self) -> str:
+        """Return the endpoint that its publishers call. Raises: NotCheckedError if the source does not report it."""
+        url = await self._source.endpoint_url()
+        if url is None:
+            raise NotCheckedError(f"{self.name} does not tell where it calls")
+        return url
+
+    async def findings(self, stream: str) -> list[Finding]:
+        """Return the findings of the publisher's own checks, or, if it has none, whether it lists shards."""
+        table = stream_name(stream)
+        if checks := self._source.checks(table):
+            return await examine_all(stream, checks)
+
+        reading = Finding(f"{stream}: records", Verdict.NOT_CHECKED, f"{self.name} reads them first when the job runs")
+        if not isinstance(factory := self._source, RecordPublisherFactory):
+            return [reading]
+
+        async def shards() -> str:
+            return f"{self.name} lists {len(await own_shards(factory, table, None) or ())}"
+
+        return [await examine(f"{stream}: shards", shards), reading]
+
+    async def close(self) -> None:
+        """Close the source."""
+        await self._source.close()
+
+
+def has_own_source(registry: Registry, properties: Properties) -> bool:
+    """Return whether the job reads a queue, or its publisher lists its streams itself.
+
+    The result is False if the publisher is not installed, which another finding reports.
+    """
+    try:
+        made = source_class(registry, properties).wrapped(properties)
+    except RecordPublisherError:
+        return False
+    return not issubclass(made, RecordPublisherFactory) or made.discover is not RecordPublisherFactory.discover
+
+
+def wrapper_of(registry: Registry, properties: Properties) -> OwnSource | None:
+    """Return the job's publisher if it wraps the one that reads the streams, as ARCHIVE does, else None.
+
+    Raises: any error of the plugin's factory.
+    """
+    try:
+        made = source_class(registry, properties)
+        if made.wrapped(properties) is made:
+            return None
+    except RecordPublisherError:
+        return None
+    return OwnSource(properties.as_given(RECORD_PUBLISHER), build_source(registry, properties, made))
+
+
+def own_source_of(registry: Registry, properties: Properties) -> OwnSource | None:
+    """Return the job's own source, or None if it reads shards of Kinesis. Raises: any error of the plugin's factory."""
+    if not has_own_source(registry, properties):
+        return None
+    own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
+    return OwnSource(own.as_given(RECORD_PUBLISHER), build_source(registry, own, source_class(registry, own)))

@@ -3,9 +3,14 @@
 from collections.abc import Callable
 
 from recordpublisher.plugins.spark.options.checks import check_job
-from recordpublisher.plugins.spark.options.places import METADATA_LOCATION, METADATA_ROOT
-from recordpublisher.plugins.spark.options.spark_options import STREAM, STREAMS, SparkOptions
-from recordpublisher.plugins.spark.options.unknown_options import collected_warnings
+from recordpublisher.plugins.spark.options.other_connectors import collected_warnings
+from recordpublisher.plugins.spark.options.spark_options import (
+    METADATA_LOCATION,
+    METADATA_ROOT,
+    STREAM,
+    STREAMS,
+    SparkOptions,
+)
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of, missing_folder
 from recordpublisher.plugins.stores.read_claim_store import queries_of
 from recordpublisher.publishers.errors import RecordPublisherError

@@ -4,5 +4,5 @@
 
 A property of a worker that other workers plan with is read from `publishers/properties/groups/` into `fetcher/leases/lease_settings.py`.
 `fetcher/leases/worker.py` writes it into `fetcher/leases/documents/group_store.py`. `fetcher/leases/planning.py` makes the
-plan, and decides which free shards a worker may take. `plugins/groups/group_status.py` and `cli/job_commands/group.py` show it to people.
+plan, and decides which free shards a worker may take. `plugins/groups.py` and `cli/commands/group.py` show it to people.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from recordpublisher.publishers.errors import (
@@ -60,10 +60,6 @@ class GroupTracker(WatermarkTracker):
         """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
         self._highest = raised(self._highest, self._current.group_watermark)
         return self._highest
-
-    def on_advance(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each read of the group that changes the global watermark."""
-        self._current.on_advance.append(callback)
 
     def max_shard_watermark(self) -> int | None:
         """Return the highest watermark that a worker has reported with its last heartbeat."""

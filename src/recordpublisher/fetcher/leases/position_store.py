@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from recordpublisher.publishers.errors import StoreUnavailableError
 
@@ -23,7 +23,9 @@ from .documents.group_store import (
     WorkerRecord,
     is_stored,
 )
-from .planning import ShardWatermark
+
+if TYPE_CHECKING:
+    from .planning import ShardWatermark  # a job that runs alone plans nothing
 
 
 class PositionStore(ABC):

@@ -19,12 +19,7 @@ class CurrentWorker:
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
-        self.on_advance: list[Callable[[], None]] = []
-
-    def notify_advance(self) -> None:
-        """Call what waits for the group's watermark."""
-        for callback in self.on_advance:
-            callback()
+        self.on_advance: Callable[[], None] = lambda: None
 
     def become(self, worker: Worker) -> None:
         """Set the new worker."""

@@ -133,7 +133,7 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
     - A subtask (`ShardTable`): the parent may belong to another subtask, or not be listed yet. It has not ended before
       a subtask says so.
     - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
-    - A restored job (`initial_states.py`) and an offset of Spark (`source/reshards.py`): the parent was read before, or
+    - A restored job (`initial_states.py`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or
       is past retention.
     """
     return all(map(is_ended, parents))

@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.groups.reading import ARCHIVE_UNPROVE
 from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.shards import OldestRecord, Shard, shard_from_json
 
-from ..sinks.files.archived_shards import ShardDocument
+from ..sinks.archived_shards import ShardDocument
 from .catalogue import Catalogue
 from .ranges import OrderOf, Place, place_of
 from .rows import DecodeBuffer
@@ -83,6 +83,12 @@ class Archive:
     def is_live(self, shard: Shard) -> bool:
         """Return whether the live stream lists the shard."""
         return self.live is not None and shard.shard_id in self._listed.get(shard.stream, ())
+
+    async def is_live_now(self, shard: Shard) -> bool:
+        """Return whether the live stream lists the shard, which may be newer than the last listing. Then the stream is listed again."""
+        if self.live is not None and self._lister is not None and not self.is_live(shard):
+            self.on_listed(shard.stream, await self._lister.list_shards(shard.stream))
+        return self.is_live(shard)
 
     async def document(self, shard: Shard) -> ShardDocument | None:
         """Return the document of a shard as it is now, or None if it has none."""

@@ -25,9 +25,10 @@ from ..host.manager import publisher_class
 from ..runtime.stream_lister import StreamLister
 from ..runtime.stream_names import stream_names
 from .archive import Archive, LiveLister
-from .catalogue import Catalogue, FileCatalogue
+from .catalogue import DELTA, ICEBERG, Catalogue, FileCatalogue, files_at
 from .examination import examine
 from .publisher import ArchivePublisher
+from .ranges import OrderOf
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis import KinesisClient
@@ -67,7 +68,7 @@ class ArchiveFactory(RecordPublisherFactory):
         is_default = self._live is None or type(self._live).order_of is RecordPublisherFactory.order_of
         # The rows of a file are compared as texts if numbers have the order of Kinesis.
         order_of = int if is_default else self.order_of
-        catalogue = catalogue or FileCatalogue(_uri(given), given, order_of)
+        catalogue = catalogue or _catalogue(_uri(given), given, order_of)
         self._archive = Archive(
             catalogue,
             self._live,
@@ -180,9 +181,20 @@ def _uri(properties: Properties) -> str:
     uri = properties.value(ARCHIVE_URI)
     if uri is None:
         raise ConfigurationError(
-            ARCHIVE_URI.key, None, "a folder, s3://bucket/prefix, gs:// or abfss://", reason="it is what ARCHIVE reads"
+            ARCHIVE_URI.key,
+            None,
+            "a folder, s3://bucket/prefix, gs://, abfss://, delta:LOCATION or iceberg:namespace.table",
+            reason="it is what ARCHIVE reads",
         )
     return uri
+
+
+def _catalogue(uri: str, properties: Properties, order_of: OrderOf) -> Catalogue:
+    if uri.startswith((DELTA, ICEBERG)):
+        from .tables import table_files  # Imported here because it loads the library of the table's format.
+
+        return FileCatalogue(table_files(uri, properties, order_of), order_of)
+    return FileCatalogue(files_at(uri, properties, order_of), order_of)
 
 
 def _live_class(properties: Properties) -> type[RecordPublisherFactory] | None:

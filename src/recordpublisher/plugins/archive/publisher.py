@@ -120,7 +120,7 @@ class ArchivePublisher(RecordPublisher):
             await archive.catch_up(shard.stream)
             self._is_owed = self._is_owed or await self._follows_open_parents()
             if await self._starts_live():
-                return (Step.LIVE, None) if archive.is_live(shard) else (Step.END, None)
+                return (Step.LIVE, None) if await archive.is_live_now(shard) else (Step.END, None)
             self._use(await self._listed(again=False))
             await self._find_start()
         file = self._next_file()
@@ -130,7 +130,9 @@ class ArchivePublisher(RecordPublisher):
         file = self._next_file()
         document = await archive.document(shard)
         end = None if document is None else document.end
-        is_owed, is_live = self._is_owed or self._place is not None, archive.is_live(shard)
+        is_owed = self._is_owed or self._place is not None
+        is_at_end = end is not None and is_complete(self._place, end.through, archive.order_of, is_owed=True)
+        is_live = archive.is_live(shard) if is_at_end and file is None else await archive.is_live_now(shard)
         seam = Seam(
             self._place,
             file,

@@ -11,7 +11,7 @@ from typing import Any
 
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 
-from ..sinks.files.archived_shards import AT, BEGIN
+from ..sinks.archived_shards import AT, BEGIN
 
 Place = tuple[Any, float]
 """A position that can be compared: the order of a sequence number, and the sub-record that is done, `inf` if the whole record is."""

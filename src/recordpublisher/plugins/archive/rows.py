@@ -20,7 +20,7 @@ from recordpublisher.publishers.positions import WHOLE_RECORD
 from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS
 from recordpublisher.publishers.records import RecordColumns
 
-from ..sinks.files.archived_shards import COLUMNS
+from ..sinks.archived_shards import COLUMNS
 from .ranges import OrderOf, Place
 
 if TYPE_CHECKING:
@@ -209,12 +209,16 @@ class NoRows:
 
 
 class ParquetRows:
-    """A Parquet file. `source` is its path or its content."""
+    """A Parquet file.
 
-    def __init__(self, source: str | bytes, name: str, in_thread: InThread) -> None:
-        self._name, self._in_thread = name, in_thread
+    - `source`: its path, its content, or an open file.
+    - `part`: only this row group is read, and of it the rows of the shard with this `Shard.key`.
+    """
+
+    def __init__(self, source: Any, name: str, in_thread: InThread, part: tuple[int, str] | None = None) -> None:
+        self._name, self._in_thread, self._part = name, in_thread, part
         self._file: pq.ParquetFile = _opened(source, name)
-        self.groups: int = self._file.num_row_groups
+        self.groups: int = self._file.num_row_groups if part is None else 1
         missing = [column for column in COLUMNS if column not in self._file.schema_arrow.names]
         if missing:
             raise _lacks(name, missing[0])
@@ -230,9 +234,16 @@ class ParquetRows:
 
     def _decode(self, group: int) -> RecordColumns:
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         try:
-            table = self._file.read_row_group(group, columns=list(COLUMNS), use_threads=False)
+            names = COLUMNS if self._part is None else ("stream", "shardId", *COLUMNS)
+            group, shard = self._part or (group, "")
+            table = self._file.read_row_group(group, columns=list(names), use_threads=False)
+            if self._part is not None:
+                stream, shard_id = (table[name].cast(pa.string()) for name in names[:2])
+                own = pc.equal(pc.binary_join_element_wise(stream, shard_id, "/"), shard)
+                table = pa.table({name: _plain(table[name]) for name in COLUMNS}).filter(own)
             instants = table["approximateArrivalTimestamp"]
             millis = instants.cast(pa.timestamp("ms", instants.type.tz), safe=False).cast(pa.int64())
             return RecordColumns(
@@ -247,6 +258,14 @@ class ParquetRows:
             raise StateError(f"{self._name} cannot be read: {error}") from error
 
 
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return views of texts or bytes as texts or bytes, because pyarrow cannot filter views. Other programs may write them."""
+    import pyarrow as pa
+
+    kind = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(column.type)
+    return column if kind is None else column.cast(kind)
+
+
 def _objects(column: pa.ChunkedArray) -> list[Any]:
     # numpy makes the objects in C, which is faster than `to_pylist`.
     if column.null_count == len(column):
@@ -255,7 +274,7 @@ def _objects(column: pa.ChunkedArray) -> list[Any]:
     return objects
 
 
-def _opened(source: str | bytes, name: str) -> pq.ParquetFile:
+def _opened(source: Any, name: str) -> pq.ParquetFile:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

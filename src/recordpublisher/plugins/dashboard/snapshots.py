@@ -21,9 +21,8 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.stream_arns import stream_name
 
-from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, SnapshotSource, SubtaskSnapshot
+from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, Rates, ShardSnapshot, SnapshotSource, SubtaskSnapshot
 from ..lag.probe import LagProbe
-from ..lag.rates import Rates
 from .server import SNAPSHOT_PATH, UNAVAILABLE, DashboardServer, History, Unavailable
 
 log = logging.getLogger("recordpublisher.metrics")

@@ -1,5 +1,7 @@
 """The state of a job at one moment, as `lag`, the dashboard and their JSON show it. Unknown values are None."""
 
+from collections import deque
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -128,3 +130,38 @@ class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
 def point_of(snapshot: JobSnapshot) -> HistoryPoint:
     """Return the totals of a snapshot."""
     return HistoryPoint(snapshot.time_ms, snapshot.records_per_second, snapshot.lag_ms)
+
+
+# Computes rates per second from counters at two moments.
+
+WINDOW_SECONDS = 10.0
+Counters = Mapping[str, tuple[int, int]]
+"""Records and bytes written so far, by shard."""
+
+
+class Rates:
+    """Owns the counters of the last seconds: the newest ones, and older ones back to the beginning of the window."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, Counters]] = deque()
+
+    def add(self, now: float, counters: Counters) -> None:
+        """Keep the counters at `now` (seconds of a monotonic clock). Called about once a second."""
+        self._samples.append((now, counters))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW_SECONDS:
+            self._samples.popleft()
+
+    def per_second(self, shard: str) -> tuple[float, float] | None:
+        """Return records and bytes per second, or None if they are not known.
+
+        For example, they are not known if another process has taken over the shard, so that its counters begin again at 0.
+        """
+        if len(self._samples) < 2:
+            return None
+        (then, before), (now, after) = self._samples[0], self._samples[-1]
+        if shard not in before or now <= then:
+            return None
+        (records, size), (records_now, size_now) = before[shard], after[shard]
+        if records_now < records:
+            return None
+        return (records_now - records) / (now - then), (size_now - size) / (now - then)

@@ -5,24 +5,139 @@ A plan alone is the dry run.
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
+from recordpublisher.fetcher.shards.discovery import Children
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
 from .job_positions import ImportedPosition, JobPositions, imported_states
-from .kcl_export import ExportedLease, leases_from_states
-from .kcl_import import leases_by_stream, positions_from_leases
-from .kcl_lease_table import KclLease, KclLeaseTable
+from .kcl_lease_table import (
+    AT_TIMESTAMP,
+    LATEST,
+    NO_SEQUENCE_NUMBER,
+    SHARD_END,
+    WHOLE_AGGREGATE,
+    KclLease,
+    KclLeaseTable,
+    check_hash_range,
+)
+
+NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them again."
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedLease:
+    """The lease to write for one shard, and the lease that it replaces."""
+
+    shard: str
+    written: KclLease
+    replaced: KclLease | None = None
+    note: str = ""
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether the replaced lease is ahead of the job, so that the KCL would read records again."""
+        return self.replaced is not None and self.replaced.progress > self.written.progress
+
+
+def leases_from_states(
+    restored: RestoredState,
+    listed: Sequence[Shard],
+    start: StartingPosition,
+    rows: Sequence[KclLease],
+    streams: Sequence[str],
+) -> list[ExportedLease]:
+    """Return the leases of the listed shards that are to be read, and of shards that ended in the job but not in the table.
+
+    Raises: StateError if the rows are of another stream, if they do not name the streams although the job has several, or if the KCL cannot
+    hold a position.
+    """
+    replaced = {row.key: row for row in rows}
+    identifiers = _stream_identifiers(replaced.values(), streams)
+    states = initial_states(listed, restored, Starts(start).begun_at(restored.pinned_ms))
+    listed_children = Children(listed)
+    exported = []
+    for shard in listed:
+        state = states[shard.key]
+        if state.ended and shard.key not in restored.shards and not _is_open(rows, shard):
+            continue  # An ancestor that ended long ago. The KCL has deleted its lease, or knows its end.
+        checkpoint, sub_sequence = _checkpoint_of(shard.key, state)
+        children = tuple(child.shard_id for child in listed_children.of(shard.key)) if state.ended else ()
+        lease = KclLease(
+            shard_id=shard.shard_id,
+            checkpoint=checkpoint,
+            sub_sequence=sub_sequence,
+            stream_id=identifiers[shard.stream],
+            parents=shard.parents,
+            children=children,
+            hash_range=shard.hash_range,
+        )
+        if lease.key in replaced:
+            check_hash_range(replaced[lease.key], shard)
+        exported.append(ExportedLease(shard.key, lease, replaced.get(lease.key), _note_of_export(state, checkpoint)))
+    return sorted(exported, key=lambda lease: lease.shard)
+
+
+def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
+    """Return whether the KCL would continue to read a shard that it has left to the job, because its lease has not ended."""
+    own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
+    return any(row.checkpoint != SHARD_END for row in own)
+
+
+def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:
+    if state.ended:
+        return SHARD_END, 0
+    if state.position is not None:
+        sequence, part = state.position.sequence, state.position.sub_sequence
+        return sequence, part if state.position.is_inside_aggregate else WHOLE_AGGREGATE
+    if state.start.type.value not in NO_SEQUENCE_NUMBER:
+        raise StateError(f"{shard} has read nothing yet and begins {state.start.type.value}, which the KCL cannot hold")
+    return state.start.type.value, 0
+
+
+def _note_of_export(state: ShardState, checkpoint: str) -> str:
+    if checkpoint != AT_TIMESTAMP:
+        return ""
+    time = iso_time(state.start.timestamp_ms or 0)
+    return f"the time is not in the table: give the KCL the initial position {time}"
+
+
+def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Mapping[str, str | None]:
+    """Return `account:stream:epoch` of each stream, taken from the rows; None for the table of a single stream.
+
+    Raises: StateError if the rows do not have exactly one identifier of each stream.
+    """
+    found: dict[str, set[str]] = {stream: set() for stream in streams}
+    names_streams = False
+    for row in rows:
+        names_streams |= row.stream is not None
+        if row.stream in found:
+            found[row.stream].add(str(row.stream_id))
+    if not names_streams and len(streams) == 1:
+        return {streams[0]: None}
+    for stream, identifiers in found.items():
+        if len(identifiers) != 1:
+            has = f"those of {', '.join(sorted(identifiers))}" if identifiers else "none"
+            raise StateError(
+                f"the KCL names streams account:stream:epoch, by rows that its table has; of {stream} it has {has}"
+            )
+    return {stream: identifiers.pop() for stream, identifiers in found.items()}
+
 
 HEARTBEATS_WATCHED = 2
 """Heartbeat intervals to wait, because a heartbeat may be late."""
@@ -145,3 +260,90 @@ def renewed_leases(before: Sequence[KclLease], after: Sequence[KclLease]) -> lis
     """Return new leases, and leases whose counter or owner changed between two reads. They show that a worker is running."""
     known = {lease.key: (lease.counter, lease.owner) for lease in before}
     return [lease for lease in after if known.get(lease.key) != (lease.counter, lease.owner)]
+
+
+# Converts the KCL's leases to the shard states of a job, which resumes after the last checkpoint without repeating or
+# skipping records.
+#
+# Pure functions.
+
+
+def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: str) -> dict[str, list[KclLease]]:
+    """Return the leases of each of the job's streams. A table that does not name its stream is the table of a job with one stream.
+
+    Raises: StateError if a stream has no lease, or if the table has several streams of the same name.
+    """
+    leases = list(leases)
+    unnamed = [lease for lease in leases if lease.stream is None]
+    if unnamed and len(streams) > 1:
+        raise StateError(
+            f"the leases in {place} do not name their stream, and the job reads several: {', '.join(streams)}"
+        )
+    found = {stream: [*unnamed, *(lease for lease in leases if lease.stream == stream)] for stream in streams}
+    for stream, own in found.items():
+        if not own:
+            raise StateError(f"{place} has no lease of {stream}")
+        identifiers = sorted({str(lease.stream_id) for lease in own})
+        if len(identifiers) > 1:
+            raise StateError(f"{place} has leases of several streams named {stream}: {', '.join(identifiers)}")
+    return found
+
+
+def positions_from_leases(
+    leases: Sequence[KclLease], listed: Sequence[Shard], stream: str, start: StartingPosition, now_ms: int
+) -> list[ImportedPosition]:
+    """Return the position of every leased or listed shard of a stream.
+
+    - `start`: where the job's properties begin.
+    - `now_ms`: the service's time (epoch ms).
+
+    Raises: StateError if the leases are of another stream; ConfigurationError if a lease begins at a time that the table does not hold.
+    """
+    shards = {shard.shard_id: shard for shard in listed}
+    unfinished = {lease.shard_id for lease in leases if not lease.has_ended}
+    imported = []
+    for lease in leases:
+        shard = shards.get(lease.shard_id)
+        if shard is not None:
+            check_hash_range(lease, shard)
+        parents = lease.parents if shard is None else shard.parents
+        state = _state_of(lease, parents, not unfinished.isdisjoint(parents), start, now_ms)
+        note = _note_of_import(lease, shard is not None)
+        imported.append(ImportedPosition(f"{stream}/{lease.shard_id}", str(lease), state, note))
+    known = {position.shard: position.state for position in imported}
+    for key, state in initial_states(listed, RestoredState(known), Starts(start)).items():
+        if key not in known:
+            note = "no lease: it ended before" if state.ended else "no lease: a new shard"
+            imported.append(ImportedPosition(key, "-", state, note, is_stored=False))
+    return sorted(imported, key=lambda position: position.shard)
+
+
+def _state_of(
+    lease: KclLease, parents: tuple[str, ...], is_waiting: bool, start: StartingPosition, now_ms: int
+) -> ShardState:
+    trim_horizon = StartingPosition.trim_horizon()
+    if lease.has_ended:
+        return ShardState(trim_horizon, ended=True, parents=parents)
+    if lease.checkpoint == AT_TIMESTAMP and start.type is not PositionType.AT_TIMESTAMP:
+        valid = "AT_TIMESTAMP, with the timestamp of the KCL's configuration"
+        reason = f"the lease {lease.key} begins at a time, which the lease table does not hold"
+        raise ConfigurationError(INITIAL_POSITION.key, start.type.value, valid, reason=reason)
+    starts = {LATEST: StartingPosition.at_timestamp(now_ms), AT_TIMESTAMP: start}
+    first = starts.get(lease.checkpoint, trim_horizon)
+    if lease.progress[0] == 0:
+        return ShardState(first, parents=parents, waiting=is_waiting)
+    # 0 stands for a record that is not an aggregate, or for the first sub-record of an aggregate. A reader drops exactly that one.
+    is_whole = lease.sub_sequence >= WHOLE_AGGREGATE
+    position = SequenceNumber(lease.checkpoint) if is_whole else SequenceNumber(lease.checkpoint, lease.sub_sequence)
+    return ShardState(first, position, parents=parents)
+
+
+def _note_of_import(lease: KclLease, is_listed: bool) -> str:
+    notes = []
+    if not is_listed and not lease.has_ended:
+        notes.append("the stream no longer lists it: its unread records are lost")
+    if lease.has_pending:
+        notes.append("a prepared checkpoint was not completed: what follows the completed one is read again")
+    if lease.checkpoint == LATEST:
+        notes.append("nothing was checkpointed: what arrived before the import is not read")
+    return "; ".join(notes)

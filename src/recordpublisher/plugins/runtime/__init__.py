@@ -1,1 +1,1 @@
-"""Builds `rp.DataFetcher`, `rp.stream` and `rp.consume` from properties, and runs jobs as processes. Start at `data_fetcher.py`."""
+"""Builds `rp.DataFetcher`, `rp.stream` and `rp.consume` (`data_fetcher.py`), and runs jobs of properties files (`supervisor.py`)."""

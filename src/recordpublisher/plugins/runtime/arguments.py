@@ -129,7 +129,7 @@ def described_job(
 def checked_for_archive(given: Properties, sink: Sink) -> Sink:
     """Return the sink. Raises: ConfigurationError if an archive is wanted that the sink cannot write."""
     if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
-        reason = f"{type(sink).__name__} writes no archive; take the sink jsonl or parquet"
+        reason = f"{type(sink).__name__} writes no archive; take the sink jsonl, parquet, delta or iceberg"
         raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
     return sink
 

@@ -33,7 +33,7 @@ from recordpublisher.publishers.stream_arns import stream_name
 from .arguments import checked_properties
 from .background_loop import BackgroundLoop
 from .batch_decoration import batch_decorator_factory, chosen_deserializer, made_type
-from .short_errors import SHORT_ERRORS
+from .stop_signals import SHORT_ERRORS
 
 log = logging.getLogger("recordpublisher.lambda")
 VALID = "the event of a Kinesis or DynamoDB Streams event source mapping"

@@ -35,15 +35,12 @@ from recordpublisher.publishers.records import V
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import OF_COMMAND, checked_properties, described_job
+from .background_loop import RUNS_IN_THREADS
 from .batch_decoration import Assigner, Decorators, decorators_and_type
-from .draining import tell_what_drains
 from .job_assembly import build_job
-from .jobs.termination import CLOSING_SECONDS
 from .loop_watch import LoopWatch
-from .short_errors import SHORT_ERRORS
-from .stop_signals import STOP_SIGNALS
+from .stop_signals import CLOSING_SECONDS, SHORT_ERRORS, STOP_SIGNALS, tell_what_drains
 from .stream_names import StreamNames, StreamsArgument
-from .thread_exit import RUNS_IN_THREADS
 
 T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")

@@ -37,9 +37,8 @@ from recordpublisher.publishers.records import Record, RecordBatch
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties
 from .batch_decoration import chosen_deserializer, made_type
-from .looks import as_look
 from .stream_names import StreamsArgument
-from .streaming import in_background, stream
+from .streaming import as_look, in_background, stream
 
 try:
     import pyarrow as pa

@@ -1,14 +1,135 @@
-"""Stops the fetchers of this process at the first SIGTERM or Ctrl-C; the next signal acts as it does without them."""
+"""How a job ends: the signals that drain it, what it waits for, and the form of the error that it reports."""
 
 import asyncio
+import contextlib
 import logging
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
+from types import TracebackType
 from typing import Any
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.fetcher.sink import Unfinished
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    ConsumerError,
+    DeserializationError,
+    FatalKinesisError,
+    FencedError,
+    RecordPublisherError,
+    RetriesExhaustedError,
+    SinkError,
+    StateError,
+    StreamNotFoundError,
+)
+from recordpublisher.publishers.user_code import cause_in_user_code, describe_error, is_raised_in_user_code
+
+NOTICE_SECONDS = 10.0
+
+
+async def tell_what_drains(
+    sink: str,
+    unfinished: Callable[[], Unfinished | None],
+    hung_publishers: Callable[[], Sequence[str]],
+    began: asyncio.Event | None = None,
+    error: Callable[[], BaseException | None] = lambda: None,
+) -> None:
+    """Log every `NOTICE_SECONDS` what a drain, or a job that has failed, waits for, until the task is cancelled.
+
+    - `unfinished`: returns the records that the sink has not finished, as far as it knows.
+    - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
+    - `began`: set when the drain begins; None if it has begun.
+    - `error`: returns the error that ends the job, if it has failed.
+    """
+    if began is not None:
+        await began.wait()
+    waited = 0.0
+    while True:
+        await asyncio.sleep(NOTICE_SECONDS)
+        waited += NOTICE_SECONDS
+        left, publishers = unfinished(), hung_publishers()
+        what = f"the sink '{sink}' ({'a call that runs, a lock in a database' if left is None else left.reason})"
+        if publishers:
+            what = f"{'; '.join(publishers[:3])}. `run` of a publisher must end when its task is cancelled, and not catch CancelledError"
+        failed = error()
+        state = "has been draining" if failed is None else f"has failed ({describe_error(failed)}), and has been ending"
+        run_log.warning(
+            "the job %s for %.0f s: it waits for %s. If the process is ended now (a second signal ends "
+            "`recordpublisher run`), what came after the last checkpoint is read again",
+            state,
+            waited,
+            what,
+        )
+
+
+# Ends a job's process: the first SIGTERM or SIGINT drains it, the second ends it at once. Defines exit codes.
+
+FAILED, BAD_CONFIGURATION = 1, 2
+"""Exit codes of a job."""
+CLOSING_SECONDS = 20.0
+"""Time that a job gets after its drain timeout, for a checkpoint and for handlers that clean up."""
+run_log = logging.getLogger("recordpublisher.run")
+
+
+def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lambda: None) -> None:
+    """Call `drain` at the first signal. At the second call `give_up` and exit with code 1 at once, even while user code blocks the loop."""
+    loop = asyncio.get_running_loop()
+    first = FirstSignal()
+
+    def on_signal(_number: int, _frame: object) -> None:
+        if first.is_this():
+            loop.call_soon_threadsafe(drain)
+        elif not first.is_repeated():
+            try:
+                run_log.warning("second signal: the process ends at once, without a last checkpoint")
+                give_up()
+            finally:
+                os._exit(FAILED)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):  # Windows has no such handlers.
+            loop.add_signal_handler(number, lambda: None)  # makes the loop remove our handler when it is closed
+        signal.signal(number, on_signal)
+
+
+def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
+    """Call `ended` when the other end of a pipe is closed, for any reason."""
+    loop = asyncio.get_running_loop()
+
+    def readable() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            ended()
+
+    loop.add_reader(descriptor, readable)
+
+
+class WorkerFailedError(RecordPublisherError):
+    """A worker failed (it has logged the error itself) or was killed.
+
+    - `code`: its exit code; below 0 it is a negative signal number.
+    - `exit_code`: the exit code of the job.
+    """
+
+    def __init__(self, number: int, code: int) -> None:
+        self.code = code
+        self.exit_code = BAD_CONFIGURATION if code == BAD_CONFIGURATION else FAILED
+        how = f"was killed by {_name(-code)}" if code < 0 else f"failed with exit code {code}"
+        super().__init__(f"worker {number} {how}; the job ends")
+
+
+def _name(number: int) -> str:
+    """Return the name of a signal. Real-time signals between SIGRTMIN and SIGRTMAX do not have one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# Stops the fetchers of this process at the first SIGTERM or Ctrl-C; the next signal acts as it does without them.
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
@@ -83,3 +204,39 @@ def _stop(stop: Callable[[], None], name: str) -> None:
 
 
 STOP_SIGNALS = StopSignals()
+
+
+# Reports an error that a person must fix in one sentence, without the calls and errors that led to it.
+
+error_log = logging.getLogger("recordpublisher.errors")
+_TOLD = (
+    ConfigurationError, ConsumerError, FatalKinesisError, FencedError, RetriesExhaustedError, StateError, StreamNotFoundError,
+)  # fmt: skip
+"""Errors whose message says everything, unless user code has a part in them."""
+_WITH_CAUSE = (DeserializationError, SinkError)
+"""Errors whose cause was raised by user code or a plugin."""
+
+
+class _ShortErrors(ContextDecorator):
+    """Removes our own calls from a traceback, and causes in which user code has no part. They are logged at level DEBUG.
+
+    An error that a sink or plugin of another package has raised itself is not changed.
+    """
+
+    def __enter__(self) -> None:
+        """Do nothing before the block."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, (*_TOLD, *_WITH_CAUSE)):
+            return
+        error_log.debug("what led to the error", exc_info=error)
+        if not is_raised_in_user_code(error, or_installed=True):
+            raise error.with_traceback(None) from (
+                cause_in_user_code(error) if isinstance(error, _TOLD) else error.__cause__
+            )
+
+
+SHORT_ERRORS = _ShortErrors()
+"""Used for the blocks and functions that users call."""

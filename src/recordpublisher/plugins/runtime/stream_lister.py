@@ -3,7 +3,7 @@
 A publisher with a source of its own lists its shards itself. For all other publishers Kinesis is called.
 """
 
-from __future__ import annotations  # KinesisClient loads the AWS SDK at its first use
+from __future__ import annotations
 
 import asyncio
 import logging
@@ -23,11 +23,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.log_fields import about
-from recordpublisher.publishers.polling.shard_probe import (
-    TipDistance,
-    measure_tip_distance,
-    read_oldest_record,
-)
+from recordpublisher.publishers.polling.shard_probe import TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.reading import ENDPOINT, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties

@@ -1,6 +1,6 @@
 """`rp.stream` and `rp.consume`: iterate over batches or records."""
 
-from __future__ import annotations  # the reference and help() show types by their names
+from __future__ import annotations
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.initial_position import from_the_oldest
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_WORKERS, ON_BAD_RECORD, STATE_URI
 from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties, with_short_outages
 from recordpublisher.publishers.records import Record, RecordBatch, V
@@ -24,8 +24,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, V
 from .arguments import checked_properties
 from .background_loop import BackgroundLoop
 from .data_fetcher import DataFetcher
-from .looks import as_look
-from .short_errors import SHORT_ERRORS
+from .stop_signals import SHORT_ERRORS
 from .stream_names import StreamsArgument
 
 log = logging.getLogger("recordpublisher.stream")
@@ -280,3 +279,18 @@ def in_background(name: str, items: AsyncGenerator[T, None]) -> Generator[T, Non
 
 async def _next(items: AsyncGenerator[T, None]) -> T | None:
     return await anext(items, None)
+
+
+# The properties of a read that must not act as the job.
+
+
+def as_look(job: Properties) -> Properties:
+    """Return the properties of a job for a reader that must not act as the job.
+
+    They have no place of positions, group of workers or dead letters (bad records are skipped). The reader also polls instead of using the
+    job's consumer of enhanced fan-out: its subscriptions would end the job's subscriptions, and its end could deregister the consumer.
+    """
+    is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
+    polled = (RECORD_PUBLISHER,) if job.value(RECORD_PUBLISHER) == "EFO" else ()
+    look: dict[str, str | None] = dict.fromkeys((each.key for each in (STATE_URI, JOB_WORKERS, *polled)), None)
+    return job.merged(look if is_kept else {**look, ON_BAD_RECORD.key: "SKIP"})

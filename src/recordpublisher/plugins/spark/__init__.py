@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from recordpublisher.extras import install_command
 
-from .process.heap import spare_collection
+from .python_worker import spare_collection
 
 if TYPE_CHECKING:
     from .data_source import KinesisSource
+    from .efo_consumers import deregister_consumers
     from .listeners import ConsumerDeregistration, ProgressListener
-    from .repeated_runs import run_to_tips
-    from .service.efo_consumers import deregister_consumers
+    from .stream_reader import run_to_tips
 
 _LAZY = {
     "ConsumerDeregistration": ".listeners",
     "ProgressListener": ".listeners",
     "KinesisSource": ".data_source",
-    "deregister_consumers": ".service.efo_consumers",
-    "run_to_tips": ".repeated_runs",
+    "deregister_consumers": ".efo_consumers",
+    "run_to_tips": ".stream_reader",
 }
 
 spare_collection()  # Here because this module is the first one of this library that Spark's processes import.

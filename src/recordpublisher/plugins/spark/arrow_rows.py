@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch
 
 from ..columns.record_columns import RECORD_SCHEMA, arrow_columns
-from .process.python_worker import worker_loop
+from .python_worker import worker_loop
 
 ROWS_PER_BATCH = 20_000
 """Spark processes 10,000 to 50,000 rows at once at the lowest cost (measured)."""

@@ -29,13 +29,12 @@ from .arrow_rows import ArrowRows, ReusedMemory, chosen_columns
 from .options.spark_options import END_OPTION, SparkOptions
 from .options.start_by_shard import START_OPTION
 from .outages import OutageWatch
-from .process.driver_errors import one_sentence
-from .process.python_worker import log_to_stderr, worker_loop
+from .python_worker import log_to_stderr, one_sentence, worker_loop
 from .read_range import EndPosition, ReadRange
-from .source.task_plans import MAX_DOUBLINGS
+from .source.task_read import MAX_DOUBLINGS
 
 if TYPE_CHECKING:
-    from .service.kinesis_service import KinesisService
+    from .source.kinesis_service import KinesisService
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
@@ -64,7 +63,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
         past retention; OutageError if a service was away for too long.
         """
-        from .service.kinesis_service import KinesisService
+        from .source.kinesis_service import KinesisService
 
         log_to_stderr()
         self._options.warnings.tell()
@@ -380,7 +379,7 @@ def background_reader(options: SparkOptions) -> BeginRead:
     # Imported here because the process that plans a batch read does not read.
     from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 
-    from .service.efo_consumers import task_properties
+    from .efo_consumers import task_properties
     from .source.task_read import endless_retries
 
     properties = endless_retries(task_properties(options.properties, {}))

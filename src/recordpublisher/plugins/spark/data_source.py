@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from recordpublisher.plugins.columns.record_fields import SPARK_SCHEMA
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .process.driver_errors import one_sentence
+from .python_worker import one_sentence
 
 if TYPE_CHECKING:
     from .batch_read import KinesisBatchReader
@@ -45,8 +45,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence()
     def schema(self) -> str:
         """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid (C2)."""
+        from .options.other_connectors import refuse_new_table
         from .options.spark_options import ENDING_POSITION
-        from .options.unknown_options import refuse_new_table
 
         refuse_new_table(self.options)
         # Spark does not report whether a query or a batch read is loaded, and only a query needs a place for claims.
@@ -91,9 +91,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
         Raises: ConfigurationError if an option or a column is invalid; StreamNotFoundError if there is no such stream.
         """
-        from .options.unknown_options import silence_where_writes_are_committed
-        from .write_options import WriteOptions
-        from .writer import KinesisStreamWriter
+        from .options.other_connectors import silence_where_writes_are_committed
+        from .writer import KinesisStreamWriter, WriteOptions
 
         silence_where_writes_are_committed()
         writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
@@ -103,8 +102,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence()
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
         """Return the writer of a batch job. Raises: the errors of `streamWriter`; ConfigurationError if the mode is "overwrite"."""
-        from .write_options import WriteOptions
-        from .writer import KinesisBatchWriter
+        from .writer import KinesisBatchWriter, WriteOptions
 
         writer = KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
         writer.check()
@@ -112,8 +110,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
         """Return the options of a job that reads. Raises: ConfigurationError if one is invalid."""
+        from .options.other_connectors import OptionWarnings, collected_warnings, refuse_table
         from .options.spark_options import SparkOptions
-        from .options.unknown_options import OptionWarnings, collected_warnings, refuse_table
 
         refuse_table(self.options)
         with collected_warnings() as texts:

@@ -16,8 +16,8 @@ from recordpublisher.plugins.metrics.prometheus.exporter import CONTENT_TYPE, es
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.properties.groups.job import PROMETHEUS_ADDRESS
 
-from .process.python_worker import worker_loop
-from .service.efo_consumers import consumer_properties, deregister_consumers
+from .efo_consumers import consumer_properties, deregister_consumers
+from .python_worker import worker_loop
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ Spark uses one class in two places: the driver plans with one instance, and each
 
 from __future__ import annotations
 
+import ast
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -14,14 +15,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .process.driver_errors import one_sentence
-from .process.python_worker import log_to_stderr, worker_loop
-from .source.offset import BatchOffset
+from .python_worker import log_to_stderr, one_sentence, worker_loop
+from .source.offset import BatchOffset, ShardOffset
 from .versions import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
     from .options.spark_options import SparkOptions
-    from .query_planner import QueryPlanner
+    from .source.query_planner import QueryPlanner
     from .source.task_read import TaskPlan
 
 
@@ -93,10 +93,10 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def _planning(self) -> QueryPlanner:
         if self._planner is None:
             from .arrow_rows import chosen_columns
-            from .query_planner import QueryPlanner
-            from .service.kinesis_service import KinesisService
-            from .source.batch_claims import claim_store
             from .source.batch_planner import BatchPlanner
+            from .source.claims import claim_store
+            from .source.kinesis_service import KinesisService
+            from .source.query_planner import QueryPlanner
 
             log_to_stderr()
             options = self._options
@@ -111,7 +111,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """Yield the rows of one task as Arrow batches."""
         from .arrow_rows import ReusedMemory, chosen_columns
-        from .source.batch_claims import claim_store
+        from .source.claims import claim_store
         from .source.task_read import TaskRead, shard_reader
 
         plan = partition.plan
@@ -212,3 +212,41 @@ class ReaderWithoutStart(KinesisStreamReader):
 
 QueryReader = ReaderWithStart if HAS_START else ReaderWithoutStart
 """The reader for the installed version of Spark."""
+
+
+# Repeats a query with Trigger.AvailableNow until it has read all records. On Spark 4.0 and 4.1 each such run is only
+# one batch.
+
+
+def run_to_tips(start: Callable[[], Any]) -> int:
+    """Run a query until it has read each shard to its tip, or to a record that arrived since this call. Return the number of runs.
+
+    On Spark 4.2 and newer there is one run. While a service is away, runs have no rows, and are repeated.
+
+    - `start`: starts one run, always with the same checkpoint: `lambda: writer.trigger(availableNow=True).start()`.
+
+    Raises: the error of a run.
+    """
+    began_ms, runs = SystemClock().now_ms(), 0
+    while True:
+        query = start()
+        query.awaitTermination()
+        runs += 1
+        if HAS_START or has_read(query.lastProgress, began_ms):
+            return runs
+
+
+def has_read(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
+    """Return whether every shard had been read up to `began_ms` before the last batch.
+
+    The offset of that batch does not say what it has read.
+    """
+    texts = [source["endOffset"] or "" for source in (progress or {"sources": ()})["sources"]]
+    # PySpark 4.0 and 4.1 convert the offset to the text of a dict.
+    offsets = [BatchOffset.from_json(ast.literal_eval(text)) for text in texts if "'plan'" in text]
+    shards = [entry for offset in offsets for entry in offset.shards.values()]
+    return bool(shards) and all(_is_read(entry, began_ms) for entry in shards)
+
+
+def _is_read(entry: ShardOffset, began_ms: int) -> bool:
+    return entry.state.ended or max(entry.state.tip_ms or 0, entry.state.arrival_ms or 0) >= began_ms

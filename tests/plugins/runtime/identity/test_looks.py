@@ -6,7 +6,7 @@ import logging
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime.looks import as_look
+from recordpublisher.plugins.runtime.streaming import as_look
 
 from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, install

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime.thread_exit import RunsInThreads
+from recordpublisher.plugins.runtime.background_loop import RunsInThreads
 
 from fakes.memory_streams import PROPERTIES, install
 

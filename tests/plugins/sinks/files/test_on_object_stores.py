@@ -202,5 +202,9 @@ async def test_in_a_bucket_too_the_folder_remembers_its_columns_and_partitions_h
         "partitionKey=50%25%2F%3Dx/orders/shardId-0/1.-1-2.-1.parquet",
         "partitionKey=ü 1/orders/shardId-0/1.-1-2.-1.parquet",
     ]
+    other = sink()
     with pytest.raises(rp.ConfigurationError, match="are partitioned by partitionKey"):
-        await sink().open(rp.SinkContext())
+        await other.open(rp.SinkContext())
+    for each in (opened, other):
+        await each.close()
+        await each.entries().close()

@@ -9,6 +9,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.committing_sink import CommitNumber
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
+from recordpublisher.plugins.stores.folder_store import FolderStore
 
 WRITER = "job/0"
 
@@ -21,6 +22,19 @@ class Delta:
 
     def sink(self, **more):
         return DeltaSink(rp.Properties({"flink.sink.delta.uri": str(self.data), **more}))
+
+    @property
+    def archive(self):
+        return {"flink.archive.uri": f"delta:{self.data}"}
+
+    def entries(self):
+        return None
+
+    def compact(self):
+        DeltaTable(str(self.data)).optimize.compact()
+
+    def delete(self, condition):
+        DeltaTable(str(self.data)).delete(condition)
 
     def rows(self):
         return DeltaTable(str(self.data)).to_pyarrow_table().to_pylist()
@@ -44,10 +58,31 @@ class Iceberg:
             "warehouse": f"file://{self.folder}/warehouse",
         }
 
+    @property
+    def given(self):
+        return {f"flink.sink.iceberg.catalog.{name}": value for name, value in self.catalog.items()}
+
     def sink(self, **more):
-        given = {f"flink.sink.iceberg.catalog.{name}": value for name, value in self.catalog.items()}
-        given |= {"flink.sink.iceberg.table": "lake.orders", "flink.state.uri": str(self.folder / "state")}
-        return IcebergSink(rp.Properties({**given, **more}))
+        given = {"flink.sink.iceberg.table": "lake.orders", "flink.state.uri": str(self.folder / "state")}
+        return IcebergSink(rp.Properties({**self.given, **given, **more}))
+
+    @property
+    def archive(self):
+        return {"flink.archive.uri": "iceberg:lake.orders", **self.given}
+
+    def entries(self):
+        return FolderStore(self.folder / "state", None)
+
+    def compact(self):
+        """Replace all files by one with small row groups, as `rewrite_data_files` does."""
+        table = self.table()
+        with table.transaction() as change:
+            change.set_properties({"write.parquet.row-group-limit": "8"})
+        order = [("sequenceNumber", "ascending"), ("subSequenceNumber", "ascending")]
+        table.overwrite(table.scan().to_arrow().sort_by(order))
+
+    def delete(self, condition):
+        self.table().delete(condition)
 
     def table(self):
         return load_catalog("default", **self.catalog).load_table("lake.orders")
@@ -57,6 +92,24 @@ class Iceberg:
 
     def commits(self):
         return len(self.table().snapshots())
+
+
+def place_of(folder, kind):
+    """The properties of a sink, of files or of a table."""
+    if kind == "iceberg":
+        return {
+            **Iceberg(folder).given,
+            "flink.sink.iceberg.table": "lake.orders",
+            "flink.state.uri": f"{folder}/state",
+        }
+    return {f"flink.sink.{kind}.{'uri' if kind == 'delta' else 'path'}": str(folder)}
+
+
+def uri_of(folder, kind):
+    """The properties of a job that reads the archive that such a sink wrote."""
+    if kind == "iceberg":
+        return Iceberg(folder).archive
+    return {"flink.archive.uri": f"delta:{folder}" if kind == "delta" else str(folder)}
 
 
 def number(n, writer=WRITER):

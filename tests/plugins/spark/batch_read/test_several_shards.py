@@ -14,7 +14,7 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange, background_reader
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.read_range import EndPosition
-from recordpublisher.plugins.spark.service.kinesis_service import KinesisService
+from recordpublisher.plugins.spark.source.kinesis_service import KinesisService
 from recordpublisher.publishers.errors import DataLossError, OutageError, StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from recordpublisher.plugins.spark.efo_consumers import deregister_consumers
 from recordpublisher.plugins.spark.listeners import ConsumerDeregistration
-from recordpublisher.plugins.spark.service.efo_consumers import deregister_consumers
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.properties.groups.reading import CONSUMER_NAME
 
@@ -19,7 +19,7 @@ from processes.command_line import process_environment
 PROPERTIES = {"aws.region": "us-east-1", "flink.stream.efo.consumername": "mine"}
 
 OPTIONS_OF_ANOTHER_CONNECTOR = """
-from recordpublisher.plugins.spark.service.efo_consumers import consumer_properties
+from recordpublisher.plugins.spark.efo_consumers import consumer_properties
 options = {"streamName": "orders", "consumerMode": "efo", "region": "us-east-1", "kinesis.consumerName": "mine"}
 print(consumer_properties(options)["flink.stream.efo.consumername"])
 """

@@ -8,10 +8,14 @@ import warnings
 import pytest
 
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.plugins.spark.options.places import METADATA_PROPERTIES
-from recordpublisher.plugins.spark.options.spark_options import ENDING_POSITION, STREAMS, SparkOptions
-from recordpublisher.plugins.spark.options.unknown_options import check_unknown_options
-from recordpublisher.plugins.spark.write_options import DEAD_LETTERS, ID_FIELD, ON_FAILURE, WRITE_TASKS
+from recordpublisher.plugins.spark.options.other_connectors import check_unknown_options
+from recordpublisher.plugins.spark.options.spark_options import (
+    ENDING_POSITION,
+    METADATA_PROPERTIES,
+    STREAMS,
+    SparkOptions,
+)
+from recordpublisher.plugins.spark.writer import DEAD_LETTERS, ID_FIELD, ON_FAILURE, WRITE_TASKS
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import properties_of
 from recordpublisher.publishers.properties.properties import Properties, UnknownPropertyWarning

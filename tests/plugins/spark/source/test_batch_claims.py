@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.source.batch_claims import claim_store
+from recordpublisher.plugins.spark.source.claims import claim_store
 
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.source.claim import ReadClaim, ShardRead
+from recordpublisher.plugins.spark.source.claims import ReadClaim, ShardRead
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

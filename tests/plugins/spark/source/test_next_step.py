@@ -9,11 +9,9 @@ import pytest
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.source.batch_claims import BatchClaims
-from recordpublisher.plugins.spark.source.claim import ShardRead
-from recordpublisher.plugins.spark.source.next_step import Decision, Facts, Wait, Watch, next_step
+from recordpublisher.plugins.spark.source.batch_plan import BatchPlan, Decision, Facts, Wait, Watch, next_step
+from recordpublisher.plugins.spark.source.claims import BatchClaims, ShardRead
 from recordpublisher.plugins.spark.source.offset import BatchOffset, ShardOffset
-from recordpublisher.plugins.spark.source.plan import BatchPlan
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.plugins.spark.options.unknown_options import OptionWarnings
-from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
-from recordpublisher.plugins.spark.source.retention import RetentionLeft
+from recordpublisher.plugins.spark.options.other_connectors import OptionWarnings
+from recordpublisher.plugins.spark.source.batch_planner import QueryWarnings
+from recordpublisher.plugins.spark.source.query_start import RetentionLeft
 
 from fakes.spark.queries import options, query
 from fakes.spark.simulated_kinesis import SimulatedKinesis

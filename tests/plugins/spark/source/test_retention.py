@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
-from recordpublisher.plugins.spark.source.retention import RetentionLeft
+from recordpublisher.plugins.spark.source.batch_planner import QueryWarnings
+from recordpublisher.plugins.spark.source.query_start import RetentionLeft
 from recordpublisher.publishers.errors import DataLossError, TransientError
 
 from fakes.spark.queries import options, query

@@ -11,7 +11,7 @@ from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndRe
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
-from recordpublisher.plugins.spark.source.claim import ReadClaim
+from recordpublisher.plugins.spark.source.claims import ReadClaim
 from recordpublisher.plugins.spark.source.offset import ShardOffset
 from recordpublisher.plugins.spark.source.task_read import TaskPlan, TaskRead, endless_retries
 from recordpublisher.plugins.stores.read_claim_store import BatchId, read_claim_store_of, run_without_loop

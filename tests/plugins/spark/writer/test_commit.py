@@ -8,9 +8,14 @@ import pickle
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from recordpublisher.plugins.spark.process.python_worker import LOG_VARIABLE
-from recordpublisher.plugins.spark.write_options import WriteOptions
-from recordpublisher.plugins.spark.writer import KinesisBatchWriter, KinesisStreamWriter, TaskCommitMessage, TaskFigures
+from recordpublisher.plugins.spark.python_worker import LOG_VARIABLE
+from recordpublisher.plugins.spark.writer import (
+    KinesisBatchWriter,
+    KinesisStreamWriter,
+    TaskCommitMessage,
+    TaskFigures,
+    WriteOptions,
+)
 
 OPTIONS = WriteOptions.parse({"stream": "out"})
 SCHEMA = StructType().add("data", StringType())

@@ -61,7 +61,7 @@ REACHING = {
     "publishers/kinesis/sdk/internals.py": "the AWS SDK",
     "publishers/kinesis/read_buffers.py": "asyncio",
     "local/http_server.py": "h2 and hypercorn",
-    "plugins/runtime/thread_exit.py": "threading (nothing public runs before the pools are closed)",
+    "plugins/runtime/background_loop.py": "threading (nothing public runs before the pools are closed)",
     "plugins/runtime/loop_watch.py": "sys (a function that its documentation has for debuggers)",
     "plugins/sinks/map/handling.py": "asyncio (a name that its documentation has for those who make tasks)",
 }

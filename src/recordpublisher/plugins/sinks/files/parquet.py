@@ -19,13 +19,12 @@ from recordpublisher.plugins.columns.file_columns import FileColumns, InferredCo
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferredRow
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
-from .archived_shards import COLUMNS
+from ..archived_shards import check_partitions, no_archive_of_fields
 from .folder_columns import Folder
 from .sink import MOST_NAME_BYTES, FileSink, Rejected
 
@@ -47,10 +46,9 @@ class ParquetSink(FileSink):
         self._takes_fields = given.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(given)
         self._partitions = Partitions(given.value(PARTITIONS))
-        taken = [part.name for part in self._partitions.parts if not part.is_derived and part.name in COLUMNS]
-        if self.keeps_archive and taken:
-            reason = f"the files have no column {taken[0]} then, which an archive needs; take a field or a time"
-            raise ConfigurationError(PARTITIONS.key, given.value(PARTITIONS), reason=reason)
+        if self.keeps_archive:
+            taken = [part.name for part in self._partitions.parts if not part.is_derived]
+            check_partitions(taken, given.value(PARTITIONS))
         self._columns = FileColumns()
         self._schema = self._columns.schema
 
@@ -74,12 +72,12 @@ class ParquetSink(FileSink):
         check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
         if self._takes_fields and context.value_type is InferredRow:
             if self.keeps_archive:
-                raise _no_archive_of_fields()
+                raise no_archive_of_fields()
             kinds = self._options.kinds() | self._partitions.kinds()
             return InferredColumns(pa.schema([]), self._partitions.derived_names, check, kinds=kinds)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
         if self.keeps_archive and columns.schema != FileColumns().schema:
-            raise _no_archive_of_fields()
+            raise no_archive_of_fields()
         self._check(columns)  # before the folder is created
         return columns
 
@@ -134,8 +132,3 @@ class ParquetSink(FileSink):
         for part in rows:
             encoder.write(part)
         encoder.close()
-
-
-def _no_archive_of_fields() -> ConfigurationError:
-    reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
-    return ConfigurationError(ARCHIVE.key, "true", reason=reason)

@@ -6,13 +6,12 @@ import re
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Leftover, Staged
+from recordpublisher.fetcher.committing_sink import CommitNumber, Leftover, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.fetcher.stored_documents import check_document
@@ -20,15 +19,21 @@ from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_o
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
-from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.job import COMPRESSION
-from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, FILES_BUFFER_BYTES, SINK_BUFFER
+from recordpublisher.publishers.properties.groups.sinks import FILES_BUFFER_BYTES, SINK_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.shards import Shard, is_valid_name
+from recordpublisher.publishers.shards import is_valid_name
 
-from .archived_shards import EMPTY_RANGES, ArchivedShards, Range, ShardDocument, store_documents
+from ..archived_shards import (
+    RANGES,
+    ArchivingSink,
+    ShardDocument,
+    WaitingBatch,
+    files_of,
+    range_together,
+    store_documents,
+)
 from .staged_files import Files, StagedFile, StagedFiles
 
 if TYPE_CHECKING:
@@ -45,31 +50,7 @@ _SHARD_FILE_BYTES = 128 + 128 + MOST_NAME_BYTES + 4
 """Longest names of stream, shard and file together, with slashes (bytes)."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingBatch:
-    """A batch that waits for a checkpoint.
-
-    - `first`, `last`: sequence and sub-sequence number of its first and last record.
-    - `content`: the batch in the form that the sink writes. None stands for records of which none can be written.
-    - `held_bytes`: bytes that `content` holds in memory.
-    - `covered`: the range in which the batch is complete, for an archive.
-    """
-
-    stream: str
-    shard_id: str
-    first: str
-    last: str
-    content: Any
-    held_bytes: int
-    covered: Range | None = None
-
-    @property
-    def shard(self) -> str:
-        """Key of the shard, like `Shard.key`."""
-        return f"{self.stream}/{self.shard_id}"
-
-
-class FileSink(CommittingSink):
+class FileSink(ArchivingSink):
     """Owns the batches that wait for a checkpoint, and the name of the run (`life`) that stages them.
 
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
@@ -95,11 +76,7 @@ class FileSink(CommittingSink):
             raise ConfigurationError(key, None, "a folder")
         self._path, self._key = folder, key
         self._limit = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
-        self.keeps_archive = properties.value(ARCHIVE)
-        if self.keeps_archive and (compression := properties.value(COMPRESSION)) != "NONE":
-            reason = f"decompressed payloads are not what came; leave {COMPRESSION.key} out, the job that reads the archive decompresses"
-            raise ConfigurationError(COMPRESSION.key, compression, "NONE", reason=reason)
-        self._archived = ArchivedShards()
+        super().__init__(properties)
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
         # the bytes that remain for the names of partition folders
@@ -184,29 +161,6 @@ class FileSink(CommittingSink):
         self._keep([part for part in self._waiting if part.shard not in shards])
         self._archived.forget(shards)
 
-    def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
-        """Let the next commit create the document of an archived shard."""
-        if self.keeps_archive:
-            self._archived.on_listed(shard, open_ms)
-
-    def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Begin a range of an archived shard."""
-        if self.keeps_archive:
-            self._archived.on_started(shard, start, follows_parents)
-
-    def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Let the next commit write a file without records, or extend the range of one with records.
-
-        Raises: SinkError if the position cannot be a part of a file name.
-        """
-        if self.keeps_archive and (covered := self._archived.passed(shard, position)) is not None:
-            self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
-
-    def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Let the next commit add the end to the document of an archived shard."""
-        if self.keeps_archive:
-            self._archived.on_ended(shard, children)
-
     async def close(self) -> None:
         """Close the store of the shards' documents."""
         await self._files_there.shards.close()
@@ -290,15 +244,15 @@ class FileSink(CommittingSink):
 
     def _files(self, parts: Sequence[WaitingBatch], rejected: Rejected) -> Files:
         files: dict[str, Callable[[Path], None]] = {}
-        for together in _of_one_file(parts):
+        for together in files_of(parts):
             contents = [part.content for part in together if part.content is not None]
             writers = self.file_writers(contents, rejected) if contents else {}
             first, last = together[0], together[-1]
             name, numbers = f"{first.first}-{last.last}", [""] * len(writers)
-            if first.covered is not None and last.covered is not None:
-                name = str(Range(first.covered.after, last.covered.through))
+            if (covered := range_together(together)) is not None:
+                name = str(covered)
                 if not writers:  # The next range begins where this one ends.
-                    files[f"{EMPTY_RANGES}/{first.shard}/{name}"] = Path.touch
+                    files[f"{RANGES}/{first.shard}/{name}"] = Path.touch
                 elif len(writers) > 1:
                     numbers = [f".{number}of{len(writers)}" for number in range(1, len(writers) + 1)]
             for (folder, writer), number in zip(writers.items(), numbers, strict=True):
@@ -314,21 +268,6 @@ def _place_of(location: str, key: str, properties: Properties) -> "StagedFiles |
 
         return StagedObjects(location, key, properties)
     return StagedFiles(path_of(location, key))
-
-
-def _of_one_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return the batches that go into one file each: those of one shard, in an archive without a gap between them."""
-    files: list[list[WaitingBatch]] = []
-    newest: dict[str, list[WaitingBatch]] = {}
-    for part in parts:
-        before = newest.get(part.shard)
-        last = None if before is None else before[-1].covered
-        has_gap = last is not None and part.covered is not None and part.covered.after != last.through
-        if before is None or has_gap:
-            newest[part.shard] = before = []
-            files.append(before)
-        before.append(part)
-    return files
 
 
 class _StagedContent(msgspec.Struct):

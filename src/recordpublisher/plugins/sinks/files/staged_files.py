@@ -18,7 +18,7 @@ from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_
 from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
-from .archived_shards import SHARDS
+from ..archived_shards import SHARDS
 
 HIDDEN = ".recordpublisher"
 STAGED, ENTRIES = "staged", "entries"

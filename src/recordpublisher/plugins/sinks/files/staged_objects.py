@@ -15,8 +15,8 @@ from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_sta
 from recordpublisher.plugins.stores.remote_stores import side_by_side
 from recordpublisher.publishers.properties.properties import Properties
 
+from ..archived_shards import SHARDS
 from ..unfinished_uploads import UnfinishedUploads
-from .archived_shards import SHARDS
 from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile, other_name
 
 _STAGED = f"{HIDDEN}/{STAGED}/"

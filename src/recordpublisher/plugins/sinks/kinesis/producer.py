@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from recordpublisher.fetcher.metric_types import SinkMetric
-from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit
-from recordpublisher.plugins.runtime.thread_exit import call_before_pools_close
+from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -57,7 +57,8 @@ from .table import (
     types_by_path,
 )
 
-_ENTRIES = "_recordpublisher/positions"
+ENTRIES = "_recordpublisher/positions"
+"""Where the table's folder has the positions of jobs."""
 _KNOWN = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "timestampNtz",
     "deletionVectors", "v2Checkpoint",
@@ -87,7 +88,7 @@ class DeltaSink(TableSink):
             raise ConfigurationError(DELTA_URI.key, None, FORMS)
         storage = TableStorage(uri, DELTA_URI.key, given, given.with_prefix(DELTA_STORAGE))
         table = DeltaLakeTable(storage, chosen_evolution(given, TABLE_COLUMNS))
-        self._entries = conditional_store_of(f"{uri.rstrip('/')}/{_ENTRIES}", DELTA_URI.key, given)
+        self._entries = conditional_store_of(f"{uri.rstrip('/')}/{ENTRIES}", DELTA_URI.key, given)
         uploads = UnfinishedUploads(storage.uri, given) if storage.uri.startswith("s3:") else None
         super().__init__(given, table, f"Delta table {storage.uri}", given.value(TABLE_BYTES), uploads)
 
@@ -163,6 +164,18 @@ class DeltaLakeTable(LakeTable):
     def folder(self) -> TableFolder:
         """Return the folder of the table."""
         return self._storage.folder()
+
+    def location(self) -> str:
+        """Return the URI of the table."""
+        return self._storage.uri
+
+    def live_files(self, loaded: DeltaTable) -> Mapping[str, bool]:
+        """Return the files that the log names."""
+        paths = pa.table(loaded.get_add_actions()).column("path").to_pylist()
+        deleted: set[str] = set()
+        if "deletionVectors" in (loaded.protocol().reader_features or ()):
+            deleted = {*pa.table(loaded.deletion_vectors()).column("filepath").to_pylist()}
+        return {path: any(each.endswith(f"/{path}") for each in deleted) for path in paths}
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
         """Create the table, or compare its columns and partitions, and add columns if that is wanted."""

@@ -55,6 +55,10 @@ class TableFolder:
         """Return the content of a small file."""
         return (self._path / name).read_bytes()
 
+    def source(self, name: str, *, whole: bool) -> Any:
+        """Return what pyarrow reads a file from. `whole`: whether all of it will be read."""
+        return str(self._path / name)
+
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder; none if there is no such folder."""
         with suppress(FileNotFoundError):
@@ -101,6 +105,10 @@ class ObjectFolder(TableFolder):
         """Return the content of a small object."""
         with as_os_errors():
             return bytes(self._client.get(self._prefix + name).bytes())
+
+    def source(self, name: str, *, whole: bool) -> Any:
+        """Return the content of an object, or an open file that reads parts of it."""
+        return self.read(name) if whole else io.BufferedReader(ObjectReader(self._client, self._prefix + name))
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the objects and prefixes directly below a folder."""
@@ -168,6 +176,39 @@ class ObjectWriter(io.RawIOBase):
             if self._upload is not None:
                 with as_os_errors():
                     self._upload.close()
+
+
+class ObjectReader(io.RawIOBase):
+    """A file object that reads an object of the storage. Raises: OSError if the object cannot be opened or read."""
+
+    def __init__(self, client: Any, path: str) -> None:
+        from obstore import open_reader
+
+        with as_os_errors():
+            self._object = open_reader(client, path)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a place in the object, and return it (bytes from the beginning)."""
+        return int(self._object.seek(offset, whence))
+
+    def tell(self) -> int:
+        """Return where the next read begins (bytes)."""
+        return int(self._object.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        """Read at most as many bytes as fit into the buffer, and return their number."""
+        with as_os_errors():
+            found = memoryview(self._object.read(len(buffer)))
+        buffer[: len(found)] = found
+        return len(found)
 
 
 @contextmanager

@@ -213,6 +213,20 @@ class IcebergTable(LakeTable):
         assert isinstance(table.io, ObjectFileIO)
         return table.io.folder(table.location())
 
+    def location(self) -> str:
+        """Return the location that the catalogue has."""
+        return str(self.load().location())
+
+    def live_files(self, loaded: Table) -> Mapping[str, bool]:
+        """Return the files of the current snapshot. Raises: StateError if one is outside of the table's folder."""
+        folder, found = f"{loaded.location().rstrip('/')}/", dict[str, bool]()
+        for task in self._called(lambda _: list(loaded.scan().plan_files())):
+            path = task.file.file_path
+            if not path.startswith(folder):
+                raise StateError(f"{path} of {self.place} is not below the table's location, {folder}")
+            found[path.removeprefix(folder)] = bool(task.delete_files)
+        return found
+
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
         """Create the table, or compare its columns and partitions, and add columns if that is wanted.
 

@@ -17,7 +17,7 @@ from recordpublisher.plugins.stores.durable_files import DurableFile
 from recordpublisher.plugins.stores.object_storage import open_object_store, s3_options
 from recordpublisher.publishers.errors import StateError
 
-from .folder import ObjectFolder, ObjectWriter, TableFolder, as_os_errors
+from .folder import ObjectFolder, ObjectReader, ObjectWriter, TableFolder, as_os_errors
 
 ACCESS = "recordpublisher.access"
 """The property of pyiceberg whose value is a function, which returns the job's `AwsAccess` to S3 for a region, with keys or without."""
@@ -165,7 +165,7 @@ class _File(InputFile, OutputFile):  # type: ignore[misc]
         """Open the file for reading."""
         if self._client is None:
             return open(self._path, "rb")
-        return io.BufferedReader(_ObjectReader(self._client, self._path))
+        return io.BufferedReader(ObjectReader(self._client, self._path))
 
     def create(self, overwrite: bool = False) -> Any:
         """Open the file for writing. Raises: FileExistsError if it exists and `overwrite` is not set."""
@@ -178,36 +178,3 @@ class _File(InputFile, OutputFile):  # type: ignore[misc]
     def to_input_file(self) -> InputFile:
         """Return this file, which can be read too."""
         return self
-
-
-class _ObjectReader(io.RawIOBase):
-    """A file object that reads an object of the storage. Raises: OSError if the object cannot be opened or read."""
-
-    def __init__(self, client: Any, path: str) -> None:
-        from obstore import open_reader
-
-        with as_os_errors():
-            self._object = open_reader(client, path)
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a place in the object, and return it (bytes from the beginning)."""
-        return int(self._object.seek(offset, whence))
-
-    def tell(self) -> int:
-        """Return where the next read begins (bytes)."""
-        return int(self._object.tell())
-
-    def readinto(self, buffer: Any) -> int:
-        """Read at most as many bytes as fit into the buffer, and return their number."""
-        with as_os_errors():
-            found = memoryview(self._object.read(len(buffer)))
-        buffer[: len(found)] = found
-        return len(found)

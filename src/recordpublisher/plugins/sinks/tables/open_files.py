@@ -14,8 +14,9 @@ from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, Parq
 from recordpublisher.plugins.columns.partitions import Partition, Partitions
 from recordpublisher.publishers.records import RecordBatch
 
+from ..archived_shards import Range
 from .folder import DATA, OutputFile, TableFolder
-from .staged_data_files import DataFile, StagedDataFiles, folder_of, mark_of
+from .staged_data_files import CoveredFiles, DataFile, StagedDataFiles, folder_of, mark_of
 
 MOST_OPEN = 32
 """Most files that are written at a time, because each has a buffer of a few MiB for its upload. With more partitions, files are ended."""
@@ -89,6 +90,8 @@ class OpenFiles:
         self._count = 0
         self.written_bytes = 0
         self._positions: dict[str, str] = {}
+        self._ranges: list[CoveredFiles] = []
+        self._newest: dict[str, CoveredFiles] = {}
 
     def use(self, columns: FileColumns) -> None:
         """Write these columns from now on. Files with the earlier columns are ended."""
@@ -97,13 +100,16 @@ class OpenFiles:
         self._names = [name for name in columns.schema.names if name not in self._without]
         self._schema = pa.schema([columns.schema.field(name) for name in self._names])
 
-    def write(self, batches: Sequence[RecordBatch], shard: str | None) -> Rejected:
+    def write(self, batches: Sequence[RecordBatch], shard: str | None, covered: Range | None = None) -> Rejected:
         """Add records, and return those that do not fit the columns.
 
-        `shard`: the shard of all these records, if each shard has files of its own; else None.
+        - `shard`: the shard of all these records, if each shard has files of its own; else None.
+        - `covered`: the range in which the records are complete, for an archive; perhaps of no record.
         """
         rejected: Rejected = []
-        for rows in self._columns.rows(batches, rejected):
+        if shard is not None and covered is not None:
+            self._cover(shard, covered)
+        for rows in self._columns.rows(batches, rejected) if batches else ():
             for partition in self._partitions.split(rows):
                 self._add(partition, shard)
         self._positions |= {batch.shard.key: str(batch.read_position) for batch in batches}
@@ -119,6 +125,8 @@ class OpenFiles:
                     self._folder.delete([file.output.name])
         self._ended = [(shard, file) for shard, file in self._ended if shard not in shards]
         self._positions = {shard: last for shard, last in self._positions.items() if shard not in shards}
+        self._ranges = [each for each in self._ranges if each.shard not in shards]
+        self._newest = {shard: each for shard, each in self._newest.items() if shard not in shards}
 
     def end_files(self) -> None:
         """End all open files, which makes them durable."""
@@ -130,15 +138,25 @@ class OpenFiles:
         """Whether the next stage has rows."""
         return bool(self._open or self._ended)
 
-    def taken(self, columns: Mapping[str, str]) -> StagedDataFiles | None:
-        """Return the files of the stage, or None if it has none. They are kept until `begin_stage`. All files must have been ended.
+    def taken(self, columns: Mapping[str, str]) -> StagedDataFiles:
+        """Return the files of the stage, perhaps none. They are kept until `begin_stage`. All files must have been ended.
 
         `columns`: the types that the columns have in the table.
         """
         if self._open:
             raise AssertionError("files are open")
         files = tuple(file for _, file in self._ended)
-        return StagedDataFiles(self._life, self._stage, files, self._positions, columns) if files else None
+        return StagedDataFiles(self._life, self._stage, files, self._positions, columns if files else {}, self._ranges)
+
+    def _cover(self, shard: str, covered: Range) -> None:
+        """Extend the newest range of a shard. Behind a gap the files are ended, so that no file is of two ranges."""
+        if (newest := self._newest.get(shard)) is not None and newest.through == covered.after:
+            newest.through = covered.through
+            return
+        for key in [key for key, file in self._open.items() if file.shard == shard]:
+            self._end(key)
+        self._newest[shard] = CoveredFiles(shard, covered.after, covered.through)
+        self._ranges.append(self._newest[shard])
 
     def _add(self, partition: Partition, shard: str | None) -> None:
         key = (shard, *partition.values.values())
@@ -185,3 +203,5 @@ class OpenFiles:
         number = int(output.name.rpartition("/")[2].removesuffix(".parquet"))
         staged = DataFile(number, size, footer.num_rows, file.partition, self._describe(footer), file.folder)
         self._ended.append((file.shard, staged))
+        if file.shard in self._newest:
+            self._newest[file.shard].files.append(number)

@@ -16,16 +16,18 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Leftover, Staged
-from recordpublisher.fetcher.conditional_store import pause
+from recordpublisher.fetcher.committing_sink import CommitNumber, Leftover, Staged
+from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, Rejected
 from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferredRow
+from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.sinks import (
+    ARCHIVE,
     FILES_BUFFER_BYTES,
     PARQUET_COLUMNS,
     PARTITIONS,
@@ -34,10 +36,20 @@ from recordpublisher.publishers.properties.groups.sinks import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
+from ..archived_shards import (
+    SHARDS,
+    ArchivingSink,
+    WaitingBatch,
+    check_partitions,
+    files_of,
+    no_archive_of_fields,
+    range_together,
+    store_documents,
+)
 from ..unfinished_uploads import UnfinishedUploads
 from .folder import DATA, STAGED, TableFolder
 from .open_files import OpenFiles
-from .staged_data_files import folder_of, mark_of, staged_data_files
+from .staged_data_files import StagedDataFiles, folder_of, mark_of, staged_data_files
 from .table import ConflictingCommitError, LakeTable, NoTableError
 
 log = logging.getLogger("recordpublisher.lake")
@@ -54,12 +66,15 @@ _NO_MORE = 2**63 - 1
 """The number of a writer that can no longer publish anything."""
 
 
-class TableSink(CommittingSink):
+class TableSink(ArchivingSink):
     """Owns the records that are not yet turned into columns, the open files, and the thread that writes them.
 
     A stage ends the files. Then they are in the folder of the table, but not a part of the table, and a mark says that they are not
     published. To publish them, one transaction adds them to the table together with the number of the writer's commit. This number
     shows which commits the table already has.
+
+    In an archive (`flink.sink.archive`) each file is of one shard. Names of empty files below `_recordpublisher` say in which ranges the
+    files are complete (`RangeProof`). They are there before the transaction, and count only for files that the table has.
     """
 
     can_take_back = True
@@ -80,11 +95,16 @@ class TableSink(CommittingSink):
 
         Raises: ConfigurationError if a property is invalid.
         """
+        super().__init__(properties)
+        self._properties = properties
+        self._documents: ConditionalStore | None = None
         self._table, self._place, self._commit_bytes = table, place, commit_bytes
         self._uploads = uploads
         self._takes_fields = properties.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(properties)
         self._partitions = Partitions(properties.value(PARTITIONS))
+        if self.keeps_archive and not table.keeps_partition_columns:
+            check_partitions(self._partitions.names, properties.value(PARTITIONS))
         self._buffer_bytes = properties.value(SINK_BUFFER) or FILES_BUFFER_BYTES
         self._lock = threading.Lock()
         self._learning = asyncio.Lock()
@@ -97,7 +117,7 @@ class TableSink(CommittingSink):
         self._inferred: InferredColumns | None = None
         self._types: Mapping[str, str] = {}
         self._retired: set[str] = set()
-        self._waiting: list[RecordBatch] = []
+        self._waiting: list[WaitingBatch] = []
         self._waiting_bytes = 0
         self._rejected: Rejected = []
 
@@ -148,7 +168,12 @@ class TableSink(CommittingSink):
 
     async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
         if not self._takes_fields or context.value_type is not InferredRow:
-            return FileColumns(context.value_type if self._takes_fields else None, check)
+            columns = FileColumns(context.value_type if self._takes_fields else None, check)
+            if self.keeps_archive and columns.schema != FileColumns().schema:
+                raise no_archive_of_fields()
+            return columns
+        if self.keeps_archive:
+            raise no_archive_of_fields()
         there = await self._called(self._table.columns)
         kinds = self._options.kinds() | self._partitions.kinds()
         self._inferred = InferredColumns(there, self._partitions.derived_names, check, kinds=kinds)
@@ -157,13 +182,15 @@ class TableSink(CommittingSink):
     async def begin(self, life: str) -> None:
         """Drop records and files that are not staged, and begin a new run of the worker. The files stay on disk until `discard`."""
         self._waiting, self._waiting_bytes, self._rejected = [], 0, []
+        self._archived.begin()
         await asyncio.wrap_future(self._thread.submit(self._begin_in_thread, life))
 
     async def write(self, batch: RecordBatch) -> None:
         """Add records, which are written to files together with later ones. Raises: SinkError if a file cannot be written."""
         if len(batch) == 0:
             return
-        self._waiting.append(batch)
+        covered = self._archived.range_of(batch) if self.keeps_archive else None
+        self._waiting.append(WaitingBatch(batch.stream, batch.shard_id, "", "", batch, batch.held_bytes, covered))
         self._waiting_bytes += batch.held_bytes
         if self._waiting_bytes >= _GROUP_BYTES:
             await self._write_waiting()
@@ -177,6 +204,7 @@ class TableSink(CommittingSink):
         table was changed so that it no longer accepts the rows, in which case nothing is committed; the error of the job's policy for
         bad records if a record is rejected.
         """
+        documents = self._archived.changes()  # Those of shards that end from here on belong to a later snapshot.
         await self._write_waiting()
         if self._opened.has_rows:
             await self._called(lambda: self._table.look_again(self._schema, self._partitions))
@@ -187,7 +215,10 @@ class TableSink(CommittingSink):
         taken = await self._written(self._opened.taken, self._types)
         # Only now, because a cancelled stage must not lose its files. The thread does this before any later call.
         self._thread.submit(self._write_in_thread, self._opened.begin_stage)
-        if taken is None:
+        self._archived.on_staged(documents)
+        if documents:
+            taken = msgspec.structs.replace(taken, shards=self._archived.finished(documents))
+        if not (taken.files or taken.ranges or taken.shards):
             return None
         return Staged(number, msgspec.to_builtins(taken), len(taken.files), sum(file.size for file in taken.files))
 
@@ -197,8 +228,32 @@ class TableSink(CommittingSink):
         Raises: StoreUnavailableError if the table cannot be reached; StateError if it does not accept the rows, or files are missing.
         """
         for writer, commits in _by_writer(staged):
-            await self._publish(writer, commits)
+            contents = list(map(staged_data_files, commits))
+            await self._prove(contents)
+            if with_files := [each for each, content in zip(commits, contents, strict=True) if content.files]:
+                await self._publish(writer, with_files)
+            # Only now: if the files are taken back, records of these ranges are read again, and perhaps written then.
+            await self._mark([name for content in contents for name in content.empty_ranges()])
         await self._delete_marks(staged)
+
+    async def _prove(self, contents: Sequence[StagedDataFiles]) -> None:
+        """Store the documents of shards, then the ranges of files, so that an archive has both before it has the files."""
+        if documents := [document for content in contents for document in content.shards]:
+            if self._documents is None:
+                location = await self._called(self._table.location)
+                self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
+            await store_documents(self._documents, documents)
+        await self._mark([name for content in contents for name in content.proofs()])
+
+    async def _mark(self, names: Sequence[str]) -> None:
+        def mark() -> None:
+            folder = self._table.folder()
+            for name in names:
+                with suppress(FileExistsError):  # An earlier call, or another process, has written it.
+                    folder.mark(name)
+
+        if names:
+            await self._called(mark)
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
         """Return the commits that are not published, as the numbers of the writers in the table show."""
@@ -226,6 +281,8 @@ class TableSink(CommittingSink):
         ]
         # The entry will not name the other commits, which are published, and a stage with a mark but without an entry would be deleted.
         await self._delete_marks([each for each in staged if each not in taken])
+        if proofs := [name for each in taken for name in staged_data_files(each).proofs()]:
+            await self._called(lambda: self._table.folder().delete(proofs))
         return taken
 
     async def writers(self) -> Sequence[str]:
@@ -291,8 +348,9 @@ class TableSink(CommittingSink):
 
     def revoked(self, shards: Collection[str]) -> None:
         """Drop the waiting records and the files of these shards."""
-        self._waiting = [batch for batch in self._waiting if batch.shard.key not in shards]
-        self._waiting_bytes = sum(batch.held_bytes for batch in self._waiting)
+        self._waiting = [part for part in self._waiting if part.shard not in shards]
+        self._waiting_bytes = sum(part.held_bytes for part in self._waiting)
+        self._archived.forget(shards)
         self._thread.submit(self._write_in_thread, self._opened.drop, frozenset(shards))
 
     async def close(self) -> None:
@@ -300,6 +358,8 @@ class TableSink(CommittingSink):
         if self._files is not None:
             self._thread.submit(self._begin_in_thread, "")
         self._thread.shutdown(wait=False)
+        if self._documents is not None:
+            await self._documents.close()
 
     @property
     def _opened(self) -> OpenFiles:
@@ -308,16 +368,16 @@ class TableSink(CommittingSink):
         return self._files
 
     async def _write_waiting(self) -> None:
+        waiting = list(self._waiting)  # Ranges that are passed from here on belong to a later stage.
         with suppress(StoreUnavailableError):  # the credentials that were found last may still be valid
             await self._table.refresh()
         async with self._learning:
-            waiting = list(self._waiting)
             if self._inferred is not None:
-                await self._learn(self._inferred, waiting)
+                await self._learn(self._inferred, [part.content for part in waiting])
             left = set(map(id, self._waiting))  # without batches of shards that were revoked in the meantime
-            waiting = [batch for batch in waiting if id(batch) in left]
+            waiting = [part for part in waiting if id(part) in left]
             self._waiting = self._waiting[len(waiting) :]
-            self._waiting_bytes = sum(batch.held_bytes for batch in self._waiting)
+            self._waiting_bytes = sum(part.held_bytes for part in self._waiting)
             await self._written(self._write_all, waiting, self._rejected)
 
     async def _learn(self, columns: InferredColumns, waiting: Sequence[RecordBatch]) -> None:
@@ -342,14 +402,14 @@ class TableSink(CommittingSink):
             log.info("columns of %s: %s", self._place, grown.text())
             break
 
-    def _write_all(self, waiting: Sequence[RecordBatch], rejected: Rejected) -> None:
+    def _write_all(self, waiting: Sequence[WaitingBatch], rejected: Rejected) -> None:
         """Write the waiting batches to files, and add records that do not fit to `rejected`. Called in the thread of files."""
-        if not self._is_in_group:
-            rejected += self._opened.write(waiting, None) if waiting else ()
+        if not (self._is_in_group or self.keeps_archive):
+            rejected += self._opened.write([part.content for part in waiting], None)
             return
-        of_shard = sorted(waiting, key=lambda batch: batch.shard.key)  # stable: each shard keeps its order
-        for shard, batches in groupby(of_shard, key=lambda batch: batch.shard.key):
-            rejected += self._opened.write(list(batches), shard)
+        for parts in files_of(waiting):
+            batches = [part.content for part in parts if part.content is not None]
+            rejected += self._opened.write(batches, parts[0].shard, range_together(parts))
 
     async def _written(self, call: Callable[..., T], *arguments: Any) -> T:
         """Make a call in the thread of files, after its earlier calls, and return the result. A cancelled call is still carried out.
@@ -450,7 +510,8 @@ class TableSink(CommittingSink):
         The mark is deleted once the table has the rows. It counts only if the table may drop the commit's number by itself. Otherwise
         the number is there for as long as an entry names the commit, and a removal of orphan files may have deleted the mark.
         """
-        return self._table.numbers_expire and folder.size(staged_data_files(staged).mark) is None
+        content = staged_data_files(staged)  # A stage without files has no mark.
+        return self._table.numbers_expire and bool(content.files) and folder.size(content.mark) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
         """Return the commits that were taken back."""
@@ -463,7 +524,10 @@ class TableSink(CommittingSink):
             return self._after(loaded, writer, commits)
         folder = self._table.folder()
         new = [each for each in commits if each.number.n > last]
-        return [each for each in new if last or not self._is_known_as_published(folder, each)]
+        new = [each for each in new if last or not self._is_known_as_published(folder, each)]
+        # The table does not show whether a commit without files was published. It was not if it comes after one that was not.
+        has_files = [bool(staged_data_files(each).files) for each in new]
+        return new[has_files.index(True) :] if any(has_files) else []
 
     def _take_back_once(self, writer: str, commits: list[Staged]) -> list[Staged]:
         try:

@@ -85,6 +85,14 @@ class LakeTable(ABC):
     def folder(self) -> TableFolder:
         """Return the folder of the table's files."""
 
+    @abstractmethod
+    def location(self) -> str:
+        """Return where the table's folder is, as stores of values take it."""
+
+    @abstractmethod
+    def live_files(self, loaded: Any) -> Mapping[str, bool]:
+        """Return the files of this version by path, relative to the folder, and whether rows of them were deleted."""
+
     def describe(self, footer: Any) -> str | None:
         """Return what the table format stores about a file, from the file's footer; None if it stores nothing."""
         return None

@@ -1,5 +1,5 @@
-"""Queries: the driver plans micro-batches as offsets, and tasks read them and store claims. Start at `plan.py`.
+"""Queries: the driver plans micro-batches as offsets, and tasks read them and store claims. Start at `batch_plan.py`.
 
-`plan.py` computes each plan from the last offset and its claims, and `next_step.py` decides what to do now. `batch_planner.py` calls both,
-and `plugins/spark/query_planner.py` carries the steps out. `task_read.py` is one task.
+`batch_plan.py` computes each plan from the last offset and its claims, and decides what to do now. `batch_planner.py` calls it, and
+`query_planner.py` carries the steps out. `task_read.py` is one task.
 """

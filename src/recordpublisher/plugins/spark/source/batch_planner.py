@@ -1,29 +1,49 @@
 """The driver's part of a query. It loads claims, calls `plan_batch` and `next_step`, and keeps what the progress shows."""
 
+from __future__ import annotations
+
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.properties.groups.job import LOOKAHEAD
+from recordpublisher.publishers.properties.times import iso_time
+from recordpublisher.publishers.shards import Shard
 
-from ..options.places import METADATA_ROOT
-from ..options.spark_options import SparkOptions
+from ..options.spark_options import METADATA_ROOT, SparkOptions
 from ..outages import OutageWatch
-from ..service.kinesis_service import KinesisService
-from .batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
-from .failed_reads import FailedReads
-from .next_step import Decision, Facts, Step, Wait, Watch, next_step
-from .offset import BatchOffset, random_id
-from .plan import BatchPlan, PlanInputs, plan_batch
-from .planned_watermark import AlignmentSettings
-from .progress import QueryProgress
-from .query_start import QueryRun, begin_run, dropped_streams, initial_offset, list_shards_now
-from .query_warnings import QueryWarnings
-from .retention import RetentionLeft, least_retention_left
-from .task_plans import task_plans
-from .task_read import TaskPlan
+from .batch_plan import (
+    AlignmentSettings,
+    BatchPlan,
+    Decision,
+    Facts,
+    PlanInputs,
+    Step,
+    Wait,
+    Watch,
+    is_held,
+    next_step,
+    plan_batch,
+)
+from .claims import BatchClaims, ShardRead, StoreVisibilityCheck, load_batch_claims, lost_claims_error
+from .kinesis_service import KinesisService
+from .offset import EMIT_NOTHING, BatchOffset, ShardOffset, random_id
+from .query_start import (
+    QueryRun,
+    RetentionLeft,
+    begin_run,
+    dropped_streams,
+    initial_offset,
+    least_retention_left,
+    list_shards_now,
+)
+from .task_read import MAX_DOUBLINGS, TaskPlan, task_plans
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector
 
 LOG = logging.getLogger("recordpublisher.spark")
 
@@ -228,3 +248,291 @@ class BatchPlanner:
 
     def _least_retention_left(self, offset: BatchOffset) -> RetentionLeft | None:
         return least_retention_left(offset, self.service, self.clock.now_ms())
+
+
+# Detects outages, and a consumer that others use too, from failed reads of successive batches (F10).
+
+NO_RESPONSE = "no response to any read, however long it was waited for"
+
+
+class FailedReads:
+    """Owns when the next batch may try again, and how often in a row another user of the `consumer` disturbed each shard.
+
+    A shard fails if its whole read got no response and its last call failed. While other shards are read, batches follow each other as
+    usual. A task cannot count disturbances, because it sees only one or two take-overs or refusals before its window ends.
+
+    - `outages`: is notified which shards fail.
+    """
+
+    def __init__(self, outages: OutageWatch, clock: Clock, consumer: str) -> None:
+        self._outages = outages
+        self._clock = clock
+        self._consumer = consumer
+        self._noted_plan = ""
+        self._detectors: dict[str, SubscriptionPreemptionDetector] = {}
+        self._disturbed: frozenset[str] = frozenset()
+        self.retry_at_ms = 0
+
+    def note(self, offset: BatchOffset, claims: BatchClaims) -> frozenset[str]:
+        """Note how the reads of an offset's batch ended. Only the first call for a batch counts.
+
+        Return the shards that are disturbed at least for the second time in a row. Raises: OutageError if a shard failed for too long;
+        ConsumerError if too many subscriptions in a row were taken over or refused.
+        """
+        if offset.plan == self._noted_plan:
+            return frozenset()
+        self._noted_plan = offset.plan
+        self._note_outages(offset, claims)
+        for key, read in claims.shards.items():
+            if key in self._detectors or read.seen.refused or read.seen.taken_over:
+                self._note_subscriptions(self._detector_of(offset.shards[key].shard), read)
+        before = self._disturbed
+        self._disturbed = frozenset(key for key, read in claims.shards.items() if _is_disturbed(read))
+        return before & self._disturbed
+
+    def _note_outages(self, offset: BatchOffset, claims: BatchClaims) -> None:
+        pauses = []
+        has_response = any(read.had_response for read in claims.shards.values())
+        for key, read in claims.shards.items():
+            is_silent = not has_response and offset.shards[key].empty_windows >= MAX_DOUBLINGS
+            failure = read.seen.failure or (NO_RESPONSE if is_silent else None)
+            if read.had_response:
+                self._outages.on_success(key)
+            elif failure is not None:
+                pauses.append(self._outages.on_failure(f"{key}: {failure}", key))
+        pause = max(pauses, default=0.0) if not has_response else 0.0
+        self.retry_at_ms = self._clock.now_ms() + round(pause * 1000)
+
+    def _detector_of(self, shard: Shard) -> SubscriptionPreemptionDetector:
+        from recordpublisher.publishers.fanout.publisher import SubscriptionPreemptionDetector  # most queries poll
+
+        return self._detectors.setdefault(shard.key, SubscriptionPreemptionDetector(shard))
+
+    def _note_subscriptions(self, detector: SubscriptionPreemptionDetector, read: ShardRead) -> None:
+        for _ in range(read.seen.refused):
+            detector.on_in_use(self._consumer)
+        for _ in range(read.seen.taken_over):
+            detector.on_preempted(self._consumer)
+        if read.had_response:
+            detector.on_subscribed()
+        if read.had_response and not read.seen.taken_over:
+            detector.on_other_end()
+
+
+def _is_disturbed(read: ShardRead) -> bool:
+    return read.seen.taken_over > 0 or (read.seen.refused > 0 and not read.had_response)
+
+
+# The progress of a query: figures for `lastProgress`, and a log line for each planned batch.
+
+_OF_A_BATCH = {
+    "batch", "reading", "tasks", "lastBatchRecords", "lastBatchBytes", "recordsPerSecond", "bytesPerSecond",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """How far a query is: where its last batch ended, and how much that batch read in how many seconds.
+
+    While a quiet stream is watched, no batch follows. Then `batch`, and the number of `tasks`, are those of the last batch.
+    """
+
+    reached: BatchOffset
+    tasks: int
+    records: int
+    bytes: int
+    seconds: float
+    now_ms: int
+
+    @classmethod
+    def after(cls, previous: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
+        """Return the progress after the batch that `previous` planned and that ended at `offset`.
+
+        - `is_planned`: whether the next batch begins there now.
+        """
+        shown = offset if is_planned else replace(offset, batch=previous.batch)
+        tasks = len((offset if is_planned else previous).tasks())
+        records, size = offset.records - previous.records, offset.bytes - previous.bytes
+        return cls(shown, tasks, records, size, max(now_ms - previous.planned_ms, 1) / 1000, now_ms)
+
+    def figures(self) -> dict[str, Any]:
+        """Return counts and rates as plain values."""
+        offset = self.reached
+        entries = offset.shards.values()
+        behind = [lag for entry in entries if not entry.state.ended and (lag := self._lag_ms(entry)) is not None]
+        return {
+            "batch": offset.batch,
+            "streams": sorted({entry.shard.stream for entry in entries}),
+            "shards": len(offset.shards),
+            "reading": sum(entry.task is not None for entry in entries),
+            "tasks": self.tasks,
+            "idle": sum(entry.idle for entry in entries),
+            "held": sum(is_held(entry, offset.emit_limit) for entry in entries),
+            "atTip": sum(entry.seen.at_tip for entry in entries),
+            "lastBatchRecords": self.records,
+            "lastBatchBytes": self.bytes,
+            "recordsPerSecond": round(self.records / self.seconds, 1),
+            "bytesPerSecond": round(self.bytes / self.seconds, 1),
+            "records": offset.records,
+            "bytes": offset.bytes,
+            "millisBehindLatest": max(behind, default=None),
+            "minMillisBehindLatest": min(behind, default=None),
+            "avgMillisBehindLatest": round(sum(behind) / len(behind)) if behind else None,
+            "globalWatermark": offset.global_watermark,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return the figures that say how far the query is, without the figures of single batches."""
+        return {name: value for name, value in self.figures().items() if name not in _OF_A_BATCH}
+
+    def _lag_ms(self, entry: ShardOffset) -> int | None:
+        """Return the age of the shard's oldest row that is not in the sink (ms); None while nothing is known.
+
+        Spark asks for a plan when the rows of the batch before are in the sink, so the missing rows were not read. The next row is not
+        older than the last one that was read. Both clocks may differ, so the distance of the last response, and the time since the batch
+        was planned, bound the result.
+        """
+        behind_ms, arrival_ms = entry.seen.behind_ms, entry.state.arrival_ms
+        if behind_ms is None or entry.seen.at_tip:
+            return behind_ms
+        elapsed_ms = round(self.seconds * 1000)
+        since_ms = elapsed_ms if arrival_ms is None else self.now_ms - arrival_ms - behind_ms
+        return behind_ms + min(max(0, since_ms), elapsed_ms)
+
+    def line(self) -> str:
+        """Return a log line about what the last batch read, and what this one will read."""
+        offset, figures = self.reached, self.figures()
+        counts = [f"{name} {figures[name]}" for name in ("shards", "reading", "tasks", "idle", "held")]
+        behind = figures["millisBehindLatest"]
+        return (
+            f"batch {offset.batch} of query {offset.query}: {', '.join(counts)}, at tip {figures['atTip']}; "
+            f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
+            f"global watermark {_time(offset.global_watermark)}, emit limit {_limit(offset.emit_limit)}; "
+            f"the last batch had {self.records} records and was planned {self.seconds:.1f} s ago"
+        )
+
+
+def _limit(emit_limit: int | None) -> str:
+    if emit_limit is None:
+        return "none"
+    return "unknown, reading first watermarks only" if emit_limit == EMIT_NOTHING else _time(emit_limit)
+
+
+def _time(millis: int | None) -> str:
+    return "unknown" if millis is None else iso_time(millis)
+
+
+# Warnings about a running query. They are logged and shown in the progress; warnings about its settings are logged
+# once.
+
+HOUR_MS = 3_600_000
+WARN_FROM_RETENTION_PART = 0.8
+"""How old the oldest unread record may be without a warning, as a part of the retention."""
+NEAR_LOSS = "records of %s are lost in %.1f h unless they are read before: the stream keeps them for %.0f h"
+NOT_READ = (
+    ". Does the sink read the batch? A file sink skips the batches that _spark_metadata in its folder has: a new checkpoint needs a new "
+    "folder"
+)
+PARTLY_READ = (
+    ". Does the sink take a part of a batch, as take(1) in foreachBatch does? Rows of tasks that ran do not come again"
+)
+WARM_UP_BATCHES = 3
+"""The first batches start workers and clients, so their times are not representative."""
+
+
+class QueryWarnings:
+    """Owns the warnings that the progress shows: the last warning of each kind, after the warnings about the options."""
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._texts = {text: text for text in options.warnings.texts}
+        self._is_near_loss = False
+
+    @property
+    def texts(self) -> list[str]:
+        """The warnings as the progress shows them."""
+        return list(self._texts.values())
+
+    def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
+        """Warn about the batch `previous`, once `offset` is planned."""
+        if claims.missing:
+            text = "claims of batch %s are missing (tasks %s): their shards are read again from where the batch started"
+            hint = NOT_READ if claims.is_unread else PARTLY_READ
+            if not claims.has_token:  # the claims are lost
+                hint = ""
+            self._warn(text + hint, previous.batch, claims.missing)
+        if previous.batch > WARM_UP_BATCHES:
+            self._short_lookahead(previous, offset)
+            self._tasks_one_after_the_other(previous, claims)
+
+    def retention_left(self, worst: RetentionLeft | None) -> None:
+        """Warn if the query is so far behind that records may pass their stream's retention unread.
+
+        Warn again only after it has caught up.
+        """
+        is_near = worst is not None and worst.left_ms < (1 - WARN_FROM_RETENTION_PART) * worst.retention_ms
+        if worst is not None and is_near and not self._is_near_loss:
+            self._warn(NEAR_LOSS, worst.shard, worst.left_ms / HOUR_MS, worst.retention_ms / HOUR_MS)
+        if not is_near:
+            self._texts.pop(NEAR_LOSS, None)
+        self._is_near_loss = is_near
+
+    def dropped_streams(self, streams: Collection[str]) -> None:
+        """Warn of streams of the checkpoint that are no longer among the options."""
+        if streams:
+            text = "no longer read, and their positions are forgotten: %s; if added again, they start where the job started"
+            self._warn(text, ", ".join(sorted(streams)))
+
+    def old_claims(self, queries: Collection[str]) -> None:
+        """Warn that a new query found claims of other queries in its own place, because a checkpoint may be lost."""
+        if queries:
+            text = (
+                "metadataLocation has claims of %s, and this query has a new checkpoint: it begins at flink.stream.initpos, not where that "
+                "one ended. If a checkpoint was lost or mistyped, stop, and use it. Queries that share a place name it as metadataRoot"
+            )
+            self._once(text, ", ".join(sorted(queries)))
+
+    def shared_consumer(self, shards: Collection[str]) -> None:
+        """Warn once that subscriptions are disturbed batch after batch."""
+        if shards:
+            text = "subscriptions to %s are taken over or refused batch after batch: does another query or job use the consumer %s?"
+            self._once(text, ", ".join(sorted(shards)), self._options.consumer)
+
+    def lost_claims(self, offset: BatchOffset) -> None:
+        """Warn that the batch was not planned with this claim store."""
+        text = (
+            "the claims of batch %s are lost: metadataLocation has none of this query. The batch runs again without rows, and its "
+            "records come with the next one, including those that the sink already has"
+        )
+        self._warn(text, offset.batch)
+
+    def unread_batch(self, offset: BatchOffset) -> None:
+        """Warn that an AvailableNow run ends because its sink did not read a batch."""
+        LOG.warning("no task of batch %s ran, so the run ends here" + NOT_READ, offset.batch - 1)
+
+    def _short_lookahead(self, previous: BatchOffset, offset: BatchOffset) -> None:
+        lookahead = self._options.properties.value(LOOKAHEAD)
+        batch_ms = offset.planned_ms - previous.planned_ms
+        if lookahead is not None and lookahead < 2 * batch_ms:
+            text = (
+                "flink.watermark.lookahead.millis (%s) is below twice the time of a batch (%s ms): "
+                "on live data such a job never catches up"
+            )
+            self._once(text, lookahead, batch_ms)
+
+    def _tasks_one_after_the_other(self, previous: BatchOffset, claims: BatchClaims) -> None:
+        """Warn if reads were not concurrent, because they began a window apart. Then there are fewer slots than tasks."""
+        began = claims.began_ms
+        if len(began) > 1 and max(began) - min(began) >= self._options.window_ms:
+            text = (
+                "the %s tasks of a batch read one after another, %s ms apart: set maxTasks to the number of free slots"
+            )
+            self._once(text, len(began), max(began) - min(began))
+
+    def _once(self, text: str, *values: object) -> None:
+        if text not in self._texts:
+            self._warn(text, *values)
+
+    def _warn(self, text: str, *values: object) -> None:
+        LOG.warning(text, *values)
+        self._texts[text] = text % values

@@ -1,7 +1,4 @@
-"""One task of a batch. It reads its shards, stores a claim of what it read, and only then returns the rows.
-
-If there is already a claim, of an earlier attempt or from before a restart, the task reads the claimed ranges again.
-"""
+"""The tasks of a batch: the shards and bounds of each, and its read, which stores a claim of what it read before it returns the rows."""
 
 import contextlib
 import logging
@@ -23,13 +20,12 @@ from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.shards import Shard
 
 from ..arrow_rows import ArrowRows, ReusedMemory
+from ..efo_consumers import task_properties
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
-from ..process.python_worker import worker_loop
-from ..service.efo_consumers import task_properties
-from .batch_claims import claim_name
-from .claim import ReadClaim, ShardRead
-from .offset import ShardOffset
+from ..python_worker import worker_loop
+from .claims import ReadClaim, ShardRead, batch_id, claim_name
+from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
@@ -281,3 +277,77 @@ def _read_of(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows) -> Shar
         last=rows.last.get(entry.key),
         seen=outcome.seen,
     )
+
+
+# Makes the tasks of a batch: the shards, bounds and publisher of each.
+
+MAX_DOUBLINGS = 4
+"""A window grows from 1.5 s to 24 s at most."""
+
+
+def task_plans(
+    offset: BatchOffset,
+    options: SparkOptions,
+    store_token: str,
+    consumer_arns: Mapping[str, str] | None,
+    lost_claims: bool = False,
+) -> list[TaskPlan]:
+    """Return the tasks that read a batch.
+
+    - `consumer_arns`: the fan-out consumers, or None if the service cannot be asked for them now. Then the tasks poll.
+    - `lost_claims`: whether the tasks return no rows. The sink may have this batch already, and would then ignore other rows under its
+      number. The records come with the next batch instead.
+    """
+    may_subscribe = subscribes(offset, options) and consumer_arns is not None and not lost_claims
+    publisher = options.publisher if may_subscribe else options.polling_publisher
+    groups = offset.tasks()
+    return [
+        TaskPlan(
+            batch=batch_id(offset),
+            group=number,
+            shards=tuple(group),
+            bounds=Bounds(max_records=0) if lost_claims else bounds_of(offset, group, len(groups), options),
+            publisher=publisher,
+            replay_publisher=options.polling_publisher,
+            store_token=store_token,
+            consumer_arns=consumer_arns or {},
+            accepts_loss=options.accepts_loss,
+            max_outage_ms=options.max_outage_ms,
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
+def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
+    """Return whether first reads subscribe.
+
+    A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions (F9).
+    """
+    return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
+
+
+def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions) -> Bounds:
+    """Return the bounds of the read of one of `tasks` tasks."""
+    reading = sum(entry.task is not None for entry in offset.shards.values())
+    # At least one record of each shard, so that every shard makes progress.
+    share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
+    fan_out = subscribes(offset, options)
+    window_ms = options.fan_out_window_ms if fan_out else options.window_ms
+    return Bounds(
+        max_time=window_ms * window_factor(group) / 1000,
+        max_records=options.max_task_records,
+        max_bytes=options.task_bytes(tasks),
+        until_event_time=offset.emit_limit,
+        # A fan-out read uses its whole window, because the next one may not subscribe before (F9).
+        stop_at_tip=not fan_out,
+        shard_limits={} if share is None else {entry.key: share for entry in group},
+    )
+
+
+def window_factor(group: list[ShardOffset]) -> int:
+    """Return how many times longer than usual a task may read. It doubles after each window in which a shard made no progress.
+
+    A shard that was silent for days returns many empty responses before its next record, and every window starts again at the last record.
+    With windows of constant length it would never reach the next one. The same is true for reads that wait because of throttling.
+    """
+    return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))

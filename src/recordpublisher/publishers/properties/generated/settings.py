@@ -103,14 +103,15 @@ class ReadSettings(TypedDict, total=False):
     """`flink.queue.duplicates`: What becomes of a record that this process has acknowledged and receives again: it is counted, and
     passed on or dropped."""
     archive_uri: str
-    """`flink.archive.uri`: The archive that the publisher ARCHIVE reads: the folder or object location of a job with the sink jsonl or
-    parquet and `flink.sink.archive`."""
+    """`flink.archive.uri`: The archive that the publisher ARCHIVE reads, which a job with `flink.sink.archive` wrote: the folder or
+    object location of the sink jsonl or parquet, delta: and the location of a table, or iceberg:namespace.table with the catalogue of
+    `flink.sink.iceberg.catalog.`."""
     archive_live: str
     """`flink.archive.live`: The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job
     with the archive."""
     archive_unproven: bool
-    """`flink.archive.unproven`: Whether files are read that were written without `flink.sink.archive`. Records that are missing between
-    them are not found."""
+    """`flink.archive.unproven`: Whether files are read that were written without `flink.sink.archive`, and rows of tables of which some
+    were deleted or changed. Records that are missing between them are not found."""
     state_endpoint: str
     """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
     shard_discovery_intervalmillis: int | str | timedelta
@@ -293,9 +294,9 @@ class ReadSettings(TypedDict, total=False):
     sink_parquet_path: str
     """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
     sink_archive: bool
-    """`flink.sink.archive`: Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names
-    with the range of their shard in which they are complete, and each shard has a document with its parents, its hash range and its
-    end. They refuse settings that change payloads. The publisher ARCHIVE reads it back."""
+    """`flink.sink.archive`: Whether the sinks jsonl, parquet, delta and iceberg write an archive: files of one shard with the records as
+    they came, names that say in which range of the shard a file is complete, and a document of each shard with its parents, its hash
+    range and its end. They refuse settings that change payloads. The publisher ARCHIVE reads it back."""
     sink_partitions: str
     """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC, by field or by a field in objects:
     dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/item={item}/country={address.country}. These are folders, or the partition columns of

@@ -58,8 +58,8 @@ RECORD_PUBLISHER = PUBLISHER.plugin_name(
 ARCHIVE_READING = PropertyGroup("Archives")
 ARCHIVE_URI = ARCHIVE_READING.text(
     "flink.archive.uri",
-    "The archive that the publisher ARCHIVE reads: the folder or object location of a job with the sink jsonl or parquet and "
-    "`flink.sink.archive`.",
+    "The archive that the publisher ARCHIVE reads, which a job with `flink.sink.archive` wrote: the folder or object location of the sink "
+    "jsonl or parquet, delta: and the location of a table, or iceberg:namespace.table with the catalogue of `flink.sink.iceberg.catalog.`.",
 )
 ARCHIVE_LIVE = ARCHIVE_READING.plugin_name(
     "flink.archive.live",
@@ -68,7 +68,8 @@ ARCHIVE_LIVE = ARCHIVE_READING.plugin_name(
 )
 ARCHIVE_UNPROVEN = ARCHIVE_READING.boolean(
     "flink.archive.unproven",
-    "Whether files are read that were written without `flink.sink.archive`. Records that are missing between them are not found.",
+    "Whether files are read that were written without `flink.sink.archive`, and rows of tables of which some were deleted or changed. "
+    "Records that are missing between them are not found.",
     False,
 )
 

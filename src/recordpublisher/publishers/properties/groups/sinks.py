@@ -91,9 +91,9 @@ PARQUET_PATH = FILES_AND_TABLES.text(
 )
 ARCHIVE = FILES_AND_TABLES.boolean(
     "flink.sink.archive",
-    "Whether the sinks jsonl and parquet write an archive: their files have the records as they came, and names with the range of their "
-    "shard in which they are complete, and each shard has a document with its parents, its hash range and its end. They refuse settings "
-    "that change payloads. The publisher ARCHIVE reads it back.",
+    "Whether the sinks jsonl, parquet, delta and iceberg write an archive: files of one shard with the records as they came, names that "
+    "say in which range of the shard a file is complete, and a document of each shard with its parents, its hash range and its end. They "
+    "refuse settings that change payloads. The publisher ARCHIVE reads it back.",
     False,
 )
 PARTITIONS = FILES_AND_TABLES.text(

@@ -10,7 +10,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import Delays, serve_in_thread
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.sinks.memory import MemorySink
-from recordpublisher.plugins.spark.service.efo_consumers import registered_consumers, task_properties
+from recordpublisher.plugins.spark.efo_consumers import registered_consumers, task_properties
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout.publisher import MAX_PREEMPTIONS, MAX_REFUSALS
 from recordpublisher.publishers.positions import StartingPosition

@@ -1,0 +1,314 @@
+"""`recordpublisher dead-letters`: the records that a job could not use, listed, shown, and replayed."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.properties.properties import Properties, with_short_outages
+
+from ..execution import FAILED, print_note, run_to_end, subcommands
+from ..options import Job, JobProperties, PropertyOptions, is_python_job, search_current_folder, with_properties
+from ..output import echo, json_text, table, time_text
+
+if TYPE_CHECKING:
+    from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
+    from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
+    from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
+
+dead_letters = subcommands(
+    "List the dead letters of a job, show one, and replay them.\n\n"
+    "Example: recordpublisher dead-letters list job.properties"
+)
+
+
+MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
+"""Limits of the reasons that are shown below a list: their number, and the characters of each."""
+OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of the job's queue instead of a sink.")]
+
+
+class Target(StrEnum):
+    """Where letters are replayed."""
+
+    JOB = "job"
+    STREAM = "stream"
+
+
+@dead_letters.command("list")
+@with_properties
+def list_letters(
+    properties: JobProperties,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="List at most this many dead letters; all are counted.")
+    ] = 100,
+    every: Annotated[bool, typer.Option("--all", help="List every dead letter.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON line for each dead letter, with its payload as `show` has it.")
+    ] = False,
+    queue: OfQueue = False,
+) -> None:
+    """List the letters in the job's dead-letter sink (jsonl, parquet, sql, kinesis). The job may be running.
+
+    Below the list stands how many letters there are, and how many of each reason.
+
+    Example: recordpublisher dead-letters list job.properties
+
+    Example: recordpublisher dead-letters list job.properties --all --json
+    """
+    rows: list[tuple[str, ...]] = []
+    reasons: Counter[str] = Counter()
+
+    async def read() -> int:
+        async with _letters(properties, queue) as letters, aclosing(letters.chunks(is_replay=False)) as chunks:
+            async for chunk in chunks:
+                reasons.update(_kind_of_reason(letter) for letter in chunk)
+                for letter in chunk if every else chunk[: limit - len(rows)]:
+                    rows.append((letter.shard.key, letter.number, _arrival(letter), letter.reason or "-"))
+                    if as_json:  # at once: their payloads need not fit into memory
+                        echo(json_text(_fields(letter)))
+            return letters.unreadable
+
+    unread = run_to_end(read())
+    if not as_json:
+        echo(table(("SHARD", "SEQUENCE NUMBER", "ARRIVED", "REASON"), rows))
+    total = sum(reasons.values())
+    shown = f", {len(rows)} are listed; --all lists every one" if len(rows) < total else ""
+    lines = [f"{counted(total, 'dead letter')}{shown}." + (f" Not readable: {unread}." if unread else "")]
+    lines += [f"{count} x {reason}" for reason, count in reasons.most_common(MOST_REASONS)] if len(reasons) > 1 else []
+    more = len(reasons) - MOST_REASONS
+    lines += [f"and {counted(more, 'other reason')}"] if more > 0 else []
+    for line in lines:
+        print_note(line)
+
+
+def _kind_of_reason(letter: DeadLetter) -> str:
+    """Return the reason without its numbers and quoted values, which differ from record to record."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "...", letter.reason or "no reason is stored")[:MOST_REASON_CHARACTERS]
+
+
+def _fields(letter: DeadLetter) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "shard": letter.shard.key,
+        "sequence_number": letter.number,
+        "arrived": _arrival(letter),
+        "partition_key": letter.record.partition_key,
+    }
+    return fields | letter.value()
+
+
+@dead_letters.command("show")
+@with_properties
+def show(
+    properties: JobProperties,
+    number: Annotated[str, typer.Argument(metavar="SEQUENCE", help="A sequence number, as `list` shows it.")],
+    queue: OfQueue = False,
+) -> None:
+    """Show a letter as JSON, with its payload as text or base64.
+
+    Example: recordpublisher dead-letters show job.properties 49590338271490256608559692538361571095921575989136588898
+    """
+
+    async def find() -> list[DeadLetter]:
+        async with _letters(properties, queue) as letters, aclosing(letters.chunks(is_replay=False)) as chunks:
+            return [letter async for chunk in chunks for letter in chunk if letter.number == number]
+
+    found = run_to_end(find())
+    if not found:
+        raise _missing(number)
+    for letter in found:
+        echo(json_text(_fields(letter)))
+
+
+@dead_letters.command("replay")
+@with_properties
+def replay(
+    options: PropertyOptions,
+    job: Job,
+    to: Annotated[
+        Target | None,
+        typer.Option(
+            "--to",
+            help="The job alone, which is its handler or its sink; or the stream that each came from, for all its readers. "
+            "Default: job; with --queue, back into the queue.",
+        ),
+    ] = None,
+    payloads: Annotated[
+        Path | None,
+        typer.Option(
+            "--payloads",
+            metavar="FILE",
+            help="Replay only the letters of this file, with their payloads there: lines as `list --all --json` prints them.",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="SEQUENCE", help="Only this letter; may be repeated.")
+    ] = None,
+    queue: OfQueue = False,
+) -> None:
+    """Replay every letter once, and keep what fails again. Exits with 1 if something did.
+
+    A letter that succeeded is removed (in a stream: passed over). A kill repeats at most what was being replayed. The job may be running;
+    run one replay at a time.
+
+    Example: recordpublisher dead-letters replay job.properties --to stream
+
+    Example: recordpublisher dead-letters replay job.properties --payloads mended.jsonl
+    """
+
+    search_current_folder()
+    restores = to is None and queue
+    calls_program = is_python_job(job) and not restores and to is not Target.STREAM
+    read = None if calls_program else with_short_outages(options.read(job))
+    mended = None if payloads is None else _read_payloads(payloads)
+
+    async def run() -> int:
+        from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
+        from recordpublisher.plugins.runtime.job_process import fetcher_beside
+
+        async with AsyncExitStack() as opened:
+            target: JobTarget | StreamTarget | DropTarget
+            if read is None:
+                program = await opened.enter_async_context(fetcher_beside(job, options.given()))
+                properties = with_short_outages(program.described())
+                target = JobTarget(properties, program)
+            else:
+                properties = read
+                target = DropTarget() if restores else StreamTarget(read) if to is Target.STREAM else JobTarget(read)
+            done, kept, unread = await _replay(properties, target, only or (), queue, mended, restores=restores)
+        echo(f"Replayed: {done}. Failed again and kept: {kept}." + (f" Not readable: {unread}." if unread else ""))
+        return kept + unread
+
+    if run_to_end(run()):
+        raise typer.Exit(FAILED)
+
+
+@dead_letters.command("drop")
+@with_properties
+async def drop(
+    properties: JobProperties,
+    numbers: Annotated[
+        list[str] | None, typer.Argument(metavar="SEQUENCE", help="Sequence numbers, as `list` shows them.")
+    ] = None,
+    all_letters: Annotated[
+        bool, typer.Option("--all", help="Drop every letter that can be read, instead of chosen ones.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that --all removes them.")] = False,
+    queue: OfQueue = False,
+) -> None:
+    """Remove letters for good.
+
+    Example: recordpublisher dead-letters drop job.properties 49590338271490256608559692538361571095921575989136588898
+    """
+
+    if bool(numbers) is all_letters:
+        if all_letters:
+            raise ConfigurationError.conflict("--all", "SEQUENCE")
+        raise ConfigurationError("SEQUENCE", None, "sequence numbers, or --all")
+    if all_letters and not yes:
+        raise ConfigurationError.needs("--all", "--yes", reason="it removes every dead letter of the job")
+
+    from recordpublisher.plugins.dead_letters.replay import DropTarget
+
+    done, _, unread = await _replay(properties, DropTarget(), numbers or (), queue)
+    echo(f"Dropped: {done}." + (f" Not readable, and kept: {unread}." if unread and all_letters else ""))
+
+
+async def _replay(
+    properties: Properties,
+    target: JobTarget | StreamTarget | DropTarget,
+    only: Collection[str],
+    queue: bool,
+    mended: Mapping[tuple[str, str], bytes] | None = None,
+    *,
+    restores: bool = False,
+) -> tuple[int, int, int]:
+    """Replay dead letters, and return how many succeeded, failed, and could not be read.
+
+    Raises: StateError after the replay if no dead letter has one of the given numbers; ConfigurationError if dead letters with new payloads
+    are to go back to a queue.
+    """
+    from recordpublisher.plugins.dead_letters.replay import replay_letters
+
+    if restores and mended is not None:
+        reason = "a queue takes its letters back without a change"
+        raise ConfigurationError.needs("--payloads", "--to job or --to stream", reason=reason)
+    done, kept, missing = 0, 0, dict.fromkeys(only or (number for _, number in mended or ()))
+    async with _letters(properties, queue, restores=restores) as letters, target:
+        async for ended, failed in replay_letters(letters, target, only, mended):
+            done, kept = done + len(ended), kept + len(failed)
+            for letter, reason in failed:
+                echo(f"{letter.number} of {letter.shard.key}: {reason}")
+            for letter in (*ended, *(letter for letter, _ in failed)):
+                missing.pop(letter.number, None)
+    if missing:
+        raise _missing(
+            ", ".join(missing), f"; of the others {done} {'is' if done == 1 else 'are'} done" if done or kept else ""
+        )
+    return done, kept, letters.unreadable
+
+
+def _read_payloads(path: Path) -> dict[tuple[str, str], bytes]:
+    """Return the payload of each letter by its shard's key and its number. Raises: ConfigurationError that names the line."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigurationError("--payloads", str(path), "a file that can be read", reason=str(error)) from error
+    found: dict[tuple[str, str], bytes] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            letter = msgspec.json.decode(line, type=_Payload)
+            found[letter.shard, letter.number] = letter.data
+        except ValueError as error:  # of msgspec, and base64 that is none
+            valid = "lines as `recordpublisher dead-letters list --all --json` prints them"
+            raise ConfigurationError("--payloads", str(path), valid, reason=f"line {number}: {error}") from error
+    return found
+
+
+class _Payload(msgspec.Struct, rename="camel"):
+    """A line of `list --json`, as far as it is read back."""
+
+    shard: str
+    payload: str
+    number: str = msgspec.field(name="sequenceNumber")
+    base64: bool = False
+
+    @property
+    def data(self) -> bytes:
+        return b64decode(self.payload, validate=True) if self.base64 else self.payload.encode()
+
+
+def _missing(number: str, others: str = "") -> StateError:
+    return StateError(f"there is no dead letter with the number {number}{others}")
+
+
+@asynccontextmanager
+async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[StoredLetters]:
+    letters: StoredLetters
+    if queue:
+        from recordpublisher.plugins.dead_letters.kinesis_letters import QueueLetters
+
+        letters = QueueLetters(properties, restores=restores)
+    else:
+        from recordpublisher.plugins.dead_letters.replay import stored_letters_of
+
+        letters = stored_letters_of(properties)
+    try:
+        yield letters
+    finally:
+        await letters.close()
+
+
+def _arrival(letter: DeadLetter) -> str:
+    return time_text(datetime.fromtimestamp(letter.record.arrival, tz=UTC))

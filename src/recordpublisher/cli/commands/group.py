@@ -1,0 +1,157 @@
+"""`recordpublisher group`: the workers and shards of a group, and taking a worker out of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..execution import FAILED, run_to_end, subcommands
+from ..options import JobProperties, with_properties
+from ..output import duration, echo, joined, json_text, table
+
+if TYPE_CHECKING:
+    from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+    from recordpublisher.plugins.groups import GroupStatus, ShardStatus
+
+group = subcommands(
+    "Show the workers and shards of a group (`run --group`); take a worker out of it.\n\n"
+    "Example: recordpublisher group show job.properties -p flink.state.uri=group"
+)
+
+
+@group.command("show")
+@with_properties
+async def show(
+    properties: JobProperties,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON line for each worker, then for each shard.")
+    ] = False,
+) -> None:
+    """Show the workers of a group, their shards and loads, and which shards are moving. It reads the group's store, and writes nothing.
+
+    Example: recordpublisher group show job.properties -p flink.state.uri=group
+    """
+    from recordpublisher.plugins.groups import read_view, status_of
+
+    async with _opened(properties) as documents:
+        view = await read_view(documents)
+    if view is None:
+        return
+    status = status_of(view)
+    if as_json:
+        for each in status.workers:
+            echo(json_text(asdict(each)))
+        for shard in status.shards:
+            echo(json_text(asdict(shard)))
+    else:
+        echo(_text(status, SystemClock().now_ms()))
+
+
+@group.command("drain")
+@with_properties
+def drain_worker(
+    properties: JobProperties,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Its name, as `group show` has it.")],
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Take its shards away at once: what it wrote since its last checkpoint is written again."
+        ),
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait until it has left; 0: not at all.")
+    ] = 60.0,
+) -> None:
+    """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint, releases its shards, and its process ends with exit code 0.
+
+    The exit code is 1 if it has not left in time. With --force its process, if it is running, continues as a new worker.
+
+    Example: recordpublisher group drain job.properties 5f0c2ab94d1e6f37 -p flink.state.uri=group --wait 0
+    """
+    from recordpublisher.plugins import groups as draining
+
+    async def run() -> str | None:
+        async with _opened(properties) as documents:
+            if force:
+                await draining.seal(documents, worker)
+                return None
+            await draining.drain(documents, worker)
+            return await draining.wait_until_left(documents, worker, wait) if wait else ""
+
+    waits_for = run_to_end(run())
+    if waits_for is None:
+        echo(f"worker {worker} has left")
+        return
+    echo(f"worker {worker} was asked to leave, and has not left yet" + (f": {waits_for}" if waits_for else ""))
+    if wait:
+        raise typer.Exit(FAILED)
+
+
+@asynccontextmanager
+async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
+    """Open the documents of the job's group.
+
+    Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
+    """
+    from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+    from recordpublisher.plugins.host.build_from_properties import build_store
+    from recordpublisher.plugins.host.manager import load_registry
+
+    from .lag import check_folder
+
+    properties.check()
+    check_folder(properties)
+    store = build_store(load_registry(), properties)
+    if store is None:
+        reason = "a group keeps its leases there: are these the job's properties?"
+        raise ConfigurationError(STATE_URI.key, properties.value(STATE_URI), STATE_URI.valid, reason=reason)
+    try:
+        documents = GroupStore(store)
+        if await documents.read_table() is None:
+            place = store.place
+            raise StateError(f"{place} has no group of workers: was the job started with `run --group`?")
+        yield documents
+    finally:
+        await store.close()
+
+
+def _text(status: GroupStatus, now_ms: int) -> str:
+    workers = [
+        (
+            each.worker,
+            each.state,
+            f"{each.host} ({each.pid})" if each.host else "-",
+            str(each.shards),
+            f"{each.share:.0%}",
+            "-" if each.sent_ms is None else f"{duration(max(0, now_ms - each.sent_ms))} ago",
+        )
+        for each in status.workers
+    ]
+    shards = [(each.shard, each.worker or "-", each.stage, _load(each), _next(each)) for each in status.shards]
+    return joined(
+        (
+            table(("WORKER", "STATE", "HOST (PROCESS)", "SHARDS", "SHARE", "LAST HEARTBEAT"), workers),
+            "",
+            table(("SHARD", "WORKER", "STATE", "BYTES/S", "MOVES TO"), shards),
+        )
+    )
+
+
+def _load(shard: ShardStatus) -> str:
+    """Return the bytes per second as the owner states them, in steps of a quarter. Lower loads look the same."""
+    if shard.worker is None:
+        return "-"
+    return "at most 1,000" if shard.load is None else f"{shard.load:,}"
+
+
+def _next(shard: ShardStatus) -> str:
+    return shard.next_worker or "-"

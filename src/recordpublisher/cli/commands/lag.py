@@ -1,0 +1,358 @@
+"""`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.fetcher.committing_sink import stores_positions
+from recordpublisher.fetcher.settings import checkpoint_interval_ms
+from recordpublisher.plugins.host.source_kind import reads_a_queue, why_kinesis_cannot_be_asked
+from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
+from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.job import (
+    ALARM_INTERVAL,
+    CHECKPOINT_INTERVAL,
+    JOB_NAME,
+    SINK,
+    STATE_URI,
+)
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..execution import ALARM, arguments_as_options, print_error, print_note, run_to_end, run_until_signal
+from ..options import (
+    JobOrStream,
+    JobProperties,
+    Port,
+    PropertiesFile,
+    PropertyOptions,
+    is_job,
+    read_job_or_stream,
+    with_properties,
+)
+from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
+from .watch import print_tables, watch
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.lag.probe import LagProbe
+
+MIN_GRACE_SECONDS = 30.0
+MIN_SILENCE_MS = 60_000
+"""A checkpoint that is younger says nothing about whether a process runs."""
+WATCH_SECONDS = 5.0
+HEAD = ("SHARD", "WORKER", "LAG", "UNREAD", "IDLE", "LOST IN", "")
+TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")
+
+
+@with_properties
+def lag(
+    job_or_stream: JobOrStream,
+    options: PropertyOptions,
+    file: PropertiesFile = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Where the job stores its checkpoints; default: in its sink (sql, jsonl, parquet, delta), or at flink.state.uri.",
+        ),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit with 3 when the job does not read a shard that has records unread for flink.alarm.interval (default: 5 minutes).",
+        ),
+    ] = False,
+    grace: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="With --check: how long to wait for the position of an overdue shard to move. Default: 30, or three checkpoint intervals.",
+        ),
+    ] = None,
+    watch_shards: Annotated[bool, typer.Option("--watch", help="Read again and again, until Ctrl-C.")] = False,
+    interval: Annotated[
+        float | None, typer.Option(min=0.1, metavar="SECONDS", help="The same, after this time instead of 5 seconds.")
+    ] = None,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Ask a running job, which its `run --dashboard` serves: rates and held shards too."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
+) -> None:
+    """Show the age of the oldest unread record of each shard, whether the shard is written to, and the time until records are lost.
+
+    It takes at most two small reads for each shard. Without stored positions it shows what arrives: the
+    sequence number and age of each shard's newest record, and the rates. What is not known is shown as -.
+
+    Example: recordpublisher lag orders
+
+    Example: recordpublisher lag job.properties --check
+
+    Example: recordpublisher lag orders --watch
+
+    On a terminal --watch is one view that refreshes, the worst lag first. While the service or the store is away it keeps the last
+    values, and says how old they are.
+    """
+    seconds = interval or WATCH_SECONDS
+    is_watching = watch_shards or interval is not None
+    if (is_watching or live is not None) and (check or as_json):
+        given = {"--watch": watch_shards, "--interval": interval is not None, "--live": live is not None}
+        raise ConfigurationError.conflict(
+            "--check" if check else "--json", *(name for name, is_set in given.items() if is_set)
+        )
+    streams, properties = read_job_or_stream(job_or_stream, file, options)
+    if state is not None:
+        properties = properties.merged({STATE_URI.key: state})
+    tells = file is not None or is_job(job_or_stream)
+    if live is not None:
+        from recordpublisher.plugins.dashboard.snapshots import HttpSnapshots
+
+        of_job = HttpSnapshots(live, streams)
+        if is_watching:
+            run_until_signal(watch(of_job, SystemClock(), seconds))
+        else:
+            print_tables(run_to_end(of_job.snapshot()), SystemClock().now_ms(), None)
+    elif is_watching:
+        positions = _positions(properties, state is None, tells)
+        run_until_signal(_watch_stored_job(properties, streams, positions, seconds))
+    else:
+        grace_seconds = _grace_seconds(grace, properties) if check else None
+        positions = _positions(properties, state is None, tells)
+        shards = run_to_end(_read(properties, streams, positions, grace_seconds))
+        echo(joined(map(json_text, shards)) if as_json else shard_table(shards, positions is not None))
+        if (silent_ms := silence_ms(shards, checkpoint_interval_ms(properties))) is not None:
+            is_early = check and not any(shard.alarm for shard in shards)
+            when = f"; {_exits_later(properties)}" if is_early else ""
+            print_note(
+                f"no process of this job has stored a checkpoint for {duration(silent_ms)}, and records wait: none runs, or what it waits "
+                f"for does not answer (its store, its sink){when}"
+            )
+        _report_alarms(shards, check)
+
+
+def _grace_seconds(given: float | None, properties: Properties) -> float:
+    """Return how long --check waits for a position to move.
+
+    Raises: ConfigurationError if the alarms are off, or if the job stores no positions while it runs.
+    """
+    if properties.value(ALARM_INTERVAL) < 0:
+        reason = f"--check exits with {ALARM} once records wait that long"
+        raise ConfigurationError(ALARM_INTERVAL.key, -1, "a duration such as 5m", reason=reason)
+    if checkpoint_interval_ms(properties) < 0:
+        reason = "the job stores its positions only when it stops, so --check could not tell whether it reads"
+        raise ConfigurationError(CHECKPOINT_INTERVAL.key, -1, "a duration such as 10s", reason=reason)
+    return max(MIN_GRACE_SECONDS, 3 * checkpoint_interval_ms(properties) / 1000) if given is None else given
+
+
+def _exits_later(properties: Properties) -> str:
+    interval = ALARM_INTERVAL
+    return (
+        f"--check exits with {ALARM} once they have waited for {duration(properties.value(interval))} ({interval.key})"
+    )
+
+
+def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobStateReader | None:
+    check_streams_of_kinesis(properties)
+    positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
+    if positions is None and is_job:
+        why = (
+            without_positions(None, properties)
+            or "a queue does not tell how long it is: ask the running job with --live"
+        )
+        print_note(f"{why}. Shown is what arrives in each shard")
+    return positions
+
+
+async def _read(
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None, grace_seconds: float | None
+) -> list[ShardSnapshot]:
+    """Read the shards once, with alarms if a grace period (seconds) is given.
+
+    Raises: KinesisError if a call fails; StateError if the positions cannot be read; ConfigurationError if there is a grace period but
+    no stored positions.
+    """
+    if grace_seconds is not None and positions is None:
+        reason = "give --state, or the properties of a job that stores its positions"
+        raise ConfigurationError.needs("--check", "stored positions", reason=reason)
+    shards: list[ShardSnapshot] = []
+    async with probes_opened(properties, streams, positions) as probes:
+        for probe in probes:
+            shards += await (probe.read() if grace_seconds is None else probe.read_with_alarms(grace_seconds))
+    return shards
+
+
+async def _watch_stored_job(
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None, interval_seconds: float
+) -> None:
+    """Show the job again and again until cancelled. Raises: KinesisError or StateError if the first reading fails."""
+    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
+
+    clock = SystemClock()
+    async with probes_opened(properties, streams, positions) as probes:
+        snapshots = [StoredSnapshots(probe, clock) for probe in probes]
+        await watch(JoinedSnapshots(snapshots, clock, 0.0), clock, interval_seconds)
+
+
+def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
+    """Return a table with one line for each shard. Without the job's positions, it shows what arrives in the shard."""
+    is_one_stream = len({shard.stream for shard in shards}) < 2
+    names = [shard.shard if is_one_stream else f"{shard.stream}/{shard.shard}" for shard in shards]
+    if not has_positions:
+        return table(TIP_HEAD, [(name, *_tip_cells(shard)) for name, shard in zip(names, shards, strict=True)])
+    return table(HEAD, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
+
+
+def silence_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
+    """Return the age of the last checkpoint (ms) if it is so old that the job has stopped or is stuck; None if the job may be running.
+
+    A running job that reads records stores its positions once in each interval. A job that has nothing to read need not store them.
+    """
+    if interval_ms < 0:  # nothing is stored before the stop
+        return None
+    ages = [shard.checkpoint_age_ms for shard in shards if shard.checkpoint_age_ms is not None]
+    waits = any(shard.unread for shard in shards)
+    return min(ages) if waits and ages and min(ages) > max(MIN_SILENCE_MS, 3 * interval_ms) else None
+
+
+def _lag_cells(shard: ShardSnapshot) -> tuple[str, ...]:
+    reader = shard.worker or "-"
+    idle = duration(shard.idle_ms) if shard.is_idle and shard.idle_ms is not None else yes_no(shard.is_idle)
+    alarm = styled("ALARM", "red") if shard.alarm else ""
+    return (reader, duration(shard.lag_ms), yes_no(shard.unread), idle, duration(shard.loss_ms), alarm)
+
+
+def _tip_cells(shard: ShardSnapshot) -> tuple[str, ...]:
+    rates = (rate(shard.records_per_second), rate(shard.bytes_per_second))
+    return ("-", yes_no(shard.is_idle), *rates, duration(shard.tip_age_ms), shard.tip or "-")
+
+
+def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
+    alarms = [shard for shard in shards if shard.alarm]
+    for shard in alarms:
+        print_error(f"ALARM {shard.shard}: {shard.alarm}")
+    if check and alarms:
+        raise typer.Exit(ALARM)
+
+
+# `recordpublisher dashboard`: a page that shows any job, from its stored positions and the tips of its shards.
+
+PORT = 8790
+INTERVAL_SECONDS = 5.0
+"""From one reading to the next, as of `lag --watch`. A reading takes up to two of the five calls a second that a shard allows."""
+
+HISTORY_INTERVAL_SECONDS = 30.0
+"""The same while no page is open, for the charts of one that is opened later."""
+
+
+@with_properties
+def dashboard(
+    properties: JobProperties,
+    port: Port = PORT,
+) -> None:
+    """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
+
+    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds, and
+    changes nothing. Rates and held shards are shown as -: `run --dashboard` has them.
+
+    Example: recordpublisher dashboard job.properties --port 0
+    """
+    with arguments_as_options("port"):
+        run_until_signal(_serve(properties, port))
+
+
+async def _serve(properties: Properties, port: int) -> None:
+    from recordpublisher.plugins.dashboard.server import DashboardServer, History
+    from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
+    from recordpublisher.plugins.runtime.stream_names import streams_of
+
+    clock = SystemClock()
+    async with probes_opened(properties, streams_of(properties), positions_of(properties, use_sink=True)) as probes:
+        sources = [StoredSnapshots(probe, clock) for probe in probes]
+        snapshots = JoinedSnapshots(sources, clock, INTERVAL_SECONDS, properties.value(JOB_NAME))
+        server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
+        print_note(f"the dashboard is at {await server.open(port)}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await server.close()
+
+
+# Opens what `lag` and `dashboard` read: where a job stores its positions, and a probe of each of its streams.
+
+
+@asynccontextmanager
+async def probes_opened(
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None
+) -> AsyncIterator[list[LagProbe]]:
+    """Open a probe for each stream while the block runs. `positions` is closed at the end.
+
+    Raises: ConfigurationError if the streams are not those of Kinesis.
+    """
+    from recordpublisher.plugins.lag.probe import LagProbe  # with what follows: brings the AWS SDK
+    from recordpublisher.publishers.kinesis import KinesisClient
+
+    async with AsyncExitStack() as opened:
+        if positions is not None:
+            opened.push_async_callback(positions.close)
+        check_streams_of_kinesis(properties)
+        services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
+        yield [LagProbe.of(properties, service, stream, positions) for stream, service in services.items()]
+
+
+def check_streams_of_kinesis(properties: Properties) -> None:
+    """Check that Kinesis can be asked for the newest records. Raises: ConfigurationError if a plugin's publisher or queue is read."""
+    if why := why_kinesis_cannot_be_asked(properties):
+        shown = "" if reads_a_queue(properties) else ", or positions show"
+        valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
+        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
+
+
+def positions_of(properties: Properties, use_sink: bool) -> JobStateReader | None:
+    """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.
+
+    Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
+    """
+    from recordpublisher.plugins.host.build_from_properties import build_sink, build_store
+    from recordpublisher.plugins.host.manager import load_registry
+
+    registry = load_registry()
+    properties.check()
+    sink = properties.value(SINK) if use_sink else None
+    if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
+        keeping = build_sink(registry, properties)
+        store = None if _is_missing_folder(properties) else build_store(registry, properties)
+        return JobStateReader(store, keeping)
+    check_folder(properties)
+    store = build_store(registry, properties)
+    return None if store is None else JobStateReader(store)
+
+
+def check_folder(properties: Properties) -> None:
+    """Check that the folder of the state exists. Raises: ConfigurationError if it does not."""
+    if _is_missing_folder(properties):
+        uri = properties.value(STATE_URI)
+        raise ConfigurationError(
+            STATE_URI.key, uri, "an existing folder with a job's state", reason="it does not exist"
+        )
+
+
+def _is_missing_folder(properties: Properties) -> bool:
+    """Return whether the state is in a folder that does not exist.
+
+    The caller checks this before it opens the store, because opening would create the folder, even for a mistyped path.
+    """
+    from recordpublisher.plugins.stores.by_location import missing_folder
+
+    uri = properties.value(STATE_URI)
+    return uri is not None and missing_folder(uri) is not None

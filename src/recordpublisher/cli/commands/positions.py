@@ -1,0 +1,272 @@
+"""`recordpublisher positions`: the stored positions of a job; moving them from a file, from and to the KCL, and to another place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times import iso_time
+
+from ..execution import arguments_as_options, print_note, run_to_end, subcommands
+from ..options import JobProperties, with_properties
+from ..output import echo, joined, json_text, table
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.positions.file_import import FileTransfer
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+
+positions = subcommands(
+    "Show the stored positions of a job; reset them; move them from a file, and from and to the KCL.\n\n"
+    "Example: recordpublisher positions show job.properties -p flink.state.uri=state"
+)
+Apply = Annotated[bool, typer.Option("--apply", help="Write; otherwise show what would be written.")]
+WatchSeconds = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="How long to watch the table for changes: more than a third of the KCL's failoverTimeMillis.",
+    ),
+]
+KCL, FILE = "kcl:TABLE", "file:PATH"
+
+
+@positions.command("show")
+@with_properties
+def show(
+    properties: JobProperties,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
+) -> None:
+    """Show the stored position of each shard, from the job's sink (sql, jsonl, parquet, delta) and its state store. The job may be running.
+
+    Example: recordpublisher positions show job.properties -p flink.state.uri=state
+    """
+    states = run_to_end(stored_states(properties))
+    if as_json:
+        echo(joined(json_text({"shard": shard, **state.to_json()}) for shard, state in states.items()))
+    else:
+        rows = [(shard, state_text(state), _time_text(state.watermark)) for shard, state in states.items()]
+        echo(table(("SHARD", "POSITION", "WATERMARK"), rows))
+
+
+@positions.command("import")
+@with_properties
+async def import_positions(
+    properties: JobProperties,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar=f"{KCL}|{FILE}",
+            help="The lease table, in DynamoDB; or a file with the lines of `positions show --json`.",
+        ),
+    ],
+    apply: Apply = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write even while a worker is running, and over positions that the job has.")
+    ] = False,
+    watch: WatchSeconds = 20.0,
+) -> None:
+    """Let a job continue after the checkpoints of the KCL or the positions of another job: nothing is read twice or skipped. Stop it first.
+
+    Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
+    """
+    scheme, place = _place_of(source, "--from", (KCL, FILE))
+    moving: AbstractAsyncContextManager[FileTransfer | KclTransfer] = (
+        file_transfer(properties, Path(place), force)
+        if scheme == "file"
+        else kcl_transfer(properties, place, watch, force)
+    )
+    async with moving as transfer:
+        plan = await transfer.plan_import()
+        rows = [(shard.shard, shard.found, state_text(shard.state), shard.note) for shard in plan]
+        echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
+        echo(await still_running(transfer.job))
+        if apply:
+            await transfer.apply_import(plan)
+        echo((WRITTEN if apply else DRY_RUN).format(transfer.job.place))
+
+
+@positions.command("export")
+@with_properties
+async def export_positions(
+    properties: JobProperties,
+    target: Annotated[
+        str, typer.Option("--to", metavar=KCL, help="The lease table, in DynamoDB; created if there is none.")
+    ],
+    apply: Apply = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write even while a worker or job is running, and over rows that are ahead.")
+    ] = False,
+    watch: WatchSeconds = 20.0,
+) -> None:
+    """Let the KCL continue after the positions of a job: nothing is read twice or skipped. Stop the job first.
+
+    Example: recordpublisher positions export job.properties --to kcl:orders-2 -p flink.state.uri=state
+    """
+    from recordpublisher.plugins.positions.kcl_transfer import NOT_HELD
+
+    _, table_name = _place_of(target, "--to", (KCL,))
+    async with kcl_transfer(properties, table_name, watch, force) as transfer:
+        plan = await transfer.plan_export()
+        rows = [(lease.shard, str(lease.replaced or "-"), str(lease.written), lease.note) for lease in plan]
+        echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
+        if apply:
+            await transfer.apply_export(plan)
+        echo(NOT_HELD)
+        echo((WRITTEN if apply else DRY_RUN).format(transfer.table.place))
+
+
+@positions.command("reset")
+@with_properties
+async def reset_positions(
+    properties: JobProperties,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="TIME|AGE|TRIM_HORIZON|LATEST",
+            help="Where to continue; earliest is TRIM_HORIZON, a time is ISO-8601 or epoch seconds, an age 1h or 2d.",
+        ),
+    ],
+    shards: Annotated[
+        list[str] | None, typer.Option("--shard", metavar="SHARD", help="Only this shard; may be repeated.")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply/--dry-run", help="Write; otherwise show what would be written.")
+    ] = False,
+) -> None:
+    """Let a job continue from a time, the oldest record or the tip, instead of where it stopped. Stop it first, or it is fenced off.
+
+    Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
+    """
+    from recordpublisher.plugins.positions.job_positions import job_and_service
+    from recordpublisher.plugins.positions.reset import PositionsReset, place_named
+
+    start = place_named(to)
+    async with job_and_service(properties) as (positions_of_job, service, streams):
+        reset = PositionsReset(positions_of_job, service, streams, properties, start, shards or ())
+        with arguments_as_options("to"):
+            plan = await reset.plan()
+        rows = [(each.shard, state_text(each.state), each.note) for each in plan]
+        echo(table(("SHARD", "THE JOB READS", ""), rows))
+        echo(WRITTEN_AGAIN)
+        echo(await still_running(positions_of_job))
+        if apply:
+            await reset.apply(plan)
+        echo((WRITTEN if apply else DRY_RUN).format(positions_of_job.place))
+
+
+WRITTEN_AGAIN = (
+    "Records that are read again are written again: those that a sink has already are twice there, except in a table that the sql sink "
+    "created: its rows stay as they are."
+)
+STILL_RUNNING = (
+    "A subtask that still runs ends with a FencedError at its next checkpoint after the positions are written."
+)
+WRITTEN = "Written to {}."
+DRY_RUN = "Nothing was written: this was a dry run. --apply writes it to {}."
+
+
+def state_text(state: ShardState) -> str:
+    """Return the place in a shard from which reading continues, as text."""
+    waiting = " when its parents have ended" if state.waiting else ""
+    if state.ended:
+        return "ended"
+    return f"after {state.position}" if state.position is not None else f"from {_start_text(state.start)}{waiting}"
+
+
+def _start_text(start: StartingPosition) -> str:
+    return start.type.value if start.timestamp_ms is None else f"{start.type.value} {_time_text(start.timestamp_ms)}"
+
+
+def _time_text(value: int | None) -> str:
+    return "-" if value is None else f"{value} ({iso_time(value)})"
+
+
+def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
+    """Return the scheme of a URI and the place after it, without the `//` in the URI of a table.
+
+    Raises: ConfigurationError if the place is empty or the scheme is not valid for the option.
+    """
+    scheme, _, place = uri.partition(":")
+    name = place if scheme == "file" else place.removeprefix("//")
+    if not name or scheme not in {form.partition(":")[0] for form in valid}:
+        raise ConfigurationError(option, uri, " or ".join(valid))
+    return scheme, name
+
+
+async def stored_states(properties: Properties) -> dict[str, ShardState]:
+    """Return the stored state of each shard of a job. Raises: StateError if the job has stored no positions."""
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+
+    job = JobPositions(properties)
+    try:
+        states = (await job.load()).merged.shards
+    finally:
+        await job.close()
+    if not states:
+        raise StateError(f"the job has stored no positions in {job.place}: are these its properties?")
+    return dict(sorted(states.items()))
+
+
+async def still_running(job: JobPositions) -> str:
+    """Return a note on what happens to a job that was not stopped, and on when the job last stored its positions.
+
+    A job that stored them seconds ago is probably running.
+    """
+    taken_ms = (await job.load()).merged.taken_ms
+    if taken_ms is None:
+        return STILL_RUNNING
+    ago = max(0.0, SystemClock().now_ms() - taken_ms) / 1000
+    return f"The job stored its positions at {iso_time(taken_ms)}, {ago:.0f} s ago. {STILL_RUNNING}"
+
+
+@asynccontextmanager
+async def kcl_transfer(
+    properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
+) -> AsyncIterator[KclTransfer]:
+    """Open a transfer of positions between the job and a lease table of the KCL."""
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+    from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
+    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+    from recordpublisher.plugins.runtime.stream_names import streams_of
+    from recordpublisher.publishers.kinesis import KinesisClient  # loads the AWS SDK
+
+    streams = streams_of(properties)
+    async with AsyncExitStack() as opened:
+        job, table = JobPositions(properties), KclLeaseTable(table_name, properties)
+        opened.push_async_callback(job.close)
+        opened.push_async_callback(table.close)
+        service = await opened.enter_async_context(KinesisClient(properties, streams))
+        pause = partial(_tell_and_pause, table_name)
+        yield KclTransfer(job, table, service, streams, properties, watch_seconds, is_forced, pause)
+
+
+async def _tell_and_pause(table_name: str, seconds: float) -> None:
+    if seconds:
+        words = "whatever changes there is a worker that still runs (--watch)"
+        print_note(f"watching the table {table_name} and the stored positions for {seconds:g} s: {words}")
+    await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
+    """Open a transfer of positions from a file to the job."""
+    from recordpublisher.plugins.positions.file_import import FileTransfer
+    from recordpublisher.plugins.positions.job_positions import job_and_service
+
+    async with job_and_service(properties) as (job, service, streams):
+        yield FileTransfer(job, path, service, streams, properties, is_forced)

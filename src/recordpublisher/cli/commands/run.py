@@ -1,0 +1,408 @@
+"""`recordpublisher run`: a job from its properties file, with its log lines and progress on stderr."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.plugins.host.source_kind import reads_a_queue
+from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
+from recordpublisher.publishers.log_fields import log_fields
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, STATE_URI
+from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.user_code import for_log, was_logged
+
+from ..execution import arguments_as_options, one_line
+from ..logs import TextLines, given_log_options, logs_json
+from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
+
+_ENDS = "then store everything and exit 0"
+
+StopAtTip = Annotated[
+    bool,
+    typer.Option(
+        "--stop-at-tip",
+        help=f"Read what there is now, {_ENDS}; a job without positions begins at the oldest record.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help=f"Read records up to this time (their watermark, by default their arrival) or the tip, {_ENDS}.",
+    ),
+]
+MaxRecords = Annotated[
+    int | None, typer.Option("--max-records", metavar="COUNT", min=1, help=f"Read this many records, {_ENDS}.")
+]
+
+
+class RunBounds:
+    """The bounds that end a run by themselves: made from the options, and checked against the properties of the job."""
+
+    def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
+        """Read the options. Raises: ConfigurationError if the time cannot be read, or if a bound is given for several processes."""
+        self._given = {"--stop-at-tip": stop_at_tip or None, "--until": until, "--max-records": max_records}
+        end = None if until is None else time_ms("--until", until)
+        self.bounds = Bounds(
+            max_records=max_records, until_event_time=end, stop_at_tip=stop_at_tip or until is not None
+        )
+        if parallelism > 1:
+            reason = "the processes share the shards, and none knows how far the others have read"
+            self._refuse(f"--parallelism {parallelism}", reason)
+
+    def applied(self, properties: Properties) -> Properties:
+        """Return the properties for a run with these bounds.
+
+        A job that ends at the tip and has no start begins at the oldest record.
+
+        Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
+        """
+        if properties.value(JOB_WORKERS) == "GROUP":
+            reason = "the workers of a group share the shards, and none knows how far the others have read"
+            self._refuse(f"{JOB_WORKERS.key}=GROUP", reason)
+        if self.bounds.until_event_time is not None and reads_a_queue(properties):
+            reason = "a queue keeps no order in time; use --stop-at-tip or --max-records"
+            raise ConfigurationError.conflict(
+                "--until", f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}", reason=reason
+            )
+        return from_the_oldest(properties) if self.bounds.stop_at_tip else properties
+
+    def _refuse(self, other: str, reason: str) -> None:
+        """Refuse the first bound that was given, because it cannot be combined with `other`.
+
+        Raises: ConfigurationError if a bound was given.
+        """
+        for option, value in self._given.items():
+            if value is not None:
+                raise ConfigurationError.conflict(option, other, reason=reason)
+
+
+log = logging.getLogger("recordpublisher.run")
+MAX_WORKERS = 1_000
+"""More processes are a mistake in typing: a machine has no room for them."""
+_LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
+
+
+@with_properties
+def run(
+    context: typer.Context,
+    job: Job,
+    options: PropertyOptions,
+    parallelism: Annotated[
+        int, typer.Option(min=1, max=MAX_WORKERS, help="Processes that share the shards, as with --group.")
+    ] = 1,
+    group: Annotated[
+        bool,
+        typer.Option("--group", help="Share the shards with every process that runs this job; sets flink.job.workers."),
+    ] = False,
+    dashboard: Annotated[
+        bool,
+        typer.Option(
+            "--dashboard", help="Serve a page with the state of all shards on loopback; a log line has its URL."
+        ),
+    ] = False,
+    dashboard_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65_535, help="The same, on this port. --dashboard alone takes a free one."
+        ),
+    ] = None,
+    stop_at_tip: StopAtTip = False,
+    until: Until = None,
+    max_records: MaxRecords = None,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload", help="For development: start again, at the same position, when a file of this folder changes."
+        ),
+    ] = False,
+    default_state: Annotated[
+        str | None, typer.Option(hidden=True, help="flink.state.uri of a job without one.")
+    ] = None,
+    supervised: Annotated[
+        int | None,
+        typer.Option(hidden=True, help="Take properties and the end from a supervisor; report to this descriptor."),
+    ] = None,
+    number: Annotated[int, typer.Option(hidden=True, help="Number of this worker of a supervisor.")] = 0,
+    metrics_folder: Annotated[
+        Path | None, typer.Option(hidden=True, help="Where the supervisor reads its metrics.")
+    ] = None,
+) -> None:
+    """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
+
+    Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
+    yields one. Options and -p are above its own settings and arguments: flink.state.uri replaces a state_store.
+
+    Calls are retried for 15 minutes while the service, a state store or a database is away (flink.job.max.outage).
+    A host that DNS does not know ends the start after seconds.
+
+    SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once.
+    With --parallelism, a process that fails ends the job.
+
+    Example: recordpublisher run job.properties
+
+    Example: recordpublisher run job.properties --stop-at-tip
+    """
+    if reload:
+        raise typer.Exit(run_reloading([word for word in sys.argv[1:] if word != "--reload"]))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
+
+    if parallelism == 1:
+        context.find_root().with_resource(log_fields(subtask=number))  # of every line of this process
+    search_current_folder()
+    console = configure_logging(context.obj["verbose"])
+    try:
+        if supervised is not None:
+            _run_as_worker(number, supervised, metrics_folder)
+        else:
+            is_program = is_python_job(job)
+            bounds = RunBounds(stop_at_tip, until, max_records, parallelism)
+            properties = options.read(None if is_program else Path(job))
+            if is_program:
+                _refuse_processes(job, parallelism)
+
+            def changed(given: Properties) -> Properties:
+                if default_state is not None and not given.is_set(STATE_URI):
+                    given = given.merged({STATE_URI.key: default_state})
+                return bounds.applied(given.merged({JOB_WORKERS.key: "GROUP"}) if group else given)
+
+            log_options = given_log_options(context)
+            exporters = _exporters(properties, dashboard_port or 0) if dashboard or dashboard_port is not None else []
+            if is_program:
+                asyncio.run(_run_program(job, properties, changed, bounds.bounds, console, exporters))
+            else:
+                given = changed(properties)
+                asyncio.run(_run(given, Path(job), parallelism, bounds.bounds, log_options, console, exporters))
+    except Exception as error:
+        if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
+            raise
+        # An error of user code, such as a sink, is reported like one of this package, after its traceback.
+        log_traceback(error)
+        raise RecordPublisherError(one_line(error)) from error
+
+
+def _refuse_processes(job: str, parallelism: int) -> None:
+    """Check that a job which is a program has one process only. Raises: ConfigurationError if --parallelism is given."""
+    if parallelism > 1:
+        reason = "a program runs in one process; start several with --group, which share its shards"
+        raise ConfigurationError.conflict("--parallelism", job, value=parallelism, reason=reason)
+
+
+async def _run_program(
+    job: str,
+    given: Properties,
+    change: Callable[[Properties], Properties],
+    bounds: Bounds,
+    console: object,
+    exporters: list[MetricsExporter],
+) -> None:
+    from recordpublisher.plugins.runtime.job_process import run_python_job
+
+    meter = JobProgressMeter(time.monotonic())
+    with progress_shown(meter, console):
+        await run_python_job(job, given, change, meter.update, exporters, bounds)
+
+
+def log_traceback(error: Exception) -> None:
+    """Log which calls of user code led to the error, if that was not done where its record was known."""
+    if for_log(error) is not None and not was_logged(error):
+        log.error("the job failed", exc_info=for_log(error))
+
+
+def _run_as_worker(number: int, descriptor: int, metrics_folder: Path | None) -> None:
+    from recordpublisher.plugins.runtime.job_process import run_process
+    from recordpublisher.plugins.runtime.supervisor import read_from_supervisor, reporter_to_supervisor
+
+    properties, supervisor = read_from_supervisor()
+    report = reporter_to_supervisor(descriptor)
+    asyncio.run(run_process(properties, report, supervisor, metrics_folder, number))
+
+
+def _exporters(properties: Properties, port: int) -> list[MetricsExporter]:
+    """Return the exporter that serves the dashboard on this port, in addition to the exporters that the properties name."""
+    from recordpublisher.fetcher.settings import IdleIntervals
+    from recordpublisher.plugins.dashboard.snapshots import LiveDashboard
+
+    return [LiveDashboard(port, IdleIntervals.of(properties).shown_ms, properties.value(JOB_NAME))]
+
+
+async def _run(
+    properties: Properties,
+    job: Path,
+    parallelism: int,
+    bounds: Bounds,
+    options: list[str],
+    console: object,
+    exporters: list[MetricsExporter],
+) -> None:
+    from recordpublisher.plugins.runtime.job_process import run_process
+    from recordpublisher.plugins.runtime.stream_names import streams_of
+
+    streams_of(properties)
+    meter = JobProgressMeter(time.monotonic())
+    with progress_shown(meter, console), arguments_as_options(port="--dashboard-port"):
+        if parallelism == 1:
+            await run_process(properties, meter.update, more_exporters=exporters, bounds=bounds)
+        else:
+            await _supervise(properties, job, parallelism, options, meter, exporters)
+
+
+async def _supervise(
+    properties: Properties,
+    job: Path,
+    parallelism: int,
+    options: list[str],
+    meter: JobProgressMeter,
+    exporters: list[MetricsExporter],
+) -> None:
+    from recordpublisher.plugins.metrics.worker_processes import exported_from_processes
+    from recordpublisher.plugins.runtime.supervisor import Supervisor, as_group
+
+    command = [sys.executable, "-m", "recordpublisher", "run", str(job)]
+    with as_group(properties) as of_workers:
+        async with exported_from_processes(properties, parallelism, exporters) as metrics_folder:
+            if metrics_folder is not None:
+                options = [*options, "--metrics-folder", str(metrics_folder)]
+            await Supervisor([*command, *options], of_workers, parallelism, meter.update).run()
+
+
+def configure_logging(verbose: bool) -> Any:
+    """Set up logging; returns rich's console on a terminal, else None."""
+    for name in ("run", "start", "metrics", "group"):
+        shown = logging.getLogger(f"recordpublisher.{name}")
+        shown.setLevel(min(logging.INFO, shown.getEffectiveLevel()))
+    if logs_json() or not sys.stderr.isatty() or verbose:
+        return None
+    from rich.console import Console
+    from rich.logging import RichHandler
+
+    console = Console(stderr=True)
+    handler = RichHandler(console=console, show_path=False, log_time_format="%Y-%m-%dT%H:%M:%S%z")
+    handler.setFormatter(TextLines(has_head=False))
+    logging.getLogger().handlers = [handler]
+    return console
+
+
+@contextmanager
+def progress_shown(meter: JobProgressMeter, console: Any) -> Iterator[None]:
+    """Show the meter while the block runs, inside a running loop."""
+    showing = asyncio.ensure_future(_lines(meter) if console is None else _live(meter, console))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        _log_progress(meter)
+
+
+async def _lines(meter: JobProgressMeter) -> None:
+    while True:
+        await asyncio.sleep(_LINE_SECONDS)
+        _log_progress(meter)
+
+
+async def _live(meter: JobProgressMeter, console: Any) -> None:
+    with console.status("starting") as status:
+        while True:
+            await asyncio.sleep(_LIVE_SECONDS)
+            if meter.has_reports:
+                status.update(str(meter.sample(time.monotonic())))
+
+
+def _log_progress(meter: JobProgressMeter) -> None:
+    if not meter.has_reports:
+        return
+    total = meter.sample(time.monotonic())
+    log.info("%s", total, extra={"fields": {"progress": asdict(total)}})
+
+
+# `recordpublisher run --reload`: runs the job as a process, and starts it again when a file of the current folder has
+# changed.
+
+WATCHED = (".py", ".properties")
+POLL_SECONDS = 0.3
+HANGUP_SECONDS = 5.0
+"""Time for the drain of a job whose terminal was closed."""
+
+
+def run_reloading(arguments: Sequence[str]) -> int:
+    """Run `recordpublisher ARGUMENTS`, and start it again whenever a watched file changes.
+
+    Return its exit code once it has ended by itself without an error, or by a signal to this process. After an error, the next
+    start waits for a changed file. A job without a place for its positions gets a temporary one, so that each start continues where the
+    last one stopped.
+    """
+    signals: list[int] = []
+    running: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: object) -> None:
+        """Note a signal. The first one ends the loop below, which drains the job. A further one ends the job at once."""
+        if signals and running and running[-1].poll() is None:
+            running[-1].terminate()
+        signals.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    with TemporaryDirectory(prefix="recordpublisher-") as state:
+        command = [sys.executable, "-m", "recordpublisher", *arguments, "--default-state", f"{state}/state"]
+        while True:
+            files = _watched_files()
+            process = subprocess.Popen(command, start_new_session=True)  # signals are passed on by this process
+            running.append(process)
+            while process.poll() is None and not signals and _watched_files() == files:
+                time.sleep(POLL_SECONDS)
+            has_ended = process.poll() is not None
+            code = _end(process, is_left=signal.SIGHUP in signals)
+            if signals or (has_ended and not code):
+                return code
+            if has_ended:
+                log.warning("waiting for a changed file")
+            while not signals and _watched_files() == files:
+                time.sleep(POLL_SECONDS)
+            if signals:
+                return code
+            log.info("a file has changed: starting again")
+
+
+def _end(process: subprocess.Popen[bytes], *, is_left: bool) -> int:
+    """Drain the job and return its exit code.
+
+    `is_left`: whether the terminal was closed. Then the user can no longer end a long drain, so it ends after `HANGUP_SECONDS`.
+    """
+    process.terminate()
+    if is_left:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(HANGUP_SECONDS)
+        process.terminate()
+    return process.wait()
+
+
+def _watched_files() -> dict[str, int]:
+    """Return when each watched file of this folder and its subfolders was written (ns).
+
+    Hidden folders and virtual environments are left out.
+    """
+    found: dict[str, int] = {}
+    for folder, names, files in os.walk("."):
+        names[:] = [name for name in names if name[0] != "." and not Path(folder, name, "pyvenv.cfg").exists()]
+        for path in (os.path.join(folder, file) for file in files if file.endswith(WATCHED)):
+            with contextlib.suppress(FileNotFoundError):  # an editor puts a new file in the place of the old one
+                found[path] = os.stat(path).st_mtime_ns
+    return found

@@ -1,0 +1,580 @@
+"""`recordpublisher tail`: records of streams as JSON lines, or in a file of columns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
+from enum import StrEnum
+from itertools import groupby, islice
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import msgspec
+import typer
+from msgspec.structs import replace
+
+from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
+from recordpublisher.extras import install_command
+from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
+from recordpublisher.plugins.deserializers.decompression import decompressor_for
+from recordpublisher.plugins.deserializers.schemas import (
+    columns_text,
+    known_part,
+    merge_shapes,
+    shape_of,
+    with_kinds,
+    with_valid_names,
+)
+from recordpublisher.plugins.host.source_kind import lists_its_streams, reads_a_queue, shards_instead_of_queue
+from recordpublisher.plugins.runtime.streaming import as_look
+from recordpublisher.plugins.sinks.files.jsonl import as_json
+from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import (
+    A_START,
+    age_ms,
+    from_the_oldest,
+    named_start,
+    passed_initial_position,
+    refuse_future,
+    time_ms,
+)
+from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.groups.job import (
+    COMPRESSION,
+    DESERIALIZER,
+    ON_BAD_RECORD,
+    SCHEMA,
+    TIMESTAMP_FIELD,
+    WATERMARK_STRATEGY,
+)
+from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times import is_sequence_number
+from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.undecodable import UNDECODABLE
+
+from ..execution import print_note, run_to_end, run_until_signal
+from ..options import StreamNames, StreamProperties, with_properties
+from ..output import known_shard, printable_json
+
+ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
+"""Most records, and most bytes of payloads, that wait to be written together as columns."""
+
+
+class RecordReading:
+    """Reads records for `tail` with a job's properties. A record that the job cannot use is shown as it was read.
+
+    - `properties`: the properties of the job, without those that decode values.
+    - `event_time`: returns the event time of a record; None if the event time is the arrival.
+    """
+
+    def __init__(self, job: Properties) -> None:
+        """Read the job's properties. Raises: ConfigurationError if the compression or the event time cannot be used."""
+        self._decompressor = decompressor_for(job)
+        self._times_in = timestamp_assigner_for(job, None).times_in
+        unused = (DESERIALIZER, SCHEMA, COMPRESSION, ON_BAD_RECORD, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
+        self.properties = job.merged(dict.fromkeys((declared.key for declared in unused), None))
+        self.event_time: Callable[[Record], int] | None = None if self._times_in is None else self._event_time
+
+    def decompress(self, record: Record) -> Record:
+        """Return the record with its payload decompressed, or as it is if that is not possible."""
+        if self._decompressor is None:
+            return record
+        with suppress(ValueError):
+            return replace(record, data=self._decompressor.decompress([record.data])[0])
+        return record
+
+    def _event_time(self, record: Record) -> int:
+        """Return the time in the job's field (epoch ms), or the arrival if the field has no valid time."""
+        with suppress(ValueError):
+            if self._times_in is not None:
+                times = self._times_in([self.decompress(record).data])
+                check_times(times)
+                return times[0]
+        return record.arrival_millis
+
+
+def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
+    """Return a regular expression, or None if none is given. Raises: ConfigurationError, which names the option, if it is not valid."""
+    try:
+        return None if given is None else re.compile(given)
+    except re.error as error:
+        raise ConfigurationError(option, given, "a regular expression of Python", reason=str(error)) from error
+
+
+def is_chosen(record: Record, key: re.Pattern[str] | None, content: re.Pattern[str] | None) -> bool:
+    """Return whether the partition key and the payload (as text) match their patterns. A pattern that is not given matches all."""
+    return (key is None or key.search(record.partition_key or "") is not None) and (
+        content is None or content.search(record.data.decode(errors="replace")) is not None
+    )
+
+
+class RecordFormat(StrEnum):
+    """The values of `--format`."""
+
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+    SCHEMA = "schema"
+
+
+@contextmanager
+def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
+    """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
+
+    `partitions`: the job's `flink.sink.partitions`, whose fields a schema has with the types that the job gives them.
+
+    Raises: ConfigurationError if the file cannot be written; ImportError if the extra `arrow` is missing.
+    """
+    if path is None and kind in (RecordFormat.ARROW, RecordFormat.PARQUET) and sys.stdout.isatty():
+        reason = "a terminal cannot show this format"
+        raise ConfigurationError(
+            "--format", kind.value, "json or csv, or another format with --output FILE", reason=reason
+        )
+    is_new = path is not None and not path.exists()
+    try:
+        out: IO[bytes] = sys.stdout.buffer if path is None else path.open("ab")
+    except OSError as error:
+        raise ConfigurationError("--output", str(path), "a file that can be written", reason=str(error)) from error
+    file = None
+    try:
+        with nullcontext(out) if path is None else out:
+            is_replaced = path is not None and path.is_file()
+            is_schema = kind is RecordFormat.SCHEMA
+            file = SchemaFile(out, is_replaced, partitions) if is_schema else RecordFile(kind, out, is_replaced)
+            try:
+                yield file
+            except BaseException:
+                if file.has_begun:  # Records that were written can be read, even after an error.
+                    file.close()
+                raise
+            file.close()
+    finally:
+        # A file that this command created without writing a record would look like an empty result.
+        if path is not None and is_new and (file is None or not file.has_begun):
+            path.unlink()
+
+
+class RecordFile:
+    """Writes records to a file or to standard output. Owns the records that wait to be written together as columns.
+
+    Lines are written at once.
+    """
+
+    def __init__(self, kind: RecordFormat, out: IO[bytes], is_replaced: bool = False) -> None:
+        """Prepare a file. Nothing is written yet.
+
+        - `is_replaced`: whether to remove the content of `out`, at the first record, or at the end if there is no record.
+
+        Raises: ImportError if the format needs columns and the extra `arrow` is missing.
+        """
+        self._out, self._is_replaced = out, is_replaced
+        self._column_writer = None if kind is RecordFormat.JSON else _column_writer(kind)
+        self._is_text = kind is RecordFormat.CSV
+        self._columns: Any = None
+        self._waiting: list[Record] = []
+        self._bytes = 0
+        self.has_begun = False
+
+    def _begin(self) -> None:
+        if self.has_begun:
+            return
+        self.has_begun = True
+        if self._is_replaced:
+            self._out.seek(0)
+            self._out.truncate()
+        if self._column_writer is not None:
+            self._columns = self._column_writer(self._out)
+
+    def write(self, record: Record) -> None:
+        """Write a record: now, or together with later records."""
+        self._begin()
+        if self._columns is None:
+            self._out.write(json_line(record))
+            return
+        self._waiting.append(record)
+        self._bytes += len(record.data)
+        if len(self._waiting) >= ROWS_TOGETHER or self._bytes >= BYTES_TOGETHER:
+            self._write_waiting()
+
+    def flush(self) -> None:
+        """Flush the lines to the reader of the file. Columns wait until there are enough records."""
+        if self._columns is None:
+            self._out.flush()
+
+    def close(self) -> None:
+        """Write the waiting records, and the end of a file of columns."""
+        self._begin()
+        if self._columns is not None:
+            self._write_waiting()
+            self._columns.close()
+        self._out.flush()
+
+    def _write_waiting(self) -> None:
+        from pyarrow import Table
+
+        from recordpublisher.plugins.columns.record_columns import arrow_columns
+
+        of_shards = groupby(self._waiting, key=lambda record: (record.stream, record.shard_id))
+        batches = [_batch(Shard(*shard), list(records)) for shard, records in of_shards]
+        self._waiting, self._bytes = [], 0
+        if batches and self._columns is not None:
+            columns = arrow_columns(*batches)
+            self._columns.write(_with_text(Table.from_batches([columns])) if self._is_text else columns)
+
+
+class SchemaFile(RecordFile):
+    """Infers a schema from the fields of JSON objects, and writes it at the end in the form of `flink.deserializer.schema`.
+
+    `pattern`: the job's `flink.sink.partitions`.
+    """
+
+    def __init__(self, out: IO[bytes], is_replaced: bool = False, pattern: str | None = None) -> None:
+        super().__init__(RecordFormat.JSON, out, is_replaced)
+        self._pattern = pattern
+        self._seen: Any = {}
+        self._others = 0
+
+    def write(self, record: Record) -> None:
+        """Add the fields of a record to the schema. Count a record that is not a JSON object."""
+        try:
+            value = msgspec.json.decode(record.data)
+            self._seen = merge_shapes(self._seen, shape_of(value if isinstance(value, dict) else None))
+        except (*UNDECODABLE, ValueError):  # A ValueError means that the object is nested too deeply.
+            value = None
+        self._others += not isinstance(value, dict)
+
+    def close(self) -> None:
+        """Write the schema."""
+        self._begin()
+        shape = known_part(with_valid_names(self._seen, {})) or {}
+        if shape and self._pattern is not None:
+            from recordpublisher.plugins.columns.partitions import (
+                Partitions,  # loads pyarrow, which other formats do without
+            )
+
+            of_metadata = {field.name for field in RECORD_FIELDS}
+            kinds = Partitions(self._pattern).kinds().items()
+            shape = with_kinds(shape, {path: kind for path, kind in kinds if path.split(".")[0] not in of_metadata})
+        self._out.write(f"{columns_text(shape)}\n".encode() if shape else b"")
+        self._out.flush()
+        if self._others or not shape:
+            print_note(f"{counted(self._others, 'record')} without a JSON object")
+
+
+def _column_writer(kind: RecordFormat) -> Callable[[IO[bytes]], Any]:
+    try:
+        from pyarrow import csv, ipc, parquet
+    except ImportError as error:
+        raise ImportError(f"--format {kind} needs the extra 'arrow': {install_command('arrow')}") from error
+    from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+
+    if kind is RecordFormat.CSV:
+        return lambda out: csv.CSVWriter(out, _with_text(RECORD_SCHEMA.empty_table()).schema)
+    writer: Any = {"arrow": ipc.new_file, "parquet": parquet.ParquetWriter}[kind]
+    return lambda out: writer(out, RECORD_SCHEMA)
+
+
+def _with_text(columns: Any) -> Any:
+    """Return the columns with payloads as text, in which bytes that are not UTF-8 are escapes such as `\\xe9`."""
+    import pyarrow
+
+    place = columns.schema.get_field_index("data")
+    texts = [payload.decode(errors="backslashreplace") for payload in columns.column("data").to_pylist()]
+    return columns.set_column(place, "data", pyarrow.array(texts, pyarrow.string()))
+
+
+def _batch(shard: Shard, records: list[Record]) -> RecordBatch:
+    users = [
+        UserRecord(
+            record.data,
+            record.sequence_number,
+            record.arrival_millis / 1000,
+            record.partition_key,
+            record.explicit_hash_key,
+            record.sub_sequence_number,
+        )
+        for record in records
+    ]
+    return RecordBatch(shard, users, event_times=[record.event_time for record in records])
+
+
+def json_line(record: Record) -> bytes:
+    """Return a record as one line of JSON. A payload that is a JSON object or array is embedded as it is, not as text."""
+    fields: dict[str, Any] = as_json(record)
+    if record.data.lstrip()[:1] in (b"{", b"["):
+        try:
+            msgspec.json.decode(record.data)
+            fields["data"] = msgspec.Raw(msgspec.json.format(record.data, indent=-1))
+        except UNDECODABLE:
+            pass  # The payload is not JSON after all, so it stays text.
+    return printable_json(msgspec.json.encode(fields)) + b"\n"
+
+
+RATE_SECONDS = 10.0
+_TIMES_FROM = 1_000_000_000
+"""Epoch seconds of 2001. No stream has a record that is older, so a smaller number is not a time."""
+_FROM = (
+    "TRIM_HORIZON (or earliest), LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a "
+    "sequence number."
+)
+_UNTIL = "Stop at records from this time on (by default their arrival time), or at the tip. Implies --no-follow."
+
+
+@with_properties
+def tail(
+    streams: StreamNames,
+    properties: StreamProperties,
+    start: Annotated[str | None, typer.Option("--from", metavar="START", help=_FROM)] = None,
+    since: Annotated[str | None, typer.Option(metavar="AGE", help="Start this long ago: 30s, 10m, 2h, 1d.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help=_UNTIL)] = None,
+    shards: Annotated[
+        list[str] | None,
+        typer.Option("--shard", metavar="ID", help="Read only this shard of the one stream. May be repeated."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Print only records whose partition key matches.")
+    ] = None,
+    grep: Annotated[str | None, typer.Option(metavar="REGEX", help="Print only records whose payload matches.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Stop after this many records.")] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow/--no-follow", help="Wait for new records, or read from the oldest record and stop at the tip."
+        ),
+    ] = True,
+    kind: Annotated[
+        RecordFormat,
+        typer.Option(
+            "--format", help="Print JSON lines, the columns of a frame (extra arrow), or the schema of JSON objects."
+        ),
+    ] = RecordFormat.JSON,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
+    ] = None,
+) -> None:
+    """Print the records of streams as JSON lines, or write them to a file. On a terminal, stderr shows how many records a second.
+
+    The command never acts as the job whose properties it gets: it stores no positions, joins no group and registers no consumer, but polls.
+    It starts where --from, --since or flink.stream.initpos says. Without them: at the end with --follow, else at the oldest record.
+
+    Example: recordpublisher tail orders --since 10m --grep '"status":"failed"' -n 10
+
+    Example: recordpublisher tail orders --shard shardId-000000000000 --no-follow
+
+    Example: recordpublisher tail orders --since 1h --no-follow --format parquet -o orders.parquet
+
+    Example: recordpublisher tail orders --since 1h --no-follow --format schema
+    """
+    is_short = bool(shards) and lists_its_streams(properties)
+    sequence_number = given_sequence_number(start, is_short=is_short)
+    if shards and len(streams) > 1:
+        raise ConfigurationError.needs("--shard", "exactly one stream", reason=f"{len(streams)} were given")
+    if sequence_number is not None and len(shards or ()) != 1:
+        reason = "a sequence number is a position in one shard"
+        raise ConfigurationError.needs("--from", "exactly one --shard", value=start, reason=reason)
+    begin = start_properties(start, since, time.time_ns() // 1_000_000, is_short=is_short)
+    properties = as_look(properties).merged(begin)  # A look stores no positions, and joins no group.
+    if reads_a_queue(properties):
+        valid, reason = shards_instead_of_queue(properties), "the shown records would be taken from the queue"
+        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
+    end = None if until is None else time_ms("--until", until)
+    bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
+    patterns = pattern("--key", key), pattern("--grep", grep)
+    reading = RecordReading(properties)
+    with record_file(kind, output, properties.value(PARTITIONS)) as written:
+        printer = _Printer(reading, lambda record: is_chosen(record, *patterns), limit, written)
+        if shards:
+            printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
+        else:
+            printing = _print_streams(streams, reading, bounds, printer)
+        # Without an end, Ctrl-C is the usual way to stop, and not an error.
+        has_end = bounds.stop_at_tip or limit is not None
+        (run_to_end if has_end else run_until_signal)(_with_rate(printing, printer))
+
+
+async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer) -> None:
+    async with printer.rate.shown():
+        await printing
+
+
+async def _print_streams(streams: list[str], reading: RecordReading, bounds: Bounds, printer: _Printer) -> None:
+    from recordpublisher.plugins.runtime.streaming import stream  # Imported here because it is slow.
+
+    records = stream(
+        streams,
+        reading.properties,
+        timestamp_assigner=reading.event_time,
+        stop_at_tip=bounds.stop_at_tip,
+        until_event_time=bounds.until_event_time,
+    )
+    async with aclosing(records) as batches:
+        async for batch in batches:
+            if not await printer.print(batch):
+                break
+
+
+async def _print_shards(
+    stream: str,
+    shard_ids: list[str],
+    sequence_number: str | None,
+    reading: RecordReading,
+    bounds: Bounds,
+    printer: _Printer,
+) -> None:
+    """Print records of chosen shards, without their parents and children, until a bound is met or the shards end.
+
+    - `sequence_number`: where to start; None for where `flink.stream.initpos` says.
+
+    Raises: ConfigurationError if a shard is unknown; the errors of `rp.stream`.
+    """
+    from recordpublisher.plugins.runtime.bounded_reader import BoundedReader  # Imported here because it is slow.
+
+    properties = reading.properties
+    properties.check()
+    start = passed_initial_position(
+        from_the_oldest(properties) if bounds.stop_at_tip else properties, SystemClock().now_ms()
+    )
+    if sequence_number is not None:
+        start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
+    reader = BoundedReader(properties, timestamp_assigner=reading.event_time)
+    try:
+        listed = await reader.list_shards(stream)
+        starts = await Starts(start).pinned(lambda: reader.server_time_ms(stream))
+        chosen = [known_shard(each, listed, "--shard", "a shard of the stream") for each in shard_ids]
+        states = {shard: starts.of(shard) for shard in chosen}
+        # A run with a limit for each shard ends with these shards. Without a limit it would wait for their children.
+        bounds = dataclasses.replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))
+        with contextlib.suppress(_EnoughError):
+            await reader.read(states, _PrintingSink(printer), bounds)
+    finally:
+        await reader.close()
+
+
+class _PrintingSink(Sink):
+    """Prints batches. Raises `_EnoughError` to end the reading when no more records are wanted."""
+
+    def __init__(self, printer: _Printer) -> None:
+        self._printer = printer
+
+    async def write(self, batch: RecordBatch) -> None:
+        if not await self._printer.print(batch):
+            raise _EnoughError
+
+
+class _EnoughError(Exception):
+    """Raised by the sink when no more batches are wanted."""
+
+
+class _Printer:
+    """Prints the chosen records. Owns the number of records that are still wanted, and `rate`, which reports their rate."""
+
+    def __init__(
+        self, reading: RecordReading, is_printed: Callable[[Record], bool], limit: int | None, file: RecordFile
+    ) -> None:
+        self._reading = reading
+        self._file = file
+        self._is_printed = is_printed
+        self._left = sys.maxsize if limit is None else limit
+        self.rate = PrintedRate(SystemClock())
+
+    async def print(self, batch: RecordBatch) -> bool:
+        """Print the chosen records of a batch. Return whether more records are wanted."""
+        # Printing runs in a thread, because a reader that stops reading (`| less`) must not block the loop.
+        count = await asyncio.to_thread(self._print, batch)
+        self._left -= count
+        self.rate.add(count)
+        return self._left > 0
+
+    def _print(self, batch: RecordBatch) -> int:
+        """Print the chosen records, up to the wanted number, and return their number. One record is decompressed at a time."""
+        count = 0
+        for record in islice(filter(self._is_printed, map(self._reading.decompress, batch)), self._left):
+            self._file.write(record)
+            count += 1
+        self._file.flush()
+        return count
+
+
+class PrintedRate:
+    """Reports on stderr how many records are printed a second, if stderr is a terminal.
+
+    It owns the count of printed records, and the time when the command began to wait for them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._count = 0
+
+    def add(self, count: int) -> None:
+        """Count records that were printed."""
+        self._count += count
+
+    @asynccontextmanager
+    async def shown(self) -> AsyncIterator[None]:
+        """Report the rate while the block runs, once in `RATE_SECONDS` if there were new records, and at the end of the block."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        saying = asyncio.create_task(self._say_again())
+        try:
+            yield
+        finally:
+            saying.cancel()
+            self._say(self._count, self._clock.monotonic() - self._began)
+
+    async def _say_again(self) -> None:
+        before = 0
+        while True:
+            await asyncio.sleep(RATE_SECONDS)
+            if self._count > before:
+                self._say(self._count - before, RATE_SECONDS)
+            before = self._count
+
+    def _say(self, count: int, seconds: float) -> None:
+        print_note(f"{counted(count, 'record')} in {seconds:.1f} s ({count / max(seconds, 0.001):,.1f} a second)")
+
+
+def given_sequence_number(start: str | None, *, is_short: bool = False) -> str | None:
+    """Return the value of `--from` if it is a sequence number, else None.
+
+    - `is_short`: whether a number that is too small for the time of a record counts as a sequence number, as it may in a plugin's shards.
+    """
+    is_given = start is not None and (
+        is_sequence_number(start) or (is_short and start.isdecimal() and int(start) < _TIMES_FROM)
+    )
+    return start if is_given else None
+
+
+def start_properties(start: str | None, since: str | None, now_ms: int, *, is_short: bool = False) -> dict[str, str]:
+    """Return the properties for `--from` or `--since`. Return none if neither is given, or if `--from` is a sequence number.
+
+    Raises: ConfigurationError if both are given, if one is malformed, or if the time is in the future.
+    """
+    if since is not None:
+        if start is not None:
+            raise ConfigurationError.conflict("--since", "--from", reason="both say where to start")
+        age_ms("--since", since)
+        return {INITIAL_POSITION.key: since}
+    if start is None or given_sequence_number(start, is_short=is_short) is not None:
+        return {}
+    at_ms = named_start("--from", start, f"a sequence number, {A_START}").timestamp_ms
+    if at_ms is not None:
+        refuse_future("--from", at_ms, now_ms)
+    return {INITIAL_POSITION.key: start}

@@ -1,1 +1,0 @@
-"""Commands that check, run and watch a job."""

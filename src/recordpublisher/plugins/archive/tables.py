@@ -1,0 +1,315 @@
+"""Lists and opens the files of an archive in a table of Delta Lake or Iceberg, even if another program has joined them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
+from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.properties.groups.reading import ARCHIVE_UNPROVEN, ARCHIVE_URI
+from recordpublisher.publishers.properties.groups.sinks import DELTA_STORAGE
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..sinks.archived_shards import RANGES, SHARDS, position_text
+from ..sinks.tables.folder import TableFolder
+from ..sinks.tables.staged_data_files import RangeProof, file_id
+from ..sinks.tables.table import LakeTable, NoTableError
+from .catalogue import DELTA, GETS_AT_ONCE, Files
+from .ranges import OrderOf, Place, RangeFile, place_of, ranges_of
+from .rows import ArchivedRows, MergedFiles, OrderedFile, ParquetRows
+
+log = logging.getLogger("recordpublisher.archive")
+T = TypeVar("T")
+_MOST_MERGED = 16
+"""Most row groups that are decoded together because the sequence numbers of their rows overlap."""
+_MOST_LISTINGS = 5
+"""Most attempts to list a table whose files are rewritten and deleted at the same time."""
+_KEYS = {
+    "stream": pa.string(),
+    "shardId": pa.string(),
+    "sequenceNumber": pa.string(),
+    "subSequenceNumber": pa.int64(),
+}
+"""The columns that say which rows a file has. Other programs may have written views of texts, which pyarrow cannot filter."""
+
+
+def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
+    """Return the files of a table, `delta:LOCATION` or `iceberg:namespace.table`. Raises: ConfigurationError if it is not valid."""
+    kind, _, name = uri.partition(":")
+    if f"{kind}:" == DELTA:
+        from ..sinks.tables.delta import ENTRIES, DeltaLakeTable
+        from ..sinks.tables.storage import TableStorage
+
+        storage = TableStorage(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
+        delta = DeltaLakeTable(storage, "FIXED")
+        return _TableFiles(delta, f"Delta table {storage.uri}", properties, order_of, ENTRIES)
+    from ..sinks.tables.iceberg import IcebergTable
+
+    iceberg = IcebergTable(name, properties)
+    return _TableFiles(iceberg, f"Iceberg table {iceberg.place}", properties, order_of, None)
+
+
+class Piece(NamedTuple):
+    """The rows of one shard in a row group of a file that no proof names."""
+
+    path: str
+    group: int
+    rows: int
+    first: tuple[Place, str]
+    last: tuple[Place, str]
+
+
+class Found(NamedTuple):
+    """A file of `ranges_of` that is made of pieces: its name, and the pieces; `is_proven` if no row between them is missing."""
+
+    name: str
+    pieces: Sequence[Piece]
+    is_proven: bool
+
+
+class _TableFiles:
+    """The files of a table by the names that `ranges_of` takes.
+
+    Owns which files of the table stand for each name, and what was found in files that have no proof: they never change.
+    """
+
+    def __init__(
+        self, table: LakeTable, place: str, properties: Properties, order_of: OrderOf, entries: str | None
+    ) -> None:
+        self.place = place
+        self._table, self._properties, self._order_of, self._entries = table, properties, order_of, entries
+        self._lock = threading.Lock()
+        self._slots = asyncio.Semaphore(GETS_AT_ONCE)
+        self._sources: dict[str, str | Sequence[Piece]] = {}
+        self._pieces: dict[str, Mapping[str, Sequence[Piece]]] = {}
+        self._unproven: set[str] = set()
+
+    async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
+        """Return the store of the documents, and that of the entries if it is next to the table."""
+        location = await self._called(self._table.location)
+        places = [f"{location}/{name}" for name in (SHARDS, self._entries) if name is not None]
+        shards, *entries = [conditional_store_of(place, ARCHIVE_URI.key, self._properties) for place in places]
+        return shards, entries[0] if entries else None
+
+    async def paths(self, prefix: str) -> list[str]:
+        """Return the files of all shards, or those of the shard `prefix`, of the newest version of the table."""
+        if prefix.startswith(RANGES):
+            return []  # They come with the files.
+        for attempt in range(_MOST_LISTINGS):
+            try:
+                return await self._called(lambda: self._list(prefix.rstrip("/")))
+            except FileNotFoundError as error:
+                log.info("a file of %s has gone, the table is loaded again: %s", self.place, error)
+            await pause(attempt)
+        raise StoreUnavailableError(f"{self.place} was changed during each of {_MOST_LISTINGS} attempts to list it")
+
+    async def opened(self, path: str) -> ArchivedRows:
+        """Open a file, or the row groups of the files that stand for it."""
+        source = self._sources.get(path)
+        if source is None:
+            raise FileNotFoundError(path)
+        async with self._slots:
+            folder = await self._called(self._table.folder)
+            if isinstance(source, str):
+                return await self._reading(self._opened, folder, source)
+            if len(source) > _MOST_MERGED:
+                raise StateError(
+                    f"{source[0].path} of {self.place} cannot be read: the rows of {len(source)} row groups overlap, and {_MOST_MERGED} "
+                    "are merged at most, because another program has sorted them. Rewrite the table in the order of sequenceNumber"
+                )
+            parts = [await self._reading(self._opened_piece, folder, piece, path) for piece in source]
+            return MergedFiles(parts, self._order_of)
+
+    def _opened(self, folder: TableFolder, path: str) -> ArchivedRows:
+        rows = ParquetRows(folder.source(path, whole=True), f"{self.place}/{path}", asyncio.to_thread)
+        return OrderedFile(rows, f"{self.place}/{path}", self._order_of)
+
+    def _opened_piece(self, folder: TableFolder, piece: Piece, path: str) -> ArchivedRows:
+        source = folder.source(piece.path, whole=False)
+        shard = "/".join(path.split("/")[:2])
+        return ParquetRows(source, f"{self.place}/{piece.path}", asyncio.to_thread, (piece.group, shard))
+
+    async def _reading(self, call: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return await asyncio.to_thread(call, *arguments)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreUnavailableError(f"{self.place} cannot be used: {error}") from error
+
+    async def _called(self, call: Callable[[], T]) -> T:
+        def alone() -> T:
+            with self._lock:
+                return call()
+
+        await self._table.refresh()
+        try:
+            return await self._reading(alone)
+        except NoTableError as error:
+            raise ConfigurationError(ARCHIVE_URI.key, self.place, "a table", reason="there is no such table") from error
+
+    # --- listing ----------------------------------------------------------------------------------------------------------------
+
+    def _list(self, only: str) -> list[str]:
+        live = self._table.live_files(self._table.load())
+        folder, by_id = self._table.folder(), {file_id(path): path for path in live}
+        if deleted := next((path for path, has_deleted in live.items() if has_deleted), None):
+            raise StateError(
+                f"rows of {deleted} of {self.place} were deleted, and the file still has them. Rewrite it without them: REORG TABLE ... "
+                "APPLY (PURGE) of Delta Lake, rewrite_data_files of Iceberg"
+            )
+        with ThreadPoolExecutor(GETS_AT_ONCE) as threads:
+            streams = [] if only else folder.names(RANGES)
+            below = threads.map(
+                lambda stream: [f"{stream}/{shard}" for shard in folder.names(f"{RANGES}/{stream}")], streams
+            )
+            shards = [only] if only else list(chain.from_iterable(below))
+            names = dict(zip(shards, threads.map(lambda shard: folder.names(f"{RANGES}/{shard}"), shards), strict=True))
+        proofs = {shard: list(filter(None, map(RangeProof.parsed, found))) for shard, found in names.items()}
+        if not only:
+            proven = {proof.file for found in proofs.values() for proof in found}
+            self._unproven = {path for name, path in by_id.items() if name is not None and name not in proven}
+        foreign = [path for path in live if file_id(path) is None or path in self._unproven]
+        for path in foreign:
+            self._scan(folder, path)
+        shards = sorted({*names, *(() if only else (shard for path in foreign for shard in self._pieces[path]))})
+        found: list[str] = []
+        for shard in shards:
+            sources = self._of_shard(folder, shard, proofs.get(shard, []), by_id, names.get(shard, ()), foreign)
+            self._sources = {name: source for name, source in self._sources.items() if not name.startswith(f"{shard}/")}
+            self._sources |= sources
+            empty = [name for name in names.get(shard, ()) if RangeProof.parsed(name) is None]
+            found += [*sources, *(f"{RANGES}/{shard}/{name}" for name in empty)]
+        return found
+
+    def _of_shard(
+        self,
+        folder: TableFolder,
+        shard: str,
+        proofs: Sequence[RangeProof],
+        by_id: Mapping[str | None, str],
+        names: Sequence[str],
+        foreign: Sequence[str],
+    ) -> dict[str, str | Sequence[Piece]]:
+        """Return the files of a shard, by path: a file of the table, or pieces of files that another program wrote."""
+        found: dict[str, str | Sequence[Piece]] = {}
+        there: dict[str, dict[int, RangeProof]] = {}
+        for proof in proofs:
+            text = f"{proof.covered}.{proof.part}of{proof.parts}.{proof.file[:12]}"
+            if proof.file in by_id:
+                found[f"{shard}/{text}.parquet"] = by_id[proof.file]
+                there.setdefault(str(proof.covered), {})[proof.part] = proof
+        pieces = [piece for path in foreign for piece in self._pieces[path].get(shard, ())]
+        if not pieces:
+            return found
+        # The rows of the other files of a range may have been joined with those of other ranges.
+        is_whole = {name for name, parts in there.items() if len(parts) == next(iter(parts.values())).parts}
+        for name, parts in there.items():
+            for proof in () if name in is_whole else parts.values():
+                self._scan(folder, by_id[proof.file])
+                pieces += self._pieces[by_id[proof.file]].get(shard, ())
+        expected = {name: 0 for name in names if RangeProof.parsed(name) is None}
+        for proof in proofs:
+            if (name := str(proof.covered)) not in is_whole:
+                expected[name] = expected.get(name, 0) + proof.rows
+        for each in joined_pieces(pieces, expected, self._order_of):
+            if not each.is_proven and not self._properties.value(ARCHIVE_UNPROVEN):
+                raise self._is_unproven(shard, each, expected)
+            found[f"{shard}/{each.name}.parquet"] = each.pieces
+        return found
+
+    def _is_unproven(self, shard: str, found: Found, expected: Mapping[str, int]) -> ConfigurationError:
+        rows = counted(sum(piece.rows for piece in found.pieces), "row")
+        promised = f"the ranges of the archive promise {sum(expected.values())}" if expected else "no range is known"
+        reason = (
+            f"{found.pieces[0].path} in {self.place} was written without flink.sink.archive, or another program has rewritten it. It and "
+            f"the files next to it have {rows} of {shard}, and {promised}, so records may be missing"
+        )
+        return ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read it nevertheless", reason=reason)
+
+    def _scan(self, folder: TableFolder, path: str) -> None:
+        """Find out which rows a file has that no proof names. This reads four of its columns."""
+        if path in self._pieces:
+            return
+        file = pq.ParquetFile(folder.source(path, whole=False))
+        if missing := [name for name in _KEYS if name not in file.schema_arrow.names]:
+            raise StateError(
+                f"{path} of {self.place} has no column {missing[0]!r}, so an archive cannot be read from it after it was rewritten"
+            )
+        by_shard: dict[str, list[Piece]] = {}
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=list(_KEYS), use_threads=False)
+            table = pa.table({name: table[name].cast(kind) for name, kind in _KEYS.items()})
+            keys = pc.binary_join_element_wise(table["stream"], table["shardId"], "/")
+            for key in filter(None, keys.unique().to_pylist()):
+                rows = table.filter(pc.equal(keys, key))
+                numbers, parts = rows["sequenceNumber"].to_pylist(), rows["subSequenceNumber"].to_pylist()
+                positions = list(map(SequenceNumber, numbers, parts))
+                places = [(place_of(each, self._order_of), position_text(each)) for each in positions]
+                by_shard.setdefault(key, []).append(Piece(path, group, len(places), min(places), max(places)))
+        self._pieces[path] = by_shard
+
+
+def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of: OrderOf) -> list[Found]:
+    """Return pieces whose numbers overlap together, in order, each with a name for `ranges_of`.
+
+    - `expected`: how many rows the ranges have that are in no file of their own, by the text of a `Range`. Pieces are complete if they have
+      as many as the ranges that they lie in. Ranges before the first piece were deleted with their rows.
+    """
+    waiting = sorted(pieces, key=lambda piece: piece.first)
+    known = [
+        each for each in ranges_of(((name, name) for name in expected), order_of) if each.through >= waiting[0].first[0]
+    ]
+    found: list[Found] = []
+    for ranges in _without_gaps(known):
+        after, through = ranges[0].after, ranges[-1].through
+        inside = [piece for piece in waiting if (after is None or piece.first[0] > after) and piece.last[0] <= through]
+        if not inside or sum(piece.rows for piece in inside) != sum(expected[each.paths[0]] for each in ranges):
+            continue
+        waiting = [piece for piece in waiting if piece not in inside]
+        begin, groups = ranges[0].after_text, _overlapping(inside)
+        ends = [*(max(piece.last for piece in group)[1] for group in groups[:-1]), position_text(ranges[-1].end)]
+        for group, end in zip(groups, ends, strict=True):
+            found.append(Found(f"{begin}_{end}", group, True))
+            begin = end
+    for group in _overlapping(waiting):
+        first, (last, text) = min(piece.first for piece in group)[1], max(piece.last for piece in group)
+        # The next range may begin behind the last row: behind a whole aggregate, or behind records of which none could be written.
+        ends = [
+            position_text(each.end)
+            for each in known
+            if (each.after is None or each.after < last) and last <= each.through
+        ]
+        found.append(Found(f"{first}-{(*ends, text)[0]}", group, False))
+    return found
+
+
+def _without_gaps(ranges: Sequence[RangeFile]) -> list[list[RangeFile]]:
+    chains: list[list[RangeFile]] = []
+    for each in ranges:
+        if not chains or each.after != chains[-1][-1].through:
+            chains.append([])
+        chains[-1].append(each)
+    return chains
+
+
+def _overlapping(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    groups: list[list[Piece]] = []
+    for piece in pieces:
+        if not groups or piece.first > max(each.last for each in groups[-1]):
+            groups.append([])
+        groups[-1].append(piece)
+    return groups

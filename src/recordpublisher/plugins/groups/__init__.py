@@ -1,1 +1,0 @@
-"""Shows and controls a group of workers (GROUP) from outside. Start at `group_status.py`."""

@@ -1,0 +1,320 @@
+"""Knows in which ranges the files of an archive are complete, and writes one document for each archived shard."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from recordpublisher.fetcher.committing_sink import CommittingSink
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, write_value
+from recordpublisher.fetcher.stored_documents import read_document
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.groups.job import COMPRESSION
+from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS, PARTITIONS
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard, is_valid_name, shard_to_json
+
+SHARDS = "_recordpublisher/shards"
+"""Where an archive has the documents of its shards, below its folder."""
+RANGES = "_recordpublisher/ranges"
+"""Where an archive has ranges as names of empty files: those without records, and in tables those of all files."""
+COLUMNS = (
+    "sequenceNumber",
+    "subSequenceNumber",
+    "approximateArrivalTimestamp",
+    "partitionKey",
+    "explicitHashKey",
+    "data",
+)
+"""The columns that the files of an archive must have."""
+BEGIN = "BEGIN"
+"""The beginning of a range that lacks no record of its shard before."""
+AT = "AT"
+"""A range begins with its first record: whether the shard had records before is not known."""
+_NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The range of a file, which has every record of one shard behind `after`, up to and including `through`.
+
+    Both are positions as `position_text` writes them. `after` may also be `BEGIN`, or `AT-` and the position of the first record.
+    """
+
+    after: str
+    through: str
+
+    def __str__(self) -> str:
+        """Return the range as it stands in the name of a file."""
+        return f"{self.after}_{self.through}"
+
+
+class ShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of an archived shard: the position where its files end, as in `Range`, and the ids of its children."""
+
+    through: str
+    children: tuple[str, ...] = ()
+
+
+class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The document of one shard: its lineage and hash range, as `shard_to_json` has them.
+
+    - `open_ms`: a time at which the shard was open (epoch ms), so that the records of its children arrived later.
+    - `end`: the shard's end, if the archive has it.
+    """
+
+    stream: str
+    id: str
+    parents: tuple[str, ...] = ()
+    range: str | None = None
+    arn: str | None = None
+    open_ms: int | None = msgspec.field(default=None, name="openMs")
+    end: ShardEnd | None = None
+
+    @property
+    def name(self) -> str:
+        """The name under which the document is stored, which is also the key of the shard."""
+        return f"{self.stream}/{self.id}"
+
+    def united(self, newer: "ShardDocument") -> "ShardDocument":
+        """Return this document with what a newer one adds. A listing may lack parents that an earlier one had."""
+        parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
+        return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
+
+
+def position_text(position: SequenceNumber) -> str:
+    """Return a position as names of files have it: sequence number, dot, sub-sequence number. The last is -1 for a whole record."""
+    return f"{position.sequence}.{position.sub_sequence}"
+
+
+class ArchivedShards:
+    """Owns how far the ranges of each shard reach, and what the documents of the shards must say.
+
+    Kinesis' sequence numbers are not dense, so the records of a file never show that one is missing between two files. So a range begins
+    where the range before it ended, or where the reader of the shard started. Only the position of the job knows that.
+    """
+
+    def __init__(self) -> None:
+        self._reached: dict[str, str] = {}
+        self._listed: dict[str, ShardDocument] = {}
+        self._ended: dict[str, ShardDocument] = {}
+
+    def begin(self) -> None:
+        """Forget how far the ranges reach, because the next readers start at committed positions."""
+        self._reached, self._ended = {}, {}
+
+    def forget(self, shards: Collection[str]) -> None:
+        """Forget how far the ranges of these shards reach, because another process reads the shards."""
+        for key in shards:
+            for each in (self._reached, self._ended):
+                each.pop(key, None)
+
+    def on_listed(self, shard: Shard, open_ms: int | None) -> None:
+        """Remember that the shard needs a document."""
+        if open_ms is None and (before := self._listed.get(shard.key)) is not None:
+            open_ms = before.open_ms  # A listing has shown it, and then the shard was found in another way, too.
+        document = msgspec.convert(shard_to_json(shard), ShardDocument)
+        self._listed[shard.key] = msgspec.structs.replace(document, open_ms=open_ms)
+
+    def on_started(self, shard: Shard, start: StartingPosition, follows_parents: bool) -> None:
+        """Begin a range, unless the last one ended there."""
+        after = _after(start, follows_parents)
+        if after == AT or self._reached.get(shard.key) != after:
+            self._reached[shard.key] = after
+
+    def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
+        """Remember that the next document of the shard must have its end."""
+        end = ShardEnd("", tuple(child.shard_id for child in children))
+        self._ended[shard.key] = msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end)
+
+    def range_of(self, batch: RecordBatch) -> Range:
+        """Return the range of a batch that is written, and begin the next range there.
+
+        Raises: SinkError if a sequence number cannot be a part of such a name.
+        """
+        first, last = _row(batch, 0), _row(batch, -1)
+        position = batch.read_position
+        through = last if position is None or position.continuation else position_text(position)
+        _check_names(batch.shard, first, last, through)
+        after = self._reached.get(batch.shard.key, AT)
+        self._reached[batch.shard.key] = through
+        return Range(f"{AT}-{first}" if after == AT else after, through)
+
+    def passed(self, shard: Shard, position: SequenceNumber) -> Range | None:
+        """Return the range of records of which none is written, and begin the next range there.
+
+        None if where the range begins is not known. A restart begins its range at the position, so without a file of this range the
+        records before it would count as missing.
+        """
+        through = position_text(position)
+        _check_names(shard, through)
+        after, self._reached[shard.key] = self._reached.get(shard.key, AT), through
+        return None if after == AT else Range(after, through)
+
+    def changes(self) -> Mapping[str, ShardDocument]:
+        """Return the documents that the next commit must store, by the key of the shard."""
+        return self._listed | self._ended
+
+    def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
+        """Return these documents, each end with the position through which the files of its shard reach."""
+        return [self._with_through(key, each) for key, each in documents.items()]
+
+    def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
+        """Remember that these documents are in an entry, or will be when it is committed."""
+        for key, document in documents.items():
+            for each in (self._listed, self._ended):
+                if each.get(key) is document:
+                    del each[key]
+
+    def _with_through(self, key: str, document: ShardDocument) -> ShardDocument:
+        if document.end is None:
+            return document
+        return msgspec.structs.replace(document, end=ShardEnd(self._reached.get(key, AT), document.end.children))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingBatch:
+    """A batch that waits for a checkpoint.
+
+    - `first`, `last`: sequence and sub-sequence number of its first and last record.
+    - `content`: the batch in the form that the sink writes. None stands for records of which none can be written.
+    - `held_bytes`: bytes that `content` holds in memory.
+    - `covered`: the range in which the batch is complete, for an archive.
+    """
+
+    stream: str
+    shard_id: str
+    first: str
+    last: str
+    content: Any
+    held_bytes: int
+    covered: Range | None = None
+
+    @property
+    def shard(self) -> str:
+        """Key of the shard, like `Shard.key`."""
+        return f"{self.stream}/{self.shard_id}"
+
+
+class ArchivingSink(CommittingSink):
+    """A sink whose files can be an archive (`flink.sink.archive`). Owns the ranges and documents that the next commit has to store."""
+
+    _waiting: list[WaitingBatch]
+
+    def __init__(self, properties: Properties) -> None:
+        """Read the property. Raises: ConfigurationError if an archive is wanted, and payloads are decompressed."""
+        self.keeps_archive: bool = properties.value(ARCHIVE)
+        if self.keeps_archive and (compression := properties.value(COMPRESSION)) != "NONE":
+            reason = f"decompressed payloads are not what came; leave {COMPRESSION.key} out, the job that reads the archive decompresses"
+            raise ConfigurationError(COMPRESSION.key, compression, "NONE", reason=reason)
+        self._archived = ArchivedShards()
+
+    def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
+        """Let the next commit create the document of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_listed(shard, open_ms)
+
+    def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
+        """Begin a range of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_started(shard, start, follows_parents)
+
+    def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
+        """Let the next commit store a range without records, or extend the range of a file with records.
+
+        Raises: SinkError if the position cannot be a part of a file name.
+        """
+        if self.keeps_archive and (covered := self._archived.passed(shard, position)) is not None:
+            self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
+
+    def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
+        """Let the next commit add the end to the document of an archived shard."""
+        if self.keeps_archive:
+            self._archived.on_ended(shard, children)
+
+
+def files_of(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
+    """Return the batches that go into one file each: those of one shard, in an archive without a gap between them."""
+    files: list[list[WaitingBatch]] = []
+    newest: dict[str, list[WaitingBatch]] = {}
+    for part in parts:
+        before = newest.get(part.shard)
+        last = None if before is None else before[-1].covered
+        has_gap = last is not None and part.covered is not None and part.covered.after != last.through
+        if before is None or has_gap:
+            newest[part.shard] = before = []
+            files.append(before)
+        before.append(part)
+    return files
+
+
+def range_together(parts: Sequence[WaitingBatch]) -> Range | None:
+    """Return the range of batches that go into one file, or None if the sink writes no archive."""
+    first, last = parts[0].covered, parts[-1].covered
+    return None if first is None or last is None else Range(first.after, last.through)
+
+
+def check_partitions(names: Collection[str], given: str | None) -> None:
+    """Check that the files have the columns of an archive. Raises: ConfigurationError if they are partitioned by one (`names`)."""
+    for name in names:
+        if name in COLUMNS:
+            reason = f"the files have no column {name} then, which an archive needs; take a field or a time"
+            raise ConfigurationError(PARTITIONS.key, given, reason=reason)
+
+
+def no_archive_of_fields() -> ConfigurationError:
+    """Return the error for columns of a type."""
+    reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
+    return ConfigurationError(ARCHIVE.key, "true", reason=reason)
+
+
+async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
+    """Store what the documents add to those that are there. Several processes may do so at the same time, and again.
+
+    Raises: StoreUnavailableError if the store cannot be reached now; StateError if a stored document cannot be read.
+    """
+    stored = await store.get_all(document.name for document in documents)
+    for document in documents:
+        there = stored.get(document.name)
+        while True:
+            place = f"{document.name} in {store.place}"
+            old = None if there is None else read_document(there.value, ShardDocument, place, 1)
+            new = document if old is None else old.united(document)
+            if new == old:
+                break
+            try:
+                value = msgspec.json.encode(new)
+                await write_value(store, document.name, value, None if there is None else there.version)
+                break
+            except ConflictError as error:  # Another process was faster: add to what it has stored.
+                there = error.current
+
+
+def _after(start: StartingPosition, follows_parents: bool) -> str:
+    if start.skip_through is not None:
+        return position_text(start.skip_through)
+    if start.type == "AFTER_SEQUENCE_NUMBER" and start.sequence_number is not None:
+        return position_text(SequenceNumber(start.sequence_number))
+    return BEGIN if start.type == "TRIM_HORIZON" and follows_parents else AT
+
+
+def _check_names(shard: Shard, *texts: str) -> None:
+    for name in (shard.stream, shard.shard_id):
+        if not is_valid_name(name):
+            raise SinkError(
+                f"{name[:200]!r} is not the name of a stream or shard that an archive can have in a path: letters, digits, _ . - are "
+                "valid, 128 at most"
+            )
+    for text in texts:
+        if not _NUMBER.fullmatch(text):
+            raise SinkError(
+                f"the position {text[:200]!r} of {shard.key} cannot be part of a file's name in an archive: use letters, digits, . "
+                "and -, at most 100 characters"
+            )
+
+
+def _row(batch: RecordBatch, index: int) -> str:
+    return f"{batch.sequence_numbers[index]}.{batch.sub_sequence_numbers[index]}"

@@ -1,0 +1,70 @@
+"""The fan-out consumers of Spark jobs. The driver registers them, and a call of the user deregisters them."""
+
+from collections.abc import Mapping, Sequence
+
+from recordpublisher.publishers import kinesis
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis import run_sync
+from recordpublisher.publishers.properties.groups.reading import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
+from recordpublisher.publishers.properties.properties import Properties
+
+from .options.other_connectors import own_options
+
+
+def registered_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
+    """Register the consumers, and return their ARNs by property key. With registration NONE the ARNs are given, and nothing is done.
+
+    Raises: ConfigurationError if the consumer's properties are invalid; StreamNotFoundError if there is no such stream; ConsumerError if a
+    consumer cannot be registered; KinesisError if a call fails.
+    """
+    if properties.value(REGISTRATION) == "NONE":
+        return {}
+    from recordpublisher.publishers.fanout.publisher import (
+        register_eagerly,  # not needed by tasks, nor by queries that poll
+    )
+
+    registered = register_eagerly(properties.merged({REGISTRATION.key: "EAGER"}), streams)
+    return {CONSUMER_ARN.key + stream: arn for stream, arn in registered.with_prefix(CONSUMER_ARN).items()}
+
+
+def consumer_properties(options: Mapping[str, object]) -> Properties:
+    """Return our properties from a query's options or properties, to deregister its consumer.
+
+    Raises: ConfigurationError if the consumer's name is missing.
+    """
+    from .options import spark_options  # noqa: F401 - declares the options that those of other connectors become
+
+    properties = own_options(Properties(options), has_default=())
+    if not properties.is_set(CONSUMER_NAME):
+        raise ConfigurationError(CONSUMER_NAME.key, None, "the name of the consumer to deregister")
+    return properties
+
+
+def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, object]) -> None:
+    """Deregister the consumer `flink.stream.efo.consumername` of each stream. Call it after the last run of the job.
+
+    AWS charges for a consumer as long as it is registered, and Spark does not report to a source that its query will not run again. The
+    options of the query may be used as properties. A consumer that does not exist is ignored.
+
+    Raises: ConfigurationError if the consumer's name is missing; StreamNotFoundError if there is no such stream; ConsumerError if a
+    consumer cannot be deregistered; KinesisError if a call fails.
+    """
+    names = [streams] if isinstance(streams, str) else list(streams)
+    run_sync(_deregister(names, consumer_properties(properties)))
+
+
+async def _deregister(streams: list[str], properties: Properties) -> None:
+    from recordpublisher.publishers.fanout.config import FanOutConfig
+    from recordpublisher.publishers.fanout.registration import RegistrationCalls
+
+    config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
+    async with kinesis.KinesisClient(properties, streams) as client:
+        registration = RegistrationCalls(client, config, SystemClock())
+        for stream in streams:
+            await registration.deregister(await registration.stream_arn(stream), config.consumer_name or "")
+
+
+def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
+    """Return the properties of the tasks. Tasks do not register consumers, because the driver has done so."""
+    return properties.merged({**arns, REGISTRATION.key: "NONE"}) if arns else properties

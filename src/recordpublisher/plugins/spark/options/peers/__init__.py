@@ -1,1 +1,0 @@
-"""Options in the spelling of other Kinesis connectors for Spark. Start at `option_table.py`."""

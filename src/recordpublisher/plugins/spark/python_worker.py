@@ -1,0 +1,162 @@
+"""The Python processes of Spark: their event loop and clients, their errors, and their garbage collection."""
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.user_code import cause_in_user_code
+
+HIDE = "SPARK_HIDE_TRACEBACK"
+"""An environment variable that Spark reads when it reports the error of a Python process."""
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Report an error of this library as one sentence.
+
+    Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
+    the user or of a plugin has a part in it, else at INFO. Spark ends the process after an error, so the variable that is set here affects
+    nothing else. Other errors keep their tracebacks.
+    """
+    try:
+        yield
+    except RecordPublisherError as error:
+        level = logging.INFO if cause_in_user_code(error) is None else logging.ERROR
+        LOG.log(level, "Spark receives this error: %s", error, exc_info=error)
+        if is_process_of_spark():
+            os.environ[HIDE] = "1"
+        raise
+
+
+# One event loop for each Python process of Spark, and the clients that are kept open between batches.
+#
+# The loop is made at the first use, and the process id is checked, because Spark forks its workers, and in a forked
+# process the thread of an
+# inherited loop does not run.
+
+LOG = logging.getLogger("recordpublisher.spark")
+T = TypeVar("T")
+
+
+class WorkerLoop:
+    """Owns a thread with a running loop, and the cached objects that belong to that loop."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._cache: dict[Hashable, Any] = {}
+        self._background: set[Future[Any]] = set()
+        self._freeze_calls = 0
+        thread = threading.Thread(target=self._loop.run_forever, name="recordpublisher-loop", daemon=True)
+        thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop, wait for it, and return its result. If the wait is interrupted, the coroutine is cancelled."""
+        future = self.begin(work)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the loop. The caller waits for the future, or cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the background. Its error is logged and kept in the future."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._background.add(future)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, future: Future[Any]) -> None:
+        self._background.discard(future)
+        if not future.cancelled() and (error := future.exception()) is not None:
+            is_ours = isinstance(error, RecordPublisherError)  # The message of our own errors is enough.
+            LOG.error(
+                "work in the background failed: %s: %s",
+                type(error).__name__,
+                error,
+                exc_info=None if is_ours else error,
+            )
+
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the object of a key, which is made at the first call in this process.
+
+        Call it only in the thread that runs Spark's tasks.
+        """
+        if key not in self._cache:
+            self._cache[key] = make()
+        return cast("T", self._cache[key])
+
+    def forget(self, key: Hashable) -> None:
+        """Drop the object of that key from the cache."""
+        self._cache.pop(key, None)
+
+    def freeze_heap(self) -> None:
+        """Exclude all existing objects from garbage collection at the second call. Call it after each batch, when the clients are open.
+
+        The modules of Spark and the AWS SDK have hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
+        time of a read over 900 shards. A process that ends after its first batch, as in a scheduled run, saves the 0.04 s that this takes.
+        """
+        self._freeze_calls += 1
+        if self._freeze_calls == 2:
+            gc.collect()
+            gc.freeze()
+
+
+_CURRENT: WorkerLoop | None = None
+
+
+def worker_loop() -> WorkerLoop:
+    """Return the loop of this process."""
+    global _CURRENT  # noqa: PLW0603 - one for each process is the point
+    if _CURRENT is None or _CURRENT.pid != os.getpid():
+        _CURRENT = WorkerLoop()
+    return _CURRENT
+
+
+LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
+"""An environment variable of the driver with the log level."""
+
+
+def log_to_stderr() -> None:
+    """Set the log level, and add a handler unless the process has one. Raises: ConfigurationError if the level is invalid."""
+    given = os.environ.get(LOG_VARIABLE, "WARNING")
+    level = logging.getLevelNamesMapping().get(given.upper())
+    if level is None:
+        raise ConfigurationError(LOG_VARIABLE, given, "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+    if not logging.getLogger().handlers:
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("recordpublisher").setLevel(level)
+
+
+# Keeps garbage collection cheap in the Python processes that Spark starts.
+
+YOUNG_OBJECTS = 10_000
+"""How many objects Python makes before it looks for garbage among them; 700 unless set."""
+
+
+def spare_collection() -> None:
+    """Exclude all existing objects from garbage collection, and collect less often, if Spark started this process.
+
+    Call it before the imports of this library. PySpark's modules have a hundred thousand objects, which Python would scan again and again
+    while it imports more: a fifth of the CPU of a task's imports.
+    """
+    if is_process_of_spark():
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+
+
+def is_process_of_spark() -> bool:
+    """Return whether Spark started this process, because it runs a module of pyspark or our daemon."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and str(spec.name).startswith(("pyspark.", "recordpublisher.plugins.spark."))

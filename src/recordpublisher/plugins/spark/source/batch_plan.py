@@ -1,0 +1,515 @@
+"""Computes the plan of the next batch in one pass, from the last offset, the claims of its batch, and other facts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import msgspec
+
+from recordpublisher.fetcher import watermark_functions
+from recordpublisher.fetcher.active_minimum import lowest_active
+from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
+from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
+from recordpublisher.fetcher.shards.discovery import finished_ancestors, parent_keys, parents_ended
+from recordpublisher.fetcher.shards.shard_state import ShardState, latest
+from recordpublisher.fetcher.watermark_functions import inherited_watermark
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
+from recordpublisher.publishers.properties.groups.job import LOOKAHEAD, TRACKER_TIMEOUT
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import Shard
+
+from ..options.spark_options import SparkOptions
+from .claims import BatchClaims, ShardRead
+from .offset import EMIT_NOTHING, BatchOffset, Held, ShardOffset
+
+SHORTEST_WATCH_MS = 1_000
+
+
+class Decision(Enum):
+    """An action that the driver takes at once."""
+
+    PLAN = "run the batch"
+    LIST = "list the streams, and plan again: there may be children that no response has named"
+    FINISH = "the run has read everything that was available"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Run no batch before `until_ms` (epoch ms).
+
+    - `may_be_new`: whether there may be records that no read has looked for.
+    """
+
+    until_ms: int
+    may_be_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Poll all shards until one has something new. Otherwise run no batch before `until_ms` (epoch ms).
+
+    - `first_look`: whether the last batch had records, so that there may be more already. If a first look at every shard does not show
+      within `FIRST_LOOK_SECONDS` that there are none, the batch runs.
+    """
+
+    until_ms: int
+    first_look: bool
+
+
+Step = Decision | Wait | Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts that a decision needs, in addition to the plan and the options. Times are epoch ms.
+
+    - `now_ms`: the driver's time.
+    - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
+    - `found_new`: whether the watch has found something, or could not read every shard in time.
+    - `has_listed`: whether the streams were listed for this batch.
+    """
+
+    now_ms: int
+    retry_at_ms: int
+    found_new: bool
+    has_listed: bool
+
+
+def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
+    """Return what the driver does now. The cases, in this order:
+
+    1. A fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited for.
+    2. An AvailableNow run has read everything.
+    3. No shard can be read. Children that no response has named may exist, so the streams are listed once.
+    4. No task has read the last batch, or an AvailableNow run found nothing: a batch in each probe interval.
+    5. There is more to read, according to the last reads or the watch, or a batch is due.
+    6. The stream is quiet: the driver watches it until something is new or a batch is due. Before that it lists the streams as in 3.
+    """
+    claims, now_ms = plan.claims, facts.now_ms
+    earliest_ms = max(claims.subscribed_ms + options.fan_out_window_ms, facts.retry_at_ms)
+    if now_ms < earliest_ms:
+        return Wait(earliest_ms, may_be_new=now_ms >= facts.retry_at_ms)
+    may_list = plan.has_unlisted_ends and not facts.has_listed
+    if plan.is_run_over:
+        return Decision.LIST if may_list else Decision.FINISH
+    if not plan.readable:
+        return Decision.LIST if may_list else Wait(now_ms)
+    probe_at_ms = plan.previous.planned_ms + options.probe_ms
+    is_repeated = claims.is_unread or (plan.is_available_now and plan.read_everything and claims.is_quiet)
+    if is_repeated and now_ms < probe_at_ms:
+        return Wait(probe_at_ms)
+    due_ms = max(plan.due_ms, probe_at_ms)
+    has_more = plan.is_available_now or not plan.read_everything or facts.found_new
+    if is_repeated or has_more or now_ms >= due_ms:
+        return Decision.PLAN
+    until_ms = min(due_ms, now_ms + max(options.probe_ms, SHORTEST_WATCH_MS))
+    return Decision.LIST if may_list else Watch(until_ms, first_look=not claims.is_quiet)
+
+
+TIP_CONFIRMATION_MS = 3_600_000
+"""How often the tip of a quiet shard is confirmed and stored.
+
+It must be far below the shortest retention (24 h): whether records were lost while the job was stopped is decided by the later one of last
+record and last tip (S5).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableNow:
+    """A run that stops at the tips as of its start.
+
+    - `arrival_ms`: the service's time at the start (epoch ms).
+    - `after_batch`: the last batch that was planned before.
+    """
+
+    arrival_ms: int
+    after_batch: int
+
+    def is_done(self, entry: ShardOffset, read: ShardRead | None, batch: int) -> bool:
+        """Return whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
+        if batch <= self.after_batch:
+            return False
+        if read is None:
+            return entry.done
+        return read.seen.at_tip or (read.end.arrival_ms or 0) >= self.arrival_ms
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """The inputs of a plan, in addition to the last offset and its claims.
+
+    - `plan`: a new random id. `now_ms`: the driver's time (epoch ms). `limit`: the most records of the batch.
+    - `tasks_for`: returns how many tasks read a number of shards.
+    - `streams`: the names of the job's streams. Other streams in the offset are dropped.
+    - `listed`: the newest complete listing. `finished`: shards, by `Shard.key`, that have left the offset since the process began.
+    - `available_now`: set in a run that stops at the tips.
+    - `lost`: shards, by `Shard.key`, that are past retention, if the job accepts that.
+    """
+
+    plan: str
+    now_ms: int
+    alignment: AlignmentSettings
+    tasks_for: Callable[[int], int]
+    streams: Collection[str]
+    limit: int | None = None
+    listed: Sequence[Shard] = ()
+    finished: Collection[str] = ()
+    available_now: AvailableNow | None = None
+    lost: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The plan of a batch, and facts for the decision whether the batch should run.
+
+    - `previous`, `claims`: the last batch. `offset`: the plan itself; the token of the store is added to it at the end.
+    - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
+    - `has_unlisted_ends`: whether a shard has ended whose children are not known.
+    - `read_everything`: whether the last batch left nothing that this one could emit, according to its reads.
+    - `due_ms`: when the batch must run although no new record arrived (epoch ms).
+    - `is_available_now`: whether the run stops at the tips.
+    - `is_run_over`: whether that run has read everything, or its sink did not read the last batch.
+    """
+
+    previous: BatchOffset
+    claims: BatchClaims
+    offset: BatchOffset
+    readable: tuple[ShardOffset, ...]
+    has_unlisted_ends: bool
+    read_everything: bool
+    due_ms: int
+    is_available_now: bool
+    is_run_over: bool
+
+
+def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -> BatchPlan:
+    """Return the plan of the next batch.
+
+    A shard of the last batch without a claim starts at the same position again, so no record is lost.
+    """
+    reads = claims.shards
+    # 1. Every shard moves to where its claimed read ended.
+    shards = {key: _after_read(entry, reads.get(key), previous, inputs) for key, entry in previous.shards.items()}
+
+    # 2. New shards are added; children replace parents that have ended; streams that are no longer read leave.
+    children = [child for read in reads.values() for child in read.seen.children]
+    known_streams = {entry.shard.stream for entry in previous.shards.values()}
+    in_new_streams = [shard for shard in inputs.listed if shard.stream not in known_streams]
+    shards |= {
+        shard.key: unread_shard(shard, previous.initial_start)
+        for shard in in_new_streams
+        if shard.stream in inputs.streams
+    }
+    found = [
+        shard for shard in new_shards(inputs.listed, previous.shards, inputs.finished) if shard.stream in known_streams
+    ]
+    shards = with_started_children(with_new_shards(shards, found, children))
+
+    # 3. The global watermark rises to the lowest watermark of an active shard, and the emit limit with it.
+    global_watermark = next_global_watermark(previous.global_watermark, shards, inputs.alignment, inputs.now_ms)
+    emit_limit = inputs.alignment.emit_limit(global_watermark)
+
+    # 4. Shards that wait above that limit count the time. The other shards that may be read are divided among the tasks.
+    elapsed_ms = inputs.now_ms - previous.planned_ms
+    shards = {
+        key: _with_held_time(entry, emit_limit, elapsed_ms)
+        for key, entry in shards.items()
+        if entry.shard.stream in inputs.streams
+    }
+    readable = [entry for _, entry in sorted(shards.items()) if _is_readable(entry, shards, emit_limit)]
+    task_of = _tasks(readable, previous.batch + 1, inputs)
+
+    offset = replace(
+        previous,
+        plan=inputs.plan,
+        after=previous.plan,
+        batch=previous.batch + 1,
+        planned_ms=inputs.now_ms,
+        limit=inputs.limit,
+        global_watermark=global_watermark,
+        emit_limit=emit_limit,
+        records=previous.records + sum(read.records for read in reads.values()),
+        bytes=previous.bytes + sum(read.bytes for read in reads.values()),
+        shards={key: replace(entry, task=task_of.get(key)) for key, entry in shards.items()},
+        waits=0,
+    )
+    return BatchPlan(
+        previous=previous,
+        claims=claims,
+        offset=offset,
+        readable=tuple(readable),
+        has_unlisted_ends=any(entry.state.ended and not has_children(entry, shards) for entry in shards.values()),
+        read_everything=_read_everything(previous, offset, claims, readable),
+        due_ms=_due_ms(offset, readable, inputs.alignment),
+        is_available_now=inputs.available_now is not None,
+        is_run_over=_is_run_over(offset, claims, inputs.available_now),
+    )
+
+
+def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffset, inputs: PlanInputs) -> ShardOffset:
+    """Return the shard after the batch `previous`. `read` is None if no task has claimed it."""
+    if entry.key in inputs.lost:
+        state = entry.state if read is None else read.end
+        seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
+        return replace(entry, state=replace(state, ended=True, seen_ms=seen_ms), ended_ms=inputs.now_ms)
+    run = inputs.available_now
+    done = run is not None and run.is_done(entry, read, previous.batch)
+    if read is None:
+        return replace(entry, last_records=0, done=done)
+    silence = entry.silence.after(read.seen, read.records)
+    return replace(
+        entry,
+        state=read.end,
+        # The omitted values are in `silence` and in the new shards.
+        seen=msgspec.structs.replace(read.seen, tip_seen_ms=None, children=()),
+        silence=silence,
+        idle=inputs.alignment.is_idle(silence, read.seen),
+        records=entry.records + read.records,
+        last_records=read.records,
+        ended_ms=inputs.now_ms if read.end.ended else None,
+        done=done,
+        empty_windows=0 if read.made_progress else entry.empty_windows + 1,
+    )
+
+
+def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
+    """Count the time for which a record has waited above the emit limit."""
+    if entry.seen.next_watermark is None or entry.state.ended:
+        return entry
+    batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
+    return replace(entry, held=Held(entry.held.ms + max(0, elapsed_ms), batches))
+
+
+def _is_readable(entry: ShardOffset, shards: Mapping[str, ShardOffset], emit_limit: int | None) -> bool:
+    if entry.state.ended or entry.done:
+        return False
+    return is_startable(entry, shards) and not is_held(entry, emit_limit)
+
+
+def _tasks(readable: Sequence[ShardOffset], batch: int, inputs: PlanInputs) -> dict[str, int]:
+    """Return the task of each shard that the batch reads.
+
+    If the batch's limit is below one record for each shard, successive batches read different shards.
+    """
+    reading = list(readable)
+    if inputs.limit is not None and inputs.limit < len(reading):
+        first = batch * inputs.limit % len(reading)
+        reading = (reading[first:] + reading[:first])[: inputs.limit]
+    tasks = min(inputs.tasks_for(len(reading)), len(reading))
+    return {entry.key: number % tasks for number, entry in enumerate(reading)}
+
+
+def _is_run_over(offset: BatchOffset, claims: BatchClaims, run: AvailableNow | None) -> bool:
+    """Return whether an AvailableNow run has read everything, or its sink did not read the last batch.
+
+    A shard that cannot start does not count: either a parent is not done, or it was split after the start of the run.
+    """
+    if run is None or offset.batch - 1 <= run.after_batch:
+        return False
+    shards = offset.shards
+    return claims.is_unread or all(
+        entry.done or entry.state.ended or not is_startable(entry, shards) for entry in shards.values()
+    )
+
+
+def _read_everything(
+    previous: BatchOffset, offset: BatchOffset, claims: BatchClaims, readable: Sequence[ShardOffset]
+) -> bool:
+    """Return whether every shard was read to its tip, or to a record that is still above the emit limit.
+
+    With a limit below the number of shards a batch reads only some of them. For the others the tip that an earlier batch reached is enough,
+    because the watch finds records that arrived since.
+    """
+    holds_nothing = all(entry.seen.next_watermark is None for entry in offset.shards.values())
+    is_same_limit = previous.emit_limit == offset.emit_limit or holds_nothing
+    is_unchanged = previous.shards.keys() == offset.shards.keys() and is_same_limit
+    all_seen = all(entry.key in claims.shards or entry.seen.at_tip for entry in readable)
+    return previous.batch > 0 and is_unchanged and all_seen and claims.is_at_end
+
+
+def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: AlignmentSettings) -> int:
+    """Return when a batch must run although no new record arrived (epoch ms).
+
+    Tips are confirmed from time to time. Also, while records wait above the emit limit, the silent shards that hold them back must be read
+    again, until their silence was observed for long enough (W3).
+    """
+    due = [(entry.silence.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in readable]
+    idle = alignment.idle_intervals
+    if not idle.waits_for_every_shard and any(
+        entry.seen.next_watermark is not None for entry in offset.shards.values()
+    ):
+        due += [_idle_from_ms(entry, idle.watermarks_ms, offset) for entry in readable if not entry.idle]
+    return min(due, default=offset.planned_ms + TIP_CONFIRMATION_MS)
+
+
+def _idle_from_ms(entry: ShardOffset, idle_ms: int, offset: BatchOffset) -> int:
+    last_tip_ms = offset.planned_ms if entry.silence.tip_ms is None else entry.silence.tip_ms
+    return last_tip_ms + max(0, idle_ms - entry.silence.ms)
+
+
+# Event-time alignment of a planned batch: computes global watermark and emit limit from the shards of its offset
+# (W1-W8).
+#
+# The rules are those of `fetcher/watermark_functions.py`. Tasks do not communicate: the driver gets the results of
+# their reads from their
+# claims, and the next tasks get the global watermark and the limit in the offset.
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentSettings:
+    """Settings of alignment (ms).
+
+    - `lookahead`: how far above the global watermark a batch emits; None if alignment is off.
+    - `idle_intervals`: after how much observed silence a shard is idle (W3), if at all (W2).
+    - `timeout`: how long an ended shard without known children holds the minimum (W5).
+    """
+
+    lookahead: int | None = of_property(LOOKAHEAD)
+    idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD
+    timeout: int = of_property(TRACKER_TIMEOUT)
+
+    @classmethod
+    def of(cls, properties: Properties) -> AlignmentSettings:
+        """Return the settings of a job's properties."""
+        return cls(idle_intervals=IdleIntervals.of(properties), **values_of(cls, properties))
+
+    def emit_limit(self, global_watermark: int | None) -> int | None:
+        """Return the highest watermark that the next batch emits, or None without a limit (W8).
+
+        While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
+        the first batch are also within the lookahead.
+        """
+        limit = watermark_functions.emit_limit(global_watermark, self.lookahead)
+        if limit == math.inf:
+            return None
+        return EMIT_NOTHING if limit == -math.inf else int(limit)
+
+    def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
+        """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
+        return seen.next_watermark is None and watermark_functions.is_idle(
+            silence.ms, self.idle_intervals.watermarks_ms
+        )
+
+
+def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
+    """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit (W8, W11)."""
+    watermark = entry.alignment_watermark
+    return emit_limit is not None and watermark is not None and watermark > emit_limit
+
+
+def next_global_watermark(
+    current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
+) -> int | None:
+    """Return the lowest watermark of the active shards, never below `current` (W6).
+
+    It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
+    """
+    active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
+    return watermark_functions.raised(current, lowest_active(entry.alignment_watermark for entry in active)[1])
+
+
+def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
+    """Return whether the shard holds the global watermark.
+
+    Here a child replaces its parents in one step, because the plan that adds it makes it active. In the fetcher the child's owner may be
+    another process that has not reported it yet, so an ended parent holds the watermark longer there (`ended_parent_hold.py`).
+    """
+    if entry.state.ended:
+        waited_ms = now_ms - (entry.ended_ms or now_ms)
+        return watermark_functions.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
+    is_open = not entry.done and is_startable(entry, shards)
+    return watermark_functions.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)
+
+
+# Splits and merges in an offset: the shards that may be read, the new shards, and the shards that leave the offset
+# (S2, S3, S5).
+
+Shards = Mapping[str, ShardOffset]
+"""The shards of an offset by `Shard.key`."""
+
+
+def is_startable(entry: ShardOffset, shards: Shards) -> bool:
+    """Return whether every parent was read to its end (S2).
+
+    A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
+    So a parent that is not in the offset was read, or is past retention. `ShardTable` cannot conclude that, because there a parent may
+    belong to another subtask.
+    """
+    return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
+
+
+def has_children(entry: ShardOffset, shards: Shards) -> bool:
+    """Return whether a child of the shard is in the offset."""
+    return any(entry.key in parent_keys(other.shard) for other in shards.values())
+
+
+def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
+    """Return the entry of a shard that was not read yet."""
+    return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
+
+
+def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
+    """Return the listed shards that are new to the job.
+
+    Shards of the offset, their ancestors (read to their end before, S5), and shards that this process has `finished` are not new. They may
+    be listed, because a listing may be older than the offset.
+    """
+    ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
+    known = {*shards, *ancestors, *finished}
+    return [shard for shard in listed if shard.key not in known]
+
+
+def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
+    """Return the offset's shards and the shards found while the job runs.
+
+    New shards are read from TRIM_HORIZON, once their parents have ended (S3). `listed` come from a listing, `named` from the ChildShards of
+    ended shards. One parent may name a merged shard before the other parent is known. Then the shard is omitted: the next listing, or the
+    other parent's end, shows it again (S2).
+    """
+    known = dict(shards)
+    for shard in listed:
+        known.setdefault(shard.key, unread_shard(shard, StartingPosition.trim_horizon()))
+    children = [child for child in named if all(parent in known for parent in parent_keys(child))]
+    for child in children:
+        known.setdefault(child.key, unread_shard(child, StartingPosition.trim_horizon()))
+    return known
+
+
+def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
+    """Replace ended parents by their children.
+
+    A child that may start inherits the watermark of its parents (W5), and the time until which they are known to have been open, because no
+    record of the child is older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow
+    with the history of the stream.
+    """
+    started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
+    children = _children_by_parent(started)
+    return {key: entry for key, entry in started.items() if not _is_replaced(entry, children.get(key, ()), shards)}
+
+
+def _children_by_parent(shards: Shards) -> dict[str, list[ShardOffset]]:
+    children: dict[str, list[ShardOffset]] = {}
+    for entry in shards.values():
+        for parent in parent_keys(entry.shard):
+            children.setdefault(parent, []).append(entry)
+    return children
+
+
+def _is_replaced(entry: ShardOffset, children: Collection[ShardOffset], shards: Shards) -> bool:
+    return entry.state.ended and bool(children) and all(is_startable(child, shards) for child in children)
+
+
+def _with_inherited(entry: ShardOffset, shards: Shards) -> ShardOffset:
+    parents = [shards[parent].state for parent in parent_keys(entry.shard) if parent in shards]
+    if not parents or not is_startable(entry, shards):
+        return entry
+    watermark, seen_ms = entry.state.watermark, entry.state.seen_ms
+    if watermark is None:
+        watermark = inherited_watermark(parent.watermark for parent in parents)
+    if entry.state.position is None:
+        seen_ms = latest(seen_ms, *(latest(parent.arrival_ms, parent.seen_ms) for parent in parents))
+    return replace(entry, state=replace(entry.state, watermark=watermark, seen_ms=seen_ms))

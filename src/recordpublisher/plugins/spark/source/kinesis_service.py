@@ -1,0 +1,241 @@
+"""Makes the driver's calls to Kinesis."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping, Sequence
+
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import list_restored
+from recordpublisher.fetcher.monitoring.retention_periods import RetentionPeriods
+from recordpublisher.fetcher.shards.discovery import parent_keys
+from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_table import MissingShards, ShardExists
+from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.runtime.stream_lister import StreamLister
+from recordpublisher.plugins.runtime.stream_names import stream_names
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties.groups.job import DISCOVERY_INTERVAL
+from recordpublisher.publishers.properties.groups.reading import GETRECORDS_INTERVAL
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.shards import Shard, stream_of
+from recordpublisher.publishers.stream_arns import stream_name
+
+from ..options.spark_options import SparkOptions
+from ..outages import with_short_retries
+from ..python_worker import worker_loop
+from .new_data_watch import Look, NewDataWatch, watch_properties
+
+LOG = logging.getLogger("recordpublisher.spark")
+OLD_LISTING_SECONDS = 5.0
+"""Pause before a stream is listed again whose listing was old."""
+
+
+class KinesisService:
+    """Owns the last complete listing of each stream, renewed in the background, the consumers' ARNs, and the watch.
+
+    Blocking calls are made when a query starts, when an AvailableNow run would end, and when a quiet stream has an ended shard without
+    known children. They have their own retries. After these, `QueryPlanner` waits for a service that is away, and every other error ends
+    the query.
+    """
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._names = stream_names(options.streams)
+        self._properties = properties = with_short_retries(options.properties)
+        self._factory = _publisher_factory(options.publisher, properties)
+        self._lister = lister = StreamLister(self._factory, properties, self._names, SystemClock())
+        self._retention = RetentionCheck(
+            lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, SystemClock()
+        )
+        self._retention_periods = RetentionPeriods(lister.retention_ms, tuple(self._names))
+        self._check = ListingCheck(lister.shard_exists)
+        self._listed: dict[str, list[Shard]] = {}
+        self._old: set[str] = set()
+        self._arns: Mapping[str, str] | None = None
+        self._discovers = False
+        self._undiscovered: set[str] = set()
+        self._watch: NewDataWatch | None = None
+        self._tip_ms: dict[str, int] = {}
+
+    def list_shards(self, stream: str) -> list[Shard]:
+        """Return every listed shard, with the retries of ListShards.
+
+        Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
+        """
+        return worker_loop().run(self._list(stream_name(stream)))
+
+    def list_restored(
+        self, streams: Collection[str], restored: RestoredState
+    ) -> tuple[Sequence[Shard], frozenset[str]]:
+        """Return every listed shard of `streams` (names), and the restored shards that are not listed and have expired (S2, S5).
+
+        Restored shards are given by `Shard.key`.
+        """
+        missing = MissingShards(self._lister.shard_exists)
+
+        async def list_all() -> list[Shard]:
+            return [shard for name in streams for shard in await self._list(name)]
+
+        listed = worker_loop().run(list_restored(list_all, streams, restored, missing))
+        return listed, frozenset(filter(missing.is_expired, restored.shards))
+
+    def server_time_ms(self, stream: str) -> int:
+        """Return the service's time (epoch ms, P3)."""
+        return worker_loop().run(self._lister.server_time_ms(stream_name(stream)))
+
+    def oldest_retained_ms(self, stream: str) -> int | None:
+        """Return the arrival time before which records are past retention (epoch ms); None if it is not known (S5)."""
+        return worker_loop().run(self._retention.oldest_retained_ms(stream_name(stream)))
+
+    def retention_ms(self, stream: str) -> int | None:
+        """Return how long a stream (name) keeps its records (ms); None while not known. Never blocks.
+
+        The value is requested in the background.
+        """
+        return self._retention_periods.of(stream)
+
+    def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
+        """Return whether records after a state were lost (S5). For `seen_ms` see `fetcher.shards.retention_check.may_have_gap`."""
+        return worker_loop().run(self._retention.gap_after(shard, state.position, seen_ms))
+
+    def consumer_arns(self) -> Mapping[str, str]:
+        """Return the registered fan-out consumer of each stream; empty if the job polls.
+
+        The first call registers the consumers. They are never deregistered, because Spark does not report that a query will not run again
+        (F8).
+        """
+        if self._arns is None:
+            from ..efo_consumers import registered_consumers
+
+            options = self._options
+            self._arns = registered_consumers(options.streams, self._properties) if options.is_fan_out else {}
+        return self._arns
+
+    def discovered_shards(self, known: Collection[str]) -> list[Shard]:
+        """Return the newest complete listing, for an offset with the shards `known`. Never blocks or raises an error (S3).
+
+        The first call starts the discovery in the background.
+        """
+        self._check.require(known)
+        if not self._discovers:
+            self._discovers = True
+            worker_loop().start(self._discover())
+            worker_loop().start(self._retention_periods.run())
+        return [shard for shards in list(self._listed.values()) for shard in shards]
+
+    def watch(self, shards: Mapping[Shard, ShardState]) -> None:
+        """Watch in the background for new records after these states. A running watch continues unchanged.
+
+        It polls even in a fan-out job, because the subscription of the next batch would preempt a subscription of the watch.
+        """
+        if self._watch is not None:
+            return
+        publisher = self._options.polling_publisher
+        properties = watch_properties(self._properties, self._options.probe_ms)
+        key = ("watch", publisher, properties.value(GETRECORDS_INTERVAL))
+        self._watch = NewDataWatch(
+            worker_loop().cached(key, lambda: _publisher_factory(publisher, properties)),
+            worker_loop(),
+            SystemClock(),
+            self._tip_ms,
+        )
+        self._watch.begin(shards)
+
+    def has_new_data(self) -> bool:
+        """Return whether the watch has found a record, an end or an error of a shard. Never blocks."""
+        return self._watch is not None and self._watch.found.is_set()
+
+    def look(self, seconds: float, pause: float = 0.0) -> Look:
+        """Read every watched shard now, as `NewDataWatch.look` does. Without a watch return `Look.LATE`."""
+        return Look.LATE if self._watch is None else self._watch.look(seconds, pause)
+
+    def tip_ms(self, key: str) -> int | None:
+        """Return when a watch last found nothing new in a shard (`Shard.key`, epoch ms), or None if it has not."""
+        return self._tip_ms.get(key)
+
+    def stop_watching(self) -> None:
+        """End the watch."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+
+    def close(self) -> None:
+        """Close the clients. Only for a service that never started the discovery and ends before its process."""
+        worker_loop().run(self._lister.close())
+        worker_loop().run(self._factory.close())
+
+    async def _discover(self) -> None:
+        """List all streams periodically, even after errors (S3).
+
+        With a negative interval list them once, to find streams that are new to the job.
+        """
+        interval = self._options.properties.value(DISCOVERY_INTERVAL) / 1000
+        while True:
+            for name in self._names:
+                await self._list_again(name)
+            if interval < 0 and not self._old:
+                return
+            await asyncio.sleep(OLD_LISTING_SECONDS if self._old else interval)
+
+    async def _list(self, name: str) -> list[Shard]:
+        listed = await self._lister.list_shards(name)
+        if await self._check.is_complete(name, listed):
+            self._listed[name] = listed
+            self._old.discard(name)
+        else:
+            self._old.add(name)
+        return listed
+
+    async def _list_again(self, name: str) -> None:
+        try:
+            await self._list(name)
+            self._undiscovered.discard(name)
+        except RecordPublisherError as error:
+            LOG.log(
+                logging.INFO if name in self._undiscovered else logging.WARNING,
+                "discovery of %s failed; until it works, new shards are found only when their parents end: %s",
+                name,
+                error,
+            )
+            self._undiscovered.add(name)
+        except Exception:
+            LOG.exception("discovery of %s failed", name)
+
+
+def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
+    registry = load_registry()
+    return build_source(
+        registry, properties, checked_publisher_class(registry, properties, "Spark", publisher), publisher
+    )
+
+
+# Decides whether new shards may be found in a listing. ListShards is eventually consistent (S2, S3).
+
+
+class ListingCheck:
+    """Owns what is known about shards that the newest listing of each stream lacks.
+
+    An old listing may show a shard that was read and left the offset, but lack the shards between it and the shards of the offset. Only
+    these would show that it was read. So no shard is taken from a listing that lacks a shard of the offset, or a parent of a listed shard,
+    unless the missing shard has expired.
+    """
+
+    def __init__(self, exists: ShardExists) -> None:
+        self._missing = MissingShards(exists)
+        self._known: Collection[str] = ()
+
+    def require(self, known: Collection[str]) -> None:
+        """Set the shards of the current offset, by `Shard.key`."""
+        self._known = known
+
+    async def is_complete(self, stream: str, listed: Sequence[Shard]) -> bool:
+        """Return whether a new listing of the stream lacks only shards that have expired."""
+        parents = {parent for shard in listed for parent in parent_keys(shard)}
+        known = {key for key in self._known if stream_of(key) == stream}
+        lacking = (parents | known) - {shard.key for shard in listed}
+        await self._missing.check(lacking, (stream,))
+        return all(map(self._missing.is_expired, lacking))

@@ -1,0 +1,163 @@
+"""Polls quiet shards from the driver, so that no batches run while no record arrives."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from enum import Enum
+
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties.groups.reading import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import Shard
+
+from ..outages import is_outage
+from ..python_worker import WorkerLoop
+
+LOG = logging.getLogger("recordpublisher.spark")
+MS_BETWEEN_CALLS = 10
+"""The watch makes at most a hundred calls a second, whatever the number of shards."""
+SHORTEST_INTERVAL_MS = 200
+"""The service accepts five reads of a shard in a second."""
+ANSWERS_SECONDS = 1.0
+"""A look has made all its calls this long before its end, so that the answers arrive in time."""
+MOST_SHARDS = 300
+"""How many shards a look can read in the time of one call of Spark."""
+
+
+class Look(Enum):
+    """The result of a look, which is one read of every watched shard."""
+
+    FOUND = "a record, the end of a shard, or an error"
+    NOTHING = "every shard was at its tip"
+    LATE = "not every shard has answered in time, and the next look may be in time"
+    PARTIAL = "there are too many shards to ask all of them in time"
+
+
+def watch_properties(properties: Properties, probe_ms: int) -> Properties:
+    """Return the properties of the watch for new data, whose reads bring one record each. `NewDataWatch` decides when to read."""
+    interval = min(SHORTEST_INTERVAL_MS, probe_ms)
+    return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
+
+
+def has_new_data(batch: RecordBatch) -> bool:
+    """Return whether a response shows something new: any record, or the children of a shard that has ended."""
+    return bool(batch.records or batch.child_shards)
+
+
+class NewDataWatch:
+    """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
+
+    In a look it reads every shard to its tip; between looks it reads nothing. An object is used for one watch; the factory belongs to the
+    caller. Call `begin`, `look` and `stop` one after the other. The loop does the reading.
+
+    - `tip_ms`: gets, by `Shard.key`, the time when a read last found nothing new (epoch ms).
+    """
+
+    def __init__(self, factory: RecordPublisherFactory, loop: WorkerLoop, clock: Clock, tip_ms: dict[str, int]) -> None:
+        self._factory = factory
+        self._loop = loop
+        self._clock, self._tip_ms = clock, tip_ms
+        self._is_over = asyncio.Event()
+        self.found = threading.Event()
+        self._places: dict[Shard, int] = {}
+        self._look_at = 0.0
+        # The following fields are changed only on the loop.
+        self._number = 0
+        self._number_of_read: dict[Shard, int] = {}
+        self._unseen: set[Shard] = set()
+        self._begin_look = asyncio.Event()
+        self._end_look = threading.Event()
+
+    def begin(self, shards: Mapping[Shard, ShardState]) -> None:
+        """Start to watch in the background. Nothing is read before the first look."""
+        self._places = {shard: place for place, shard in enumerate(shards)}
+        self._loop.start(self._watch(dict(shards)))
+
+    def look(self, seconds: float, pause: float = 0.0) -> Look:
+        """Read every shard once, with reads that begin after this call does. Return within `seconds`.
+
+        - `pause`: seconds between the beginnings of two looks. It is shorter if the look would otherwise end too late.
+        """
+        until, calls = self._clock.monotonic() + seconds, len(self._places) * MS_BETWEEN_CALLS / 1000
+        latest = until - calls - ANSWERS_SECONDS
+        begin = min(self._look_at + max(pause, calls), latest) if pause else 0.0
+        if self.found.wait(max(0.0, begin - self._clock.monotonic())):
+            return Look.FOUND
+        self._look_at, end = self._clock.monotonic(), threading.Event()
+        self._loop.start(self._start_look(end))
+        has_ended = end.wait(max(0.0, until - self._clock.monotonic()))
+        if self.found.is_set():
+            return Look.FOUND
+        if has_ended:
+            return Look.NOTHING
+        return Look.LATE if len(self._places) <= MOST_SHARDS else Look.PARTIAL
+
+    def stop(self) -> None:
+        """End the watch. Return at once."""
+        self._loop.start(self._end())
+
+    async def _start_look(self, end: threading.Event) -> None:
+        self._number += 1
+        self._unseen, self._end_look = set(self._places), end
+        self._begin_look.set()
+        self._begin_look = asyncio.Event()
+        if not self._unseen or self._is_over.is_set():
+            end.set()
+
+    async def _watch(self, shards: dict[Shard, ShardState]) -> None:
+        readers = [asyncio.create_task(self._read(shard, state)) for shard, state in shards.items()]
+        try:
+            await self._is_over.wait()
+        finally:
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+
+    async def _end(self) -> None:
+        self._is_over.set()
+
+    async def _read(self, shard: Shard, state: ShardState) -> None:
+        try:
+            await self._wait_for_look(shard)
+            publisher = await self._factory.create(shard, state.starting_position(False), ShardMetrics())
+            while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
+                pass
+        except RecordPublisherError as error:
+            # The batch shows an outage, and the planner warns of it once.
+            level = logging.INFO if is_outage(error) else logging.WARNING
+            LOG.log(level, "%s cannot be watched and is read by a batch instead: %s", shard.key, error)
+        except Exception:
+            LOG.exception("%s cannot be watched and is read by a batch instead", shard.key)
+        self._finish()
+
+    async def _take(self, batch: RecordBatch) -> None:
+        """Note what a read found. An empty response before the tip shows nothing, so the look continues to read."""
+        shard = batch.shard
+        if has_new_data(batch):
+            self._finish()
+            await self._is_over.wait()
+        elif batch.millis_behind_latest == 0:
+            self._tip_ms[shard.key] = self._clock.now_ms()
+            if self._number_of_read[shard] == self._number:  # Otherwise the read began before this look did.
+                self._unseen.discard(shard)
+                if not self._unseen:
+                    self._end_look.set()
+            await self._wait_for_look(shard)
+
+    async def _wait_for_look(self, shard: Shard) -> None:
+        """Wait until a look begins that has not seen the shard, and for the shard's place in it."""
+        while self._number_of_read.get(shard, 0) == self._number:
+            await self._begin_look.wait()
+        await asyncio.sleep(self._places[shard] * MS_BETWEEN_CALLS / 1000)
+        self._number_of_read[shard] = self._number
+
+    def _finish(self) -> None:
+        self.found.set()
+        self._end_look.set()
+        self._is_over.set()

@@ -1,0 +1,256 @@
+"""The planner as Spark calls it. Every call for an offset returns within five seconds, even while a service is away."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import RecordPublisherError, StateError
+
+from ..outages import Outage, OutageWatch, is_outage, outage_figures
+from .batch_plan import Decision, Wait, Watch
+from .batch_planner import BatchPlanner
+from .new_data_watch import Look
+from .offset import BatchOffset
+from .task_read import TaskPlan, task_plans
+
+T = TypeVar("T")
+ANSWER_SECONDS = 4.0
+"""After this time Spark gets an answer, because it can stop a query only between two calls."""
+NO_ANSWER_SECONDS = 10.0
+"""A call that has run for this long counts as an outage, until it ends."""
+NO_ANSWER = "a call that planning needs has no answer"
+
+
+class BackgroundCall:
+    """Owns the running call, which is never cancelled. A later request of the same name gets its result.
+
+    A call of another name begins when the running one has ended, and the result of the running one is dropped. The thread is a daemon, so
+    it does not delay the end of the process.
+    """
+
+    def __init__(self) -> None:
+        self._running: tuple[str, Future[Any]] | None = None
+
+    def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
+        """Return the result of the call of that name, which begins with the first request.
+
+        - `seconds`: longest wait for a running call of another name and for this call together.
+
+        Raises: TimeoutError while a call is running; the error of the call.
+        """
+        until = time.monotonic() + seconds
+        if self._running is not None and self._running[0] != name:
+            self._running[1].exception(seconds)
+            self._running = None
+        if self._running is None:
+            self._running = name, _started(call)
+        future: Future[T] = self._running[1]
+        future.exception(max(0.0, until - time.monotonic()))
+        self._running = None
+        return future.result()
+
+
+def _started(call: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result = call()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name="recordpublisher-planning", daemon=True).start()
+    return future
+
+
+class PlanningCalls:
+    """Owns the time when a call may be tried again, and reports to the watch of outages how calls end."""
+
+    def __init__(self, outages: OutageWatch, clock: Clock, background: BackgroundCall) -> None:
+        self._background = background
+        self._clock = clock
+        self._watch = outages
+        self._retry_at = 0.0
+        self._began: float | None = None
+
+    def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
+        """Return the result of the call of that name, or None if it has none yet, because the call is still running or a service cannot
+        be reached.
+
+        A call that takes longer continues in the background: ask again later. Raises: OutageError if a service was away for longer than
+        `maxOutage`. Errors that are not outages are raised at once.
+        """
+        now = self._clock.monotonic()
+        if now < self._retry_at:
+            return None
+        self._began = now if self._began is None else self._began
+        try:
+            result = self._background.result(name, call, max(0.0, seconds))
+        except TimeoutError:
+            if self._clock.monotonic() - self._began >= NO_ANSWER_SECONDS:
+                self._watch.on_failure(NO_ANSWER)
+            return None
+        except RecordPublisherError as error:
+            self._began = None
+            if not is_outage(error):
+                raise
+            self._retry_at = self._clock.monotonic() + self._watch.on_failure(error)
+            return None
+        self._began = None
+        self._watch.on_success()
+        return result
+
+
+POLL_SECONDS = 0.05
+"""Pause before one call asks again for the next step."""
+FIRST_LOOK_SECONDS = 1.0
+"""How long planning waits until every shard was read once, after a batch that read records up to all tips."""
+SETTLED_SECONDS = 2.0
+"""A stream that was quiet for this long gets a batch without rows, which shows its figures.
+
+With a shorter time, a slow stream would get one more batch after each of its records.
+"""
+
+
+@dataclass(slots=True)
+class QueryPlanner:
+    """Carries out the steps of the planner. Only this class waits for the time of a step.
+
+    While a service is away it returns the old offset, so that nothing is planned and the query continues. An AvailableNow run would end
+    with the old offset, so it gets batches without tasks instead.
+    """
+
+    planner: BatchPlanner
+    background: BackgroundCall = field(default_factory=BackgroundCall)
+    sleep: Callable[[float], None] = time.sleep
+    _calls: PlanningCalls = field(init=False)
+    _quiet_since: float | None = None
+    """When a read of every shard found nothing for the first time since the last batch (seconds of the monotonic clock)."""
+    _late_since: float | None = None
+    """When the first of the late looks in a row began (seconds of the monotonic clock)."""
+
+    def __post_init__(self) -> None:
+        self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage that began first."""
+        return self.planner.outages.longest
+
+    def initial_offset(self) -> BatchOffset:
+        """Return where a new query starts. The offset has no shards if they cannot be listed now.
+
+        Raises: OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        """
+        began_ms = self.planner.clock.now_ms()
+        self.planner.outages.begin(is_first_start=True)
+        initial = self._calls.result("initial", lambda: self.planner.initial_offset(began_ms))
+        return initial or BatchOffset.unlisted(began_ms)
+
+    def prepare_available_now(self) -> None:
+        """Stop at the tips as of now (Trigger.AvailableNow)."""
+        self.planner.prepare_available_now()
+
+    def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
+        """Return the plan of the next batch, or `previous` if there is none now (Spark calls again), or if an AvailableNow run has ended.
+
+        It returns `previous` only after a read of every shard that began after this call did, because `processAllAvailable` then assumes
+        that all records put so far are in the sink. If the shards could not be read in time, a batch without tasks makes Spark ask again,
+        for at most `NO_ANSWER_SECONDS`. While a service is away, and if the sink does not read its batches, it returns `previous` at once.
+
+        - `is_first`: whether Spark may not call again. Then there is a plan unless a service is away, even if nothing is known to be new. A
+          running call is waited for until it counts as an outage.
+
+        Raises: OutageError if a service was away for too long. Errors that are not outages are raised at once.
+        """
+        planner, now = self.planner, self.planner.clock.monotonic
+        planner.outages.begin(is_first_start=previous.is_unlisted)
+        until, found_new = now() + ANSWER_SECONDS, False
+        while True:
+            planned = partial(planner.step, previous, limit, found_new=found_new or is_first)
+            step = self._calls.result(previous.plan, planned, until - now())
+            if isinstance(step, BatchOffset):
+                self._quiet_since = None
+                return step
+            if step is Decision.FINISH:
+                return _without_rows(previous) if planner.has_news() else previous
+            if isinstance(step, Watch):
+                began, look = now(), self._look(step, until)
+                found_new = look is Look.FOUND or (step.first_look and look is not Look.NOTHING)
+                if found_new:
+                    self._late_since = None
+                    continue
+                is_shown = self._is_settled() and planner.has_news()
+                return _without_rows(previous) if is_shown or self._may_be_in_time(look, began) else previous
+            self.sleep(POLL_SECONDS)
+            is_late, is_away = now() >= until, self.outage is not None
+            may_be_new = not is_away and (step is None or (isinstance(step, Wait) and step.may_be_new))
+            runs_on = is_first and step is None and not is_away  # Wait for the call until it counts as an outage.
+            if planner.is_available_now:
+                if is_late and (is_away or step is None):
+                    return _without_rows(previous)
+            elif not runs_on and (is_late or not (is_first or may_be_new)):
+                return _without_rows(previous) if may_be_new else previous
+
+    def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:
+        """Return the tasks of a batch.
+
+        Services are called only for a batch that was planned before a restart. If they are away, its tasks wait. Spark runs a batch up to
+        the first offset that it gets, even if that is the initial one because nothing could be planned.
+
+        Raises: StateError if the position of Spark is not the one where the plan begins.
+        """
+        if not end.follows(start):
+            raise StateError(
+                f"Spark asks for the rows after batch {start.batch} ({start.plan}), and batch {end.batch} was planned after another one "
+                f"({end.after}): is the checkpoint a mixture of two?"
+            )
+        if end.waits or end.batch == 0:
+            return []
+        tasks = self._calls.result(f"tasks of {end.plan}", lambda: self.planner.partitions(end))
+        return task_plans(end, self.planner.options, end.store_token, consumer_arns=None) if tasks is None else tasks
+
+    def commit(self, end: BatchOffset) -> None:
+        """Remember that Spark has committed a batch."""
+        self.planner.commit(end)
+
+    def figures(self) -> dict[str, Any] | None:
+        """Return the figures of the last plan, and the outage if there is one; None before the first plan."""
+        return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
+
+    def _look(self, step: Watch, until: float) -> Look:
+        """Read every shard once: at once after a batch, and otherwise once in each probe interval."""
+        if step.first_look:
+            return self.planner.service.look(FIRST_LOOK_SECONDS)
+        pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
+        return self.planner.service.look(max(0.0, until - self.planner.clock.monotonic()), pause)
+
+    def _may_be_in_time(self, look: Look, began: float) -> bool:
+        """Return whether the look was late and the next one may be in time.
+
+        A shard that has not answered for `NO_ANSWER_SECONDS` is waited for like a service that is away: a batch in each call would cost a
+        commit each four seconds for as long as the shard is silent.
+        """
+        if look is not Look.LATE:
+            self._late_since = None
+            return False
+        if self._late_since is None:
+            self._late_since = began
+        return self.planner.clock.monotonic() - self._late_since < NO_ANSWER_SECONDS
+
+    def _is_settled(self) -> bool:
+        """Return whether the stream has been quiet for a while, so that a batch without rows may show the figures that have changed."""
+        now = self.planner.clock.monotonic()
+        self._quiet_since = now if self._quiet_since is None else self._quiet_since
+        return now - self._quiet_since >= SETTLED_SECONDS
+
+
+def _without_rows(previous: BatchOffset) -> BatchOffset:
+    return replace(previous, waits=previous.waits + 1)

@@ -1,0 +1,55 @@
+"""Spark's daemon of Python workers, which imports the modules of a reading task before it forks the workers.
+
+Enabled by `spark.python.daemon.module=recordpublisher.plugins.spark.worker_daemon`. With Spark's own daemon each forked worker
+imports them.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from .python_worker import spare_collection
+
+MODULES = (
+    "pyspark_recordpublisher",
+    "recordpublisher.plugins.spark.stream_reader",
+    "recordpublisher.plugins.spark.source.task_read",
+    "recordpublisher.plugins.runtime.bounded_reader",
+    "recordpublisher.plugins.spark.batch_read",
+    "recordpublisher.publishers.polling",
+    "recordpublisher.publishers.kinesis.client",
+    "recordpublisher.publishers.kinesis.sdk.transport",
+)
+"""None of these modules starts a thread or opens a socket, because a forked process would not have them."""
+
+
+def main() -> None:
+    """Import the modules, and serve as Spark's daemon.
+
+    For processes that plan, Spark starts other daemons, with other arguments.
+    """
+    sys.path = without_zips(sys.path)
+    from pyspark import daemon
+
+    if sys.argv[1:2] == ["pyspark.worker"]:
+        for name in MODULES:
+            importlib.import_module(name)
+        spare_collection()  # once more, for all that the workers inherit
+    daemon.manager()
+
+
+def without_zips(path: Sequence[str]) -> list[str]:
+    """Return `sys.path` without `pyspark.zip` and its neighbours if they are part of an installed PySpark that is also on the path.
+
+    Spark puts them first. Python keeps no compiled modules of a zip, so each process that starts would compile PySpark again (0.6 s of
+    CPU).
+    """
+    found = {os.path.join(entry, "pyspark", "python", "lib") for entry in path}
+    zips = {os.path.join(folder, "pyspark.zip") for folder in found} & set(path)
+    folders = {os.path.dirname(each) for each in zips}
+    return [entry for entry in path if os.path.dirname(entry) not in folders]
+
+
+if __name__ == "__main__":
+    main()
