@@ -386,11 +386,22 @@ class _WatchedConsumer:
 
     def __call__(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
         """Return the call, which the publisher awaits."""
-        if not (self.is_cancelled or self.is_closed):
-            self.check_last_call()
         self.calls += 1
-        self._waiting = self._take(batch)
+        if self.is_cancelled or self.is_closed:
+            self._waiting = self._refuse(asyncio.CancelledError(), SWALLOWED_CANCELLATION)
+        elif self._has_failed:
+            self._waiting = self._refuse(AssertionError(SWALLOWED), SWALLOWED)
+        else:
+            self.check_last_call()
+            self._waiting = self._take(batch)
         return self._waiting
+
+    async def _refuse(self, error: BaseException, fault: str) -> SequenceNumber | None:
+        """Report the fault, and raise the error after a pause, which lets the test end if the publisher catches it again and again."""
+        if not self.is_closed:
+            self.report(fault)
+        await asyncio.sleep(GRACE_SECONDS)
+        raise error
 
     def report(self, fault: str) -> str:
         """Keep the first broken rule, from any thread. Return its words."""
@@ -418,11 +429,6 @@ class _WatchedConsumer:
             )
 
     async def _take(self, batch: RecordBatch) -> SequenceNumber | None:
-        if self.is_cancelled or self.is_closed:
-            if not self.is_closed:
-                self.report(SWALLOWED_CANCELLATION)
-            await asyncio.sleep(GRACE_SECONDS)
-            raise asyncio.CancelledError
         if asyncio.get_running_loop() is not self._loop:
             raise AssertionError(
                 self.report(

@@ -268,7 +268,10 @@ def test_a_read_ends_before_a_time(orders):
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        ({"start": "LATEST"}, "setting 'start' is 'LATEST': the read ends at the tip, so a start there reads nothing. Valid: TRIM_HORIZON"),
+        (
+            {"start": "LATEST"},
+            "setting 'start' is 'LATEST': the read ends at the tip, so a start there reads nothing. Valid: TRIM_HORIZON",
+        ),
         (
             {"start": "yesterday"},
             "setting 'start' is 'yesterday'. Valid: TRIM_HORIZON (or earliest), an age",
