@@ -18,6 +18,7 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any
 
+from recordpublisher.consumer.event_time import check_arrivals
 from recordpublisher.consumer.shard_consumer import check_types
 from recordpublisher.publishers.base import (
     BatchConsumer,
@@ -437,6 +438,8 @@ class _WatchedConsumer:
             )
         try:
             check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys
+            if len(batch):
+                check_arrivals("the publisher", batch)
         except PluginError as error:
             raise AssertionError(self.report(str(error))) from error
         try:
