@@ -499,6 +499,16 @@ class CatchesExceptions(CatchesEverything):
     caught: ClassVar = Exception
 
 
+class CatchesInTightLoop(ListPublisher):
+    """Catches everything, and waits for nothing but the consumer."""
+
+    async def run(self, consumer):
+        while self.at < len(PAYLOADS):
+            with suppress(BaseException):
+                self.advance(await consumer(self.batch()))
+        return RunResult.COMPLETE
+
+
 class NeverEndsWhenCancelled(ListPublisher):
     """Waits on when it is cancelled, without a further call."""
 
@@ -551,6 +561,8 @@ RAISED, CANCELLED, SLOW = (
     ("broken", "test", "message"),
     [
         (CatchesEverything, RAISED, "`run` swallowed an error of the consumer"),
+        (CatchesInTightLoop, RAISED, "`run` swallowed an error of the consumer"),
+        (CatchesInTightLoop, CANCELLED, "`run` swallowed its cancellation and called the consumer again"),
         (CatchesExceptions, RAISED, "`run` swallowed an error of the consumer"),
         (SwallowsErrors, RAISED, "`run` swallowed an error of the consumer"),
         (CatchesEverything, CANCELLED, "`run` swallowed its cancellation and called the consumer again"),

@@ -135,26 +135,40 @@ class ShardConsumer:
         return self._reader is not None and self._reader.cancelling() > 0
 
     def _consume(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
-        if not self._is_cancelled:
+        if self._is_cancelled:
+            self._call = self._refuse(asyncio.CancelledError())
+        elif self._error is not None:
+            swallowed = self._swallowed_error(self._error)
+            self._on_swallowed(swallowed)  # A publisher that catches every error would catch the one of this call too.
+            self._call = self._refuse(swallowed)
+        else:
             self._check_last_call()
-        self._call = self._accept(batch)
+            self._call = self._accept(batch)
         return self._call
+
+    async def _refuse(self, error: BaseException) -> SequenceNumber | None:
+        """Raise the error after a pause, which leaves the event loop to other tasks if the publisher catches it again and again."""
+        await asyncio.sleep(EMPTY_RUN_SECONDS)
+        raise error
+
+    def _swallowed_error(self, error: Exception) -> PluginError:
+        swallowed = PluginError(
+            f"{type(self._publisher).__name__}.run has swallowed an error of the consumer, {describe_error(error)}: let errors of the "
+            "consumer pass"
+        )
+        swallowed.__cause__ = error
+        return swallowed
 
     def _check_last_call(self) -> None:
         """Check that the publisher awaited the last call, and passed its error on.
 
         Raises: PluginError if it did not, because that batch would be lost or come without back-pressure.
         """
+        if self._error is not None:
+            raise self._swallowed_error(self._error)
         if self._call is None:
             return
         name = type(self._publisher).__name__
-        if self._error is not None:
-            swallowed = PluginError(
-                f"{name}.run has swallowed an error of the consumer, {describe_error(self._error)}: let errors of the consumer pass"
-            )
-            # A publisher that catches every error would catch this one too.
-            self._on_swallowed(swallowed)
-            raise swallowed from self._error
         match inspect.getcoroutinestate(self._call):
             case inspect.CORO_CREATED:
                 self._call.close()  # so that Python does not warn as well
@@ -166,10 +180,6 @@ class ShardConsumer:
                 )
 
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
-        if self._is_cancelled:
-            # The publisher has caught the CancelledError. The pause leaves the core to other tasks if it does so again and again.
-            await asyncio.sleep(EMPTY_RUN_SECONDS)
-            raise asyncio.CancelledError
         taking = self._take(batch)
         del batch  # `_take` frees it (P6)
         try:

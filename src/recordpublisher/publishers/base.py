@@ -56,6 +56,9 @@ class RecordPublisher(AsyncPort, ABC):
         the publisher reads nothing until the consumer has returned (P1, P6). The position that the consumer returned is
         the only one to resume from.
 
+        It lets errors of the consumer and the cancellation of its task pass. The job ends with an error that was
+        swallowed, and leaves a publisher behind that has not ended `flink.job.drain.timeout` after its cancellation.
+
         Raises: RecordPublisherError if no retry can help.
         """
 

@@ -59,12 +59,13 @@ def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
                 try:
                     await asyncio.wait([testing], timeout=self.deadline)
                     waits_at = waiting_line(testing)
-                    is_hung = testing.cancel()
+                    is_hung = not testing.done()
                 finally:
-                    left = [task for task in asyncio.all_tasks() - before if not task.done()]
-                    for task in left:
-                        task.cancel()
-                    await end_or_leave(left, GRACE_SECONDS)
+                    if not testing.done():
+                        left = asyncio.all_tasks() - before
+                        for task in left:
+                            task.cancel()
+                        await end_or_leave(left, GRACE_SECONDS)
                 assert not is_hung, (
                     f"the test has not ended after {self.deadline:g} s: a call that it awaits does not return. It waits at {waits_at}"
                 )

@@ -18,6 +18,7 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any
 
+from recordpublisher.consumer.event_time import check_arrivals
 from recordpublisher.consumer.shard_consumer import check_types
 from recordpublisher.publishers.base import (
     BatchConsumer,
@@ -386,11 +387,22 @@ class _WatchedConsumer:
 
     def __call__(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
         """Return the call, which the publisher awaits."""
-        if not (self.is_cancelled or self.is_closed):
-            self.check_last_call()
         self.calls += 1
-        self._waiting = self._take(batch)
+        if self.is_cancelled or self.is_closed:
+            self._waiting = self._refuse(asyncio.CancelledError(), SWALLOWED_CANCELLATION)
+        elif self._has_failed:
+            self._waiting = self._refuse(AssertionError(SWALLOWED), SWALLOWED)
+        else:
+            self.check_last_call()
+            self._waiting = self._take(batch)
         return self._waiting
+
+    async def _refuse(self, error: BaseException, fault: str) -> SequenceNumber | None:
+        """Report the fault, and raise the error after a pause, which lets the test end if the publisher catches it again and again."""
+        if not self.is_closed:
+            self.report(fault)
+        await asyncio.sleep(GRACE_SECONDS)
+        raise error
 
     def report(self, fault: str) -> str:
         """Keep the first broken rule, from any thread. Return its words."""
@@ -418,11 +430,6 @@ class _WatchedConsumer:
             )
 
     async def _take(self, batch: RecordBatch) -> SequenceNumber | None:
-        if self.is_cancelled or self.is_closed:
-            if not self.is_closed:
-                self.report(SWALLOWED_CANCELLATION)
-            await asyncio.sleep(GRACE_SECONDS)
-            raise asyncio.CancelledError
         if asyncio.get_running_loop() is not self._loop:
             raise AssertionError(
                 self.report(
@@ -431,6 +438,8 @@ class _WatchedConsumer:
             )
         try:
             check_types("the publisher", batch, keyless=True)  # `test_batches_come_in_shard_order...` checks the keys
+            if len(batch):
+                check_arrivals("the publisher", batch)
         except PluginError as error:
             raise AssertionError(self.report(str(error))) from error
         try:

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
 from fakes.memory_streams import PROPERTIES, install
 
@@ -78,7 +79,7 @@ async def test_repeated_dead_letters_are_one_row_in_a_table_keyed_by_record(tmp_
     assert "error" in json.loads(rows[0][2])
 
 
-async def test_a_dead_letter_is_stored_before_the_position_moves_past_it(tmp_path):
+async def test_a_dead_letter_is_stored_before_the_position_moves_past_it(tmp_path, monkeypatch):
     """A dead-letter sink that fails keeps the checkpoint from being taken."""
 
     class Kept(rp.MemorySink):
@@ -87,9 +88,15 @@ async def test_a_dead_letter_is_stored_before_the_position_moves_past_it(tmp_pat
         async def flush(self, checkpoint=None):
             self.checkpoints += (checkpoint.state["shards"]["orders/a"].get("position"),)
 
+    async def full(letters, batch):
+        raise rp.SinkError("the disk is full")
+
     sink = Kept()
-    with pytest.raises(rp.SinkError, match="holds 1 records and may hold 1"):
-        await run("DEAD_LETTER", sink, **{"flink.deadletter.sink": "memory", "flink.deadletter.memory.limit": 1})
+    monkeypatch.setattr(JsonlSink, "write", full)
+    with pytest.raises(rp.SinkError, match="the disk is full"):
+        await run(
+            "DEAD_LETTER", sink, **{"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)}
+        )
     assert sink.checkpoints == (None,), "only the one at the start"
 
 

@@ -187,12 +187,12 @@ def test_a_stopped_job_ends_with_its_last_checkpoint_whatever_a_publisher_catche
     assert position is not None
 
 
-def test_an_error_of_the_consumer_that_a_publisher_swallows_ends_the_job_at_once():
+@pytest.mark.parametrize("caught", [Exception, BaseException])
+def test_an_error_of_the_consumer_that_a_publisher_swallows_fails_the_run_at_once(caught):
     class WrongBatch(CatchesExceptions):
         async def run(self, consumer):
             while True:
-                with suppress(Exception):
-                    await asyncio.sleep(0.1)
+                with suppress(caught):
                     await consumer("no batch")
 
     async def main():
@@ -201,9 +201,12 @@ def test_an_error_of_the_consumer_that_a_publisher_swallows_ends_the_job_at_once
         fetcher = make_fetcher(source, RecordingSink())
         await fetcher.open()
         began = asyncio.get_running_loop().time()
-        (ended,) = await asyncio.gather(fetcher.run(), return_exceptions=True)
+        running = asyncio.create_task(fetcher.run())
+        await fetcher.ending.wait()
+        took = asyncio.get_running_loop().time() - began
+        (ended,) = await asyncio.gather(running, return_exceptions=True)
         await fetcher.close()
-        return ended, asyncio.get_running_loop().time() - began
+        return ended, took
 
     ended, took = run_virtual(main())
     assert isinstance(ended, rp.PluginError)
