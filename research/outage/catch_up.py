@@ -25,7 +25,7 @@ from .scenario import (
     steady_events,
 )
 
-SHARDS = SUBTASKS = 3
+SHARDS = 3
 BEHIND = 0
 """The shard that stayed unread."""
 DAYS = 3
@@ -46,17 +46,18 @@ WITHOUT_MAX_LAG: Mapping[str, Any] = {
 WITH_MAX_LAG: Mapping[str, Any] = {**WITHOUT_MAX_LAG, "flink.watermark.alignment.max.lag": 2 * HOUR_MS}
 
 
-def run_catch_up(folder: Path, log_line: Callable[[str], None]) -> CatchUpResult:
-    """Run the second part. Raises: ReplayFailedError."""
+def run_catch_up(folder: Path, log_line: Callable[[str], None], workers: int = SHARDS) -> CatchUpResult:
+    """Run the second part, in a group of `workers`, or with 1 in a process that runs alone. Raises: ReplayFailedError."""
     folder.mkdir(parents=True)
     with ReplayProcesses(folder, {CATCH_UP_STREAM: SHARDS}) as processes:
-        return _CatchUp(processes, folder, log_line).run()
+        return _CatchUp(processes, folder, log_line, workers).run()
 
 
 class _CatchUp:
     """Owns the two starts of the job."""
 
-    def __init__(self, processes: ReplayProcesses, folder: Path, log_line: Callable[[str], None]) -> None:
+    def __init__(self, processes: ReplayProcesses, folder: Path, log_line: Callable[[str], None], workers: int) -> None:
+        self._workers = workers
         self._processes = processes
         self._folder = folder
         self._log_line = log_line
@@ -107,7 +108,7 @@ class _CatchUp:
         await store_as_group(FolderStore(self._folder / "state"), states)
 
     def _start(self, line: str, properties: Mapping[str, Any]) -> float:
-        self._processes.start_subtasks(CATCH_UP_STREAM, SUBTASKS, SHARDS, dict(properties))
+        self._processes.start_subtasks(CATCH_UP_STREAM, self._workers, SHARDS, dict(properties))
         now = time.time()
         if not self._log.actions:
             self._log.begin(now)

@@ -1,4 +1,4 @@
-"""Starts the embedded endpoint and the workers of a group, each as a process of its own, and reads their reports."""
+"""Starts the embedded endpoint and the workers of a job, each as a process of its own, and reads their reports."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class ReplayProcesses:
         }
 
     def start_subtasks(self, stream: str, count: int, shards: int, properties: dict[str, Any]) -> None:
-        """Start every worker, and wait until each has reported its share of the shards."""
+        """Start every worker, and wait until each has reported its share of the shards. A single one runs alone."""
         given = json.dumps(
             {
                 **self.connection,
                 **properties,
-                "flink.job.workers": "GROUP",
+                "flink.job.workers": "GROUP" if count > 1 else "ALONE",
                 "flink.state.uri": str(self._folder / "state"),
             }
         )

@@ -1,4 +1,4 @@
-"""Groups of real processes whose sink keeps the positions: whatever happens to a process, each record is written once (E1, E3, E5)."""
+"""Real processes, in a group and alone, whose sink keeps the positions: each record is written once, whatever happens (E1, E3, E5)."""
 
 import asyncio
 import signal
@@ -75,3 +75,29 @@ def test_each_record_is_written_once_through_kills_suspensions_joins_and_reshard
 
         rows = target.rows()
     assert Counter(number for _, number in rows) == Counter(group.sent)
+
+
+def test_each_record_is_written_once_by_a_job_alone_through_a_kill_a_suspension_and_reshards(tmp_path, target):
+    with worker_group(tmp_path, SHARDS, {**target.properties, **TIMES}) as job:
+        with SteadyLoad(job, SHARDS, 5):
+            job.start("first")
+            job.wait_until(lambda: owners(target.properties) == 1)
+            wait_until_all_is_written(job, target)
+            kill(job.processes["first"].pid)
+            job.processes["first"].wait()  # a process that is still in the list may be running, and would be a rival
+            job.split()
+
+            job.start("second")
+            wait_until_all_is_written(job, target)
+            job.suspend("second")
+            job.merge()
+
+            job.start("third")
+            wait_until_all_is_written(job, target)
+            kill(job.processes["second"].pid, signal.SIGCONT)
+            assert job.processes["second"].wait(timeout=60) == 1
+        wait_until_all_is_written(job, target)
+        assert end(job.processes["third"]) == 0
+
+        rows = target.rows()
+    assert Counter(number for _, number in rows) == Counter(job.sent)

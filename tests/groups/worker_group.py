@@ -63,7 +63,7 @@ class WorkerGroup:
         self.start(name, "--group", *options)
 
     def start(self, name: str, *options: str) -> None:
-        """Start a process. Without `--group` it has a fixed number of subtasks, one."""
+        """Start a process. Without `--group` it runs alone."""
         folder = self._folder / name
         folder.mkdir()
         path = job_file(folder, dict(self.properties))

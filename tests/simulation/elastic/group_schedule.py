@@ -59,6 +59,8 @@ class GroupSchedule:
     loads: tuple[float, ...] = LOADS
     """What the load of a shard may be, bytes a second."""
     traps: tuple[Trap, ...] = ()
+    sink_traps: tuple[Trap, ...] = ()
+    """Those of calls to the entries of the sink."""
     flush_seconds: float | None = None
     """How long flushes of the sink take, at most; None: short, mostly."""
     seals: int | None = None

@@ -116,6 +116,7 @@ class SimulatedProcess:
             self._random.choice([3, 15, 30, 90]) * self._random.random()
         )
         self.client.traps, self.client.on_trap = Traps(schedule.traps, name), self._apply_trap
+        self._sink_client.traps, self._sink_client.on_trap = Traps(schedule.sink_traps, name), self._apply_trap
         self._not_found: set[str] = set()
         self._listing = ShardListing(
             self._list_shards,

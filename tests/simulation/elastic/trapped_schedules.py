@@ -56,6 +56,18 @@ def commits_without_answers(seed: int) -> GroupSchedule:
     return replace(calm(seed, event("leave", 46, choice=0.99), workers=2), traps=traps)
 
 
+def ends_while_its_checkpoint_settles(seed: int) -> GroupSchedule:
+    """A checkpoint has read the positions, and waits for the answer of the commit before it, when the record of its worker is sealed.
+
+    The part is sealed later, so the checkpoint could still be committed, without the rows that were dropped with the life (E1).
+    """
+    silent = Trap("w0", WORKERS, "late request", 42, 60.0, times=50, until=61)
+    of_commits = (Trap("w0", PARTS, "lost answer", 40), Trap("w0", PARTS, "late answer", 56, 10.0))
+    of_the_seal = Trap("w1", f"{PARTS}w0", "late request", 42, 11.0)
+    schedule = replace(calm(seed, workers=2, records=400), timeout=12.0, is_transactional=True)
+    return replace(schedule, traps=(silent,), sink_traps=(*of_commits, of_the_seal))
+
+
 def long_flushes(seed: int) -> GroupSchedule:
     """Shards are given up while the sink is flushed for long, and before it: nothing may be written twice (E5)."""
     draw = random.Random(seed)
@@ -85,7 +97,7 @@ TRAPPED: dict[str, Callable[[int], GroupSchedule]] = {
     each.__name__: each
     for each in (
         answer_of_the_last_heartbeat_is_late, commit_lands_between_the_seal_and_the_take, take_lands_after_the_seal,
-        take_goes_on_after_the_seal, sealed_before_it_knows_that_it_joined, commits_without_answers, long_flushes,
-        outage_of_the_store, observer_that_stalls, short_visits,
+        take_goes_on_after_the_seal, sealed_before_it_knows_that_it_joined, commits_without_answers,
+        ends_while_its_checkpoint_settles, long_flushes, outage_of_the_store, observer_that_stalls, short_visits,
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""KinesisSink in a group on random schedules: no position is stored before its records are in the stream, however slow that is."""
+"""KinesisSink in a group and alone, on random schedules: a position is stored after its records are in the stream, however slow."""
 
 import asyncio
 import os
@@ -6,10 +6,13 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.testing import VirtualClock, run_virtual
 
+from fakes.leases.alone_process import AloneProcess
 from fakes.leases.group_events import GroupEvents
 from fakes.writable_stream import FakeKinesis
 
@@ -104,14 +107,37 @@ class CopyGroup(GroupEvents):
         self.target.rate = self.chance.choice(RATES)
 
 
-async def play(seed):
+class CopyAlone(CopyGroup):
+    """A job that runs alone: a process that joins follows the one that runs, which was stopped before, or is replaced."""
+
+    async def join(self):
+        if self.is_graceful:
+            await self.leave()
+        process = AloneProcess(self.group, sink=self.new_sink())
+        for each in self.processes:
+            each.running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        self.processes = [await process.start()]
+
+    async def kill(self):
+        if self.processes:
+            process = self.take_out()
+            process.store.is_cut = True
+            await process.sink.die()
+            await process.kill()
+            await self.join()
+
+
+async def play(schedule, seed):
     async with asyncio.timeout(50_000):
-        await CopyGroup(random.Random(seed)).play()
+        await schedule(random.Random(seed)).play()
 
 
-def test_no_position_is_stored_before_its_records_are_put_and_nothing_is_put_twice_while_processes_come_and_go():
+@pytest.mark.parametrize("schedule", [CopyGroup, CopyAlone])
+def test_no_position_is_stored_before_its_records_are_put_and_nothing_is_put_twice_while_processes_come_and_go(
+    schedule,
+):
     for seed in range(FIRST, FIRST + COUNT):
         try:
-            run_virtual(play(seed))
+            run_virtual(play(schedule, seed))
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
