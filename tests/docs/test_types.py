@@ -22,7 +22,7 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from sqlalchemy.dialects import postgresql, sqlite
 
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
-from recordpublisher.plugins.deserializers.avro import type_of_avro_file
+from recordpublisher.plugins.deserializers.avro import avro_file_text, type_of_avro_schema
 from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.sinks.sql.columns import columns_of_type
 
@@ -85,7 +85,7 @@ def test_a_row_of_the_table_is_what_the_code_makes(row, tmp_path):
     for name in written(row["Avro"]):
         record = {"type": "record", "name": "Row", "fields": [{"name": "a", "type": AVRO.get(name, name)}]}
         (tmp_path / "a.avsc").write_text(json.dumps(record))
-        assert TypedColumns(type_of_avro_file(str(tmp_path / "a.avsc"))).fields == [field]
+        assert TypedColumns(type_of_avro_schema(json.loads(avro_file_text(str(tmp_path / "a.avsc"))))).fields == [field]
     types = {each.name: each.type for each in TypedColumns(protobuf_order.Order).fields}
     for name in set(written(row["Protobuf"])) & PROTOBUF.keys():
         assert types[PROTOBUF[name]] == field.type

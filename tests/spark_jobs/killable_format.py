@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.plugins.spark.arrow_rows import chosen_columns
 from recordpublisher.plugins.spark.data_source import KinesisSource
+from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.plugins.spark.source.claims import claim_store
 from recordpublisher.plugins.spark.source.task_read import TaskRead, shard_reader
 from recordpublisher.plugins.spark.stream_reader import KinesisPartition, QueryReader
@@ -43,7 +43,8 @@ class KillableReader(QueryReader):
         pause_while_armed(folder, "reading")
         plan, store = partition.plan, PausingClaims(claim_store(self._options), folder)
         read = shard_reader(self._options, plan.consumer_arns)
-        rows = TaskRead(plan, store, read, schema=chosen_columns(self._schema)).rows()  # type: ignore[arg-type]  # here it is claimed
+        columns = RowColumns.chosen(self._schema, self._options.properties)
+        rows = TaskRead(plan, store, read, columns=columns).rows()  # type: ignore[arg-type]  # here it is claimed
         pause_while_armed(folder, "claimed")
         yield from rows
         pause_while_armed(folder, "read")

@@ -8,7 +8,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
-from recordpublisher.plugins.deserializers.avro import decode, parse_schema, type_of_avro_file
+from recordpublisher.plugins.deserializers.avro import avro_file_text, decode, parse_schema, type_of_avro_schema
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
 
@@ -205,7 +205,7 @@ TYPES = {
 def type_of(tmp_path, *fields):
     record = {"type": "record", "name": "shop.Order", "fields": list(fields)}
     (tmp_path / "order.avsc").write_text(json.dumps(record))
-    return type_of_avro_file(str(tmp_path / "order.avsc"))
+    return type_of_avro_schema(json.loads(avro_file_text(str(tmp_path / "order.avsc"))))
 
 
 @pytest.mark.parametrize("written", TYPES)
@@ -228,7 +228,7 @@ def test_a_record_may_be_in_a_file_of_its_name(tmp_path):
         json.dumps({"type": "record", "name": "Order", "fields": [{"name": "home", "type": "Address"}]})
     )
 
-    (field,) = TypedColumns(type_of_avro_file(str(tmp_path / "order.avsc"))).fields
+    (field,) = TypedColumns(type_of_avro_schema(json.loads(avro_file_text(str(tmp_path / "order.avsc"))))).fields
     assert str(field.type) == "struct<country: string>"
 
 
@@ -250,4 +250,4 @@ def test_a_schema_that_is_no_record_is_refused(tmp_path):
     (tmp_path / "a.avsc").write_text('"long"')
 
     with pytest.raises(ValueError, match="the schema of a row must be a record"):
-        type_of_avro_file(str(tmp_path / "a.avsc"))
+        type_of_avro_schema(json.loads(avro_file_text(str(tmp_path / "a.avsc"))))

@@ -6,8 +6,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+import recordpublisher as rp
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
-from recordpublisher.plugins.deserializers.row_types import parse_columns, type_of_json_schema_file
+from recordpublisher.plugins.deserializers.row_types import parse_columns, type_of_json_schema
+from recordpublisher.plugins.deserializers.schemas import schema_type
 
 
 def columns(text):
@@ -160,21 +162,19 @@ TYPES = {
 DEFS = {"address": {"type": "object", "properties": {"country": {"type": "string"}}}}
 
 
-def type_of(tmp_path, properties, **more):
-    schema = {"type": "object", "properties": properties, "$defs": DEFS, **more}
-    (tmp_path / "a.json").write_text(json.dumps(schema))
-    return type_of_json_schema_file(str(tmp_path / "a.json"))
+def type_of(properties, **more):
+    return type_of_json_schema({"type": "object", "properties": properties, "$defs": DEFS, **more})
 
 
 @pytest.mark.parametrize("written", TYPES)
-def test_a_part_is_a_column(tmp_path, written):
-    (field,) = TypedColumns(type_of(tmp_path, {"a": json.loads(written)})).fields
+def test_a_part_is_a_column(written):
+    (field,) = TypedColumns(type_of({"a": json.loads(written)})).fields
 
     assert str(field.type) == TYPES[written]
 
 
-def test_a_required_field_must_be_there(tmp_path):
-    of = type_of(tmp_path, {"a": {"type": "integer"}, "b": {"type": "integer"}}, required=["b"])
+def test_a_required_field_must_be_there():
+    of = type_of({"a": {"type": "integer"}, "b": {"type": "integer"}}, required=["b"])
 
     assert msgspec.json.decode(b'{"b": 1}', type=of).a is None
     with pytest.raises(msgspec.ValidationError, match="missing required field `b`"):
@@ -191,14 +191,14 @@ def test_a_required_field_must_be_there(tmp_path):
         ({"$ref": "#/properties/a"}, "is inside itself"),
     ],
 )
-def test_what_has_no_column_is_refused_by_its_place(tmp_path, part, reason):
+def test_what_has_no_column_is_refused_by_its_place(part, reason):
     with pytest.raises(ValueError, match=reason):
-        type_of(tmp_path, {"a": part})
+        type_of({"a": part})
 
 
 @pytest.mark.parametrize("text", ["[]", '{"type": "string"}', '{"type": "object"}', "{"])
 def test_what_is_no_schema_of_an_object_is_refused(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
 
-    with pytest.raises(ValueError, match=r"."):
-        type_of_json_schema_file(str(tmp_path / "a.json"))
+    with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.schema"):
+        schema_type(rp.Properties({"flink.deserializer.schema": str(tmp_path / "a.json")}))

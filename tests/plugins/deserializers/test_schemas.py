@@ -167,15 +167,16 @@ def test_a_schema_and_a_class_are_the_same_columns():
     assert TypedColumns(of).fields == TypedColumns(Order).fields
 
 
-async def test_a_file_is_a_schema(monkeypatch, tmp_path):
+async def test_a_file_is_a_schema_and_so_is_its_content(monkeypatch, tmp_path):
     fields = [{"name": "id", "type": "long"}, {"name": "item", "type": ["null", "string"]}]
     (tmp_path / "order.avsc").write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
     (tmp_path / "order.json").write_text(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}}))
 
     for name, names in (("order.avsc", ["id", "item"]), ("order.json", ["id"])):
-        install(monkeypatch, {"a": [b'{"id": 1}']}, closed=True)
-        given = {**PROPERTIES, "flink.deserializer.schema": str(tmp_path / name)}
-        assert rp.read_arrow("orders", given, metadata=False).read_all().column_names == names
+        for schema in (str(tmp_path / name), (tmp_path / name).read_text()):
+            install(monkeypatch, {"a": [b'{"id": 1}']}, closed=True)
+            given = {**PROPERTIES, "flink.deserializer.schema": schema}
+            assert rp.read_arrow("orders", given, metadata=False).read_all().column_names == names
 
 
 async def test_values_of_avro_become_rows_of_the_schema(monkeypatch):

@@ -60,7 +60,7 @@ class FileColumns:
         self._has_text = not fields
         self._columns = frame_columns(None if self._has_text else value_type)
         self.metadata = self._columns.metadata
-        _check_names(self._columns.schema)
+        check_names(self._columns.schema)
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
     def rows(self, batches: Sequence[RecordBatch], rejected: Rejected) -> list[pa.RecordBatch]:
@@ -251,7 +251,7 @@ def _seen(batches: Sequence[RecordBatch]) -> Shape:
     return seen
 
 
-def _check_names(fields: Iterable[pa.Field]) -> None:
+def check_names(fields: Iterable[pa.Field]) -> None:
     """Check the names of columns, and of the fields of objects in them.
 
     Raises: ConfigurationError if a name is empty, has a NUL or half a surrogate pair, or differs from another one in case only.
@@ -259,7 +259,7 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
     by_lower: dict[str, str] = {}
     for field in fields:
         _check_name(field.name, by_lower.setdefault(field.name.lower(), field.name))
-        _check_names(_fields_within(field.type))
+        check_names(_fields_within(field.type))
 
 
 def _check_name(name: str, twin: str | None = None) -> None:

@@ -7,11 +7,12 @@ from datetime import UTC, date, datetime, time
 from functools import cache
 from math import isfinite
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 from msgspec import inspect
 
+from recordpublisher.consumer.deserialization import Deserializer, PreparedDeserializer
 from recordpublisher.consumer.typed_values import (
     TypedField,
     column_type,
@@ -102,14 +103,22 @@ class FrameColumns:
         metadata = arrow_columns(*batches, schema=self.metadata)
         if self._typed is None:
             return metadata
+        return pa.RecordBatch.from_arrays([*self.of_fields(*batches), *metadata.columns], schema=self.schema)
+
+    def of_fields(self, *batches: RecordBatch) -> list[pa.Array]:
+        """Return the columns of the fields alone, in the order of `schema`.
+
+        Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
+        """
+        if self._typed is None:
+            return []
         try:
-            typed = self._typed.arrays([value for batch in batches for value in batch.values])
+            return self._typed.arrays([value for batch in batches for value in batch.values])
         except ValueError:
             # Only now find the record, because checking each one would cost as much for good records.
             for batch in batches:
                 self._check_each(self._typed, batch)
             raise
-        return pa.RecordBatch.from_arrays([*typed, *metadata.columns], schema=self.schema)
 
     def check(self, values: Sequence[Any]) -> None:
         """Check that values fit the columns. Raises: ValueError, which names the field, if a value does not fit."""
@@ -123,6 +132,32 @@ class FrameColumns:
                 typed.arrays([value])
             except ValueError as error:
                 raise DeserializationError(batch.stream, batch.shard_id, number, str(error)) from error
+
+
+class ChecksColumns(Protocol):
+    """Columns that know which values fit them."""
+
+    def check(self, values: Sequence[Any]) -> None:
+        """Check that values fit the columns. Raises: ValueError or TypeError if a value does not fit."""
+
+
+class CheckedValues:
+    """A deserialiser that checks that values fit into the columns. Others are bad records (`flink.deserializer.error`)."""
+
+    def __init__(self, values: Deserializer[Any], columns: ChecksColumns) -> None:
+        self._values, self._columns = values, columns
+        self.decompressor = getattr(values, "decompressor", None)
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """Return the values of the wrapped deserialiser. Raises: ValueError if one does not fit into its column."""
+        values = self._values.values(batch)
+        self._columns.check(batch.data if values is None else values)
+        return values
+
+    async def prepare(self, batch: RecordBatch) -> None:
+        """Let the wrapped deserialiser prepare for the batch."""
+        if isinstance(self._values, PreparedDeserializer):
+            await self._values.prepare(batch)
 
 
 class TypedColumns:

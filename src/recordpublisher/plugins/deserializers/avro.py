@@ -90,10 +90,14 @@ def schema_of(properties: Properties) -> Schema | None:
     if given is None:
         return None
     try:
-        is_schema = given.lstrip().startswith(_BEGIN_OF_JSON)
-        return parse_schema(given if is_schema else Path(given).read_text(encoding="utf-8"))
+        return parse_schema(schema_text(given))
     except (OSError, ValueError) as error:
         raise ConfigurationError(AVRO_SCHEMA.key, given, _VALID, reason=str(error)) from error
+
+
+def schema_text(given: str) -> str:
+    """Return the JSON of `flink.deserializer.avro.schema`, which may be in a file. Raises: OSError if the file cannot be read."""
+    return given if given.lstrip().startswith(_BEGIN_OF_JSON) else Path(given).read_text(encoding="utf-8")
 
 
 def parse_schema(text: str | None) -> Schema:
@@ -251,15 +255,14 @@ def _read_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = N
 _LIBRARY_DECIMAL = fastavro.read.LOGICAL_READERS["bytes-decimal"]
 
 
-def type_of_avro_file(path: str) -> Any:
-    """Return the type of rows. Named types may be in files next to this one, such as `shop.Address.avsc`.
+def avro_file_text(path: str) -> str:
+    """Return the schema of a file as JSON. Named types may be in files next to this one, such as `shop.Address.avsc`.
 
-    Raises: ValueError if the schema is not a record, or has a type without a column; OSError if the file cannot be read.
+    Raises: ValueError if the schema is not valid; OSError if the file cannot be read.
     """
     try:
         Path(path).stat()  # The error of fastavro says less about a missing file.
-        named: dict[str, Any] = {}
-        schema = fastavro.schema.load_schema(path, named_schemas=named)
+        schema = fastavro.schema.load_schema(path)
     except (
         KeyError,
         TypeError,
@@ -270,6 +273,16 @@ def type_of_avro_file(path: str) -> Any:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError("the schema of a row must be a record")
+    return json.dumps({key: value for key, value in schema.items() if key not in (_PARSED, _NAMED)})
+
+
+def type_of_avro_schema(document: dict[str, Any]) -> Any:
+    """Return the type of rows. Raises: ValueError if the schema is not valid, or has a type without a column."""
+    named: dict[str, Any] = {}
+    try:
+        schema = fastavro.parse_schema(document, named_schemas=named)
+    except (KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
     return _RowTypes(named).type_of(schema, "$", ())
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from keyword import iskeyword
-from pathlib import Path
 from types import GenericAlias
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
@@ -179,12 +178,11 @@ class _Parser:
         return ValueError(f"{expected} after '{before}', and {repr(found) if found else 'the end'} found")
 
 
-def type_of_json_schema_file(path: str) -> Any:
-    """Return the type of rows. Only the keywords that define columns are read.
+def type_of_json_schema(schema: Any) -> Any:
+    """Return the type of rows of a JSON Schema. Only the keywords that define columns are read.
 
-    Raises: ValueError if the schema does not describe an object, or has a part without a column; OSError if the file cannot be read.
+    Raises: ValueError if the schema does not describe an object, or has a part without a column.
     """
-    schema = msgspec.json.decode(Path(path).read_bytes())
     of = _JsonSchemaTypes(schema).type_of(schema, "$", 0)
     if not (isinstance(of, type) and issubclass(of, msgspec.Struct)):
         raise ValueError("the schema of a row must describe an object with properties")  # noqa: TRY004 - the type is in a file

@@ -11,22 +11,23 @@ With `flink.deserializer.schema = INFER`, a *shape* describes the type of a valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import NoneType
 from typing import Any
+
+import msgspec
 
 from recordpublisher.consumer.deserialization import Deserializer, JsonDeserializer, PreparedDeserializer
 from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import SCHEMA
+from recordpublisher.publishers.properties.groups.job import AVRO_SCHEMA, SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
-from .row_types import parse_columns, type_of_json_schema_file
+from .row_types import parse_columns, type_of_json_schema
 
-VALID = (
-    "columns such as id BIGINT, at TIMESTAMP, tags ARRAY<STRING>; or the path of a file .avsc, or .json (JSON Schema)"
-)
+VALID = "columns such as id BIGINT, at TIMESTAMP, tags ARRAY<STRING>; or the path of a file .avsc, or .json (JSON Schema), or its content"
 Shape = Any
 LARGE = "DECIMAL(38, 0)"
 """The column of whole numbers if one of them has more than 64 bits."""
@@ -48,8 +49,8 @@ def schema_type(properties: Properties) -> Any:
     if (given := properties.value(SCHEMA)) is None:
         return None
     try:
-        return _reader_of(given)(given)
-    except (OSError, ValueError, RecursionError, TypeError, LookupError) as error:
+        return _type_of(given)
+    except _INVALID as error:
         raise ConfigurationError(SCHEMA.key, given, VALID, reason=str(error)) from error
 
 
@@ -58,14 +59,51 @@ def is_inferred(properties: Properties) -> bool:
     return (properties.value(SCHEMA) or "").strip().upper() == "INFER"
 
 
-def _reader_of(given: str) -> Callable[[str], Any]:
-    if given.lower().endswith(".avsc"):
-        from .avro import type_of_avro_file  # Imported here because it needs the extra `avro`.
+_INVALID = (OSError, ValueError, RecursionError, TypeError, LookupError)
 
-        return type_of_avro_file
+
+def _type_of(given: str) -> Any:
+    if not (_is_file(given) or given.lstrip().startswith("{")):
+        return parse_columns(given)
+    document = msgspec.json.decode(_text_of(given))
+    if not isinstance(document, dict) or document.get("type") != "record":
+        return type_of_json_schema(document)
+    from .avro import type_of_avro_schema  # Imported here because it needs the extra `avro`.
+
+    return type_of_avro_schema(document)
+
+
+def _is_file(given: str) -> bool:
+    return given.lower().endswith((".avsc", ".json"))
+
+
+def _text_of(given: str) -> str:
+    if not _is_file(given):
+        return given
     if given.lower().endswith(".json"):
-        return type_of_json_schema_file
-    return parse_columns
+        return Path(given).read_text(encoding="utf-8")
+    from .avro import avro_file_text
+
+    return avro_file_text(given)
+
+
+def with_schema_texts(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with the content of schemas instead of their files, for processes that do not see the files.
+
+    Raises: ConfigurationError if a file cannot be read.
+    """
+    made = dict(given)
+    for key, value in given.items():
+        try:
+            if key.lower() == SCHEMA.key:
+                made[key] = _text_of(value)
+            elif key.lower() == AVRO_SCHEMA.key:
+                from .avro import schema_text
+
+                made[key] = schema_text(value)
+        except _INVALID as error:
+            raise ConfigurationError(key, value, "a file that this process can read", reason=str(error)) from error
+    return made
 
 
 class ConvertedValues:

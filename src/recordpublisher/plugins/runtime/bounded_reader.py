@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.starts import Starts
@@ -37,6 +38,7 @@ class BoundedReader:
     """Reads shards up to bounds. Owns one publisher factory, which all its reads share; `close` it at the end.
 
     - `publisher`: overrides the property `flink.stream.recordpublisher`.
+    - `deserializer`: overrides the property `flink.deserializer`.
     """
 
     def __init__(
@@ -45,13 +47,14 @@ class BoundedReader:
         publisher: str | None = None,
         clock: Clock | None = None,
         timestamp_assigner: Assigner | None = None,
+        deserializer: Deserializer[Any] | None = None,
     ) -> None:
         registry = load_registry()
         made = checked_publisher_class(registry, properties, "to read from a position", publisher)
         self._clock = clock or SystemClock()
         check_bounded(properties)
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
-        self._decorator_for = batch_decorator_factory(registry, properties, timestamp_assigner=timestamp_assigner)
+        self._decorator_for = batch_decorator_factory(registry, properties, deserializer, timestamp_assigner)
         self._use_continuations = made.resumes_by_continuation
         self._factory = _SharedFactory(build_source(registry, properties, made, publisher))
         self._streams: dict[str, str] = {}

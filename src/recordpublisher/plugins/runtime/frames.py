@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Unpack
 
-from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, PreparedDeserializer
+from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -52,7 +52,7 @@ from recordpublisher.plugins.columns.record_fields import DATA
 
 from ..columns.file_columns import FileColumns, no_columns
 from ..columns.record_columns import RECORD_SCHEMA
-from ..columns.typed_columns import FrameColumns, frame_columns
+from ..columns.typed_columns import CheckedValues, FrameColumns, frame_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -112,7 +112,7 @@ def read_arrow(
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
         given.merged({SCHEMA.key: None}),  # `chosen` has it
-        deserializer=_CheckedValues(chosen, made) if made is not None and is_checked else chosen,
+        deserializer=CheckedValues(chosen, made) if made is not None and is_checked else chosen,
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
         until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end, given, timestamp_assigner),
@@ -300,25 +300,6 @@ def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
     if made is bytes:
         return frame_columns()
     return frame_columns(made) if made is str or getattr(values, "into", None) is not None else FileColumns()
-
-
-class _CheckedValues:
-    """A deserialiser that checks that values fit into the columns. Others are bad records (`flink.deserializer.error`)."""
-
-    def __init__(self, values: Deserializer[Any], columns: FrameColumns | FileColumns) -> None:
-        self._values, self._columns = values, columns
-        self.decompressor = getattr(values, "decompressor", None)
-
-    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the values of the wrapped deserialiser. Raises: ValueError if one does not fit into its column."""
-        values = self._values.values(batch)
-        self._columns.check(batch.data if values is None else values)
-        return values
-
-    async def prepare(self, batch: RecordBatch) -> None:
-        """Let the wrapped deserialiser prepare for the batch."""
-        if isinstance(self._values, PreparedDeserializer):
-            await self._values.prepare(batch)
 
 
 def _start_properties(start: datetime | timedelta | str | float | State | None, given: Properties) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Rows as Arrow batches: collected from records, with the columns that a query chooses, in memory that is used again."""
+"""Rows as Arrow batches: collected from records, in memory that is used again."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS, SPARK_SCHEMA
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch
 
 from ..columns.record_columns import RECORD_SCHEMA, arrow_columns
 from .python_worker import worker_loop
+from .row_columns import RowColumns
 
 ROWS_PER_BATCH = 20_000
 """Spark processes 10,000 to 50,000 rows at once at the lowest cost (measured)."""
+_IDS = pa.schema([RECORD_SCHEMA.field(name) for name in ("stream", "shardId", "sequenceNumber", "subSequenceNumber")])
+"""The columns that identify a row."""
 
 
 class ArrowRows(Sink):
@@ -26,18 +27,18 @@ class ArrowRows(Sink):
 
     Bytes are counted before de-aggregation. Batches are kept until there are enough records for columns of a good size.
 
-    - `schema`: the columns that Spark gets. No other columns are built, unless `may_drop`.
+    - `columns`: the columns that Spark gets.
     - `may_drop`: whether `keep_until` may be called, which needs the columns that identify a row.
     - `memory`: memory of an earlier window. It is used again if its rows were taken.
     """
 
     def __init__(
-        self, schema: pa.Schema = RECORD_SCHEMA, *, may_drop: bool = False, memory: ReusedMemory | None = None
+        self, columns: RowColumns | None = None, *, may_drop: bool = False, memory: ReusedMemory | None = None
     ) -> None:
         self._memory = memory or ReusedMemory()
         self._memory.begin_window()
-        self._schema = schema
-        self._built_schema = RECORD_SCHEMA if may_drop else with_own_names(schema)
+        self._columns = columns or RowColumns()
+        self._ids: list[pa.RecordBatch] | None = [] if may_drop else None
         self._waiting: list[RecordBatch] = []
         self._waiting_rows = 0
         self._built: list[pa.RecordBatch] = []
@@ -47,7 +48,7 @@ class ArrowRows(Sink):
         self.bytes: dict[str, int] = {}
 
     async def write(self, batch: RecordBatch) -> None:
-        """Collect a batch."""
+        """Collect a batch. Raises: DeserializationError if a value does not fit its column."""
         key = batch.shard.key
         if not batch.records:
             return
@@ -58,7 +59,7 @@ class ArrowRows(Sink):
         self._waiting.append(batch)
         self._waiting_rows += len(batch)
         if self._waiting_rows >= ROWS_PER_BATCH:
-            self._build()
+            self.build()
 
     def __len__(self) -> int:
         built: int = sum(batch.num_rows for batch in self._built)
@@ -67,40 +68,34 @@ class ArrowRows(Sink):
     def keep_until(self, key: str, last: tuple[str, int] | None) -> int:
         """Keep a shard's rows up to `last`, or none if that row is missing. Return how many are kept."""
         rows = self.table()
-        shards = _pairs(rows, "stream", "shardId")
-        ids = _pairs(rows, "sequenceNumber", "subSequenceNumber")
+        known = pa.Table.from_batches(self._ids or [], schema=_IDS)
+        shards, ids = _pairs(known, *_IDS.names[:2]), _pairs(known, *_IDS.names[2:])
         positions = [place for place, (stream, shard) in enumerate(shards) if f"{stream}/{shard}" == key]
         left: int = next((number for number, place in enumerate(positions, 1) if ids[place] == last), 0)
         dropped = set(positions[left:])
-        kept = [place for place in range(len(shards)) if place not in dropped]
-        self._built = rows.take(pa.array(kept, pa.int64())).to_batches()
+        kept = pa.array([place for place in range(len(shards)) if place not in dropped], pa.int64())
+        self._built, self._ids = rows.take(kept).to_batches(), known.take(kept).to_batches()
         return left
 
     def table(self) -> pa.Table:
         """Return all collected rows."""
-        self._build()
-        return pa.Table.from_batches(self._built, schema=self._built_schema)
+        self.build()
+        return pa.Table.from_batches(self._built, schema=self._columns.schema)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, in batches of a good size. Each batch is released when it is returned, so that nothing is in memory twice."""
-        self._build()
+        self.build()
         self._built.reverse()
         while self._built:
-            batch = chosen_of(self._built.pop(), self._schema)
-            yield from pa.Table.from_batches([batch]).to_batches(max_chunksize=ROWS_PER_BATCH)
+            yield from pa.Table.from_batches([self._built.pop()]).to_batches(max_chunksize=ROWS_PER_BATCH)
 
-    def _build(self) -> None:
+    def build(self) -> None:
+        """Make the columns of the batches that wait. Raises: DeserializationError if a value does not fit its column."""
         if self._waiting:
-            self._built.append(arrow_columns(*self._waiting, schema=self._built_schema, joined=self._memory.joined))
+            self._built.append(self._columns.batch(self._waiting, self._memory.joined))
+            if self._ids is not None:
+                self._ids.append(arrow_columns(*self._waiting, schema=_IDS, joined=self._memory.joined))
             self._waiting, self._waiting_rows = [], 0
-
-
-def chosen_of(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of `schema`, in its order and spelling."""
-    if batch.schema == schema:
-        return batch
-    columns = [batch.column(name) for name in with_own_names(schema).names]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _pairs(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
@@ -110,39 +105,6 @@ def _pairs(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
 def _row_id(batch: RecordBatch, index: int) -> tuple[str, int]:
     record = batch.records[index]
     return record.sequence_number, record.sub_sequence_number
-
-
-_TYPES = {field.name: field.spark_type for field in RECORD_FIELDS}
-_NAMES = {name.lower(): name for name in _TYPES}
-_HINTS = {"value": "data", "key": "partitionKey", "streamname": "stream", "timestamp": "approximateArrivalTimestamp"}
-"""Lower-case names of columns in other connectors, and ours."""
-_SPARK_NAMES = {"bigint": "LONG"}
-
-
-def chosen_columns(schema: Any) -> pa.Schema:
-    """Return the columns of a StructType, in its order and spelling; names ignore case, as Spark's do.
-
-    Raises: ConfigurationError if a column is unknown, or has another type.
-    """
-    return pa.schema([_chosen(field) for field in schema.fields])
-
-
-def with_own_names(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with the names of the columns in our spelling."""
-    return pa.schema([field.with_name(_NAMES[field.name.lower()]) for field in schema])
-
-
-def _chosen(field: Any) -> pa.Field:
-    name = _NAMES.get(field.name.lower(), "")
-    valid = _TYPES.get(name)
-    if valid is None:
-        hint = _HINTS.get(field.name.lower())
-        reason = f"there is no such column{f'; here it is {hint}' if hint else ''}"
-        raise ConfigurationError("schema", field.name, SPARK_SCHEMA, reason=reason)
-    given = field.dataType.simpleString()
-    if _SPARK_NAMES.get(given, given.upper()) != valid:
-        raise ConfigurationError("schema", f"{field.name} {given.upper()}", f"{field.name} {valid}")
-    return pa.field(field.name, RECORD_SCHEMA.field(name).type, nullable=field.nullable)
 
 
 KEPT_IF_USED = 0.25

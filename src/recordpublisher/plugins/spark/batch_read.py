@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -24,13 +24,13 @@ from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from ..columns.record_columns import RECORD_SCHEMA
-from .arrow_rows import ArrowRows, ReusedMemory, chosen_columns
+from .arrow_rows import ArrowRows, ReusedMemory
 from .options.spark_options import END_OPTION, SparkOptions
 from .options.start_by_shard import START_OPTION
 from .outages import OutageWatch
 from .python_worker import log_to_stderr, one_sentence, worker_loop
 from .read_range import EndPosition, ReadRange
+from .row_columns import RowColumns
 from .source.task_read import MAX_DOUBLINGS
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: SparkOptions, positions: ReadRange, schema: Any) -> None:
         self._options = options
         self._positions = positions
-        self._schema = chosen_columns(schema)
+        self._schema = schema
+        RowColumns.chosen(schema, options.properties)  # A mistake is found before anything is read.
 
     @one_sentence()
     def partitions(self) -> list[RangePartition]:
@@ -80,6 +81,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: RangePartition) -> Iterator[Any]:
         """Yield the rows of one task as Arrow batches."""
         options = self._options
+        job = ("columns", self._schema.json(), *sorted(options.properties.items()))
         bounds = Bounds(
             max_time=options.window_ms / 1000,
             max_records=options.max_task_records,
@@ -87,13 +89,14 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             stop_at_tip=True,
         )
         with one_sentence():
+            columns = worker_loop().cached(job, lambda: RowColumns.chosen(self._schema, options.properties))
             yield from RangeRead(
                 partition.parts,
-                background_reader(options),
+                background_reader(options, columns.values),
                 bounds,
                 options.max_outage_ms,
                 options.accepts_loss,
-                self._schema,
+                columns,
                 ReusedMemory.pair_of_process(),
             ).rows()
 
@@ -204,10 +207,10 @@ class RowsBefore(ArrowRows):
     def __init__(
         self,
         ends: Mapping[str, EndPosition],
-        schema: pa.Schema = RECORD_SCHEMA,
+        columns: RowColumns | None = None,
         memory: ReusedMemory | None = None,
     ) -> None:
-        super().__init__(schema, memory=memory)
+        super().__init__(columns, memory=memory)
         self._ends = ends
         self.past: dict[str, int] = {}
         self.first_found: dict[str, str] = {}
@@ -253,7 +256,7 @@ class RangeRead:
     bounds: Bounds
     max_outage_ms: int
     accepts_loss: bool = False
-    schema: pa.Schema = RECORD_SCHEMA
+    columns: RowColumns = field(default_factory=RowColumns)
     memories: Sequence[ReusedMemory] = field(default_factory=lambda: (ReusedMemory(), ReusedMemory()))
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
     _outages: OutageWatch = field(init=False)
@@ -281,7 +284,7 @@ class RangeRead:
             window[1].cancel()
 
     def _begin(self, left: Sequence[_Progress], memory: ReusedMemory) -> tuple[RowsBefore, Future[BoundedResult]]:
-        rows = RowsBefore({each.part.shard.key: each.part.end for each in left}, self.schema, memory)
+        rows = RowsBefore({each.part.shard.key: each.part.end for each in left}, self.columns, memory)
         return rows, self.begin({each.part.shard: each.state for each in left}, self._window(left, rows), rows)
 
     def _window(self, left: Sequence[_Progress], rows: RowsBefore) -> Bounds:
@@ -371,8 +374,10 @@ class BeginRead(Protocol):
         """Return a future with the position of each shard at the end. Cancel it to end the read."""
 
 
-def background_reader(options: SparkOptions) -> BeginRead:
+def background_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BeginRead:
     """Return a function that reads with a fetcher on the worker's loop, whose clients stay open from window to window.
+
+    - `values`: the deserialiser; None for that of the properties, by which both are given.
 
     Call both only in the thread that runs Spark's tasks.
     """
@@ -384,7 +389,8 @@ def background_reader(options: SparkOptions) -> BeginRead:
 
     properties = endless_retries(task_properties(options.properties, {}))
     loop = worker_loop()
-    reader = loop.cached((PUBLISHER, tuple(sorted(properties.items()))), lambda: BoundedReader(properties, PUBLISHER))
+    job = tuple(sorted(properties.items()))
+    reader = loop.cached((PUBLISHER, job), lambda: BoundedReader(properties, PUBLISHER, deserializer=values))
 
     def begin(shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows) -> Future[BoundedResult]:
         future = loop.begin(reader.read(shards, sink, bounds))

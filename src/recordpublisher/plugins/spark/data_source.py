@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from recordpublisher.plugins.columns.record_fields import SPARK_SCHEMA
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.job import SCHEMA
 
 from .python_worker import one_sentence
 
@@ -33,7 +34,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def __init__(self, options: Mapping[str, str]) -> None:
         from recordpublisher.publishers.clock import SystemClock
 
-        super().__init__(dict(options))
+        super().__init__(_with_schema_texts(options))
         self._loaded_ms = SystemClock().now_ms() + 1  # + 1, so that a record of this millisecond is before the end
         self._is_checked = False
 
@@ -43,7 +44,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return "kinesis"
 
     @one_sentence()
-    def schema(self) -> str:
+    def schema(self) -> Any:
         """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid (C2)."""
         from .options.other_connectors import refuse_new_table
         from .options.spark_options import ENDING_POSITION
@@ -57,7 +58,11 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
             ReadRange.parse(options.properties, options.streams, self._loaded_ms)
         options.warnings.tell()
         self._is_checked = True
-        return SPARK_SCHEMA
+        if not options.properties.is_set(SCHEMA):
+            return SPARK_SCHEMA  # This process then needs no Arrow.
+        from .row_columns import spark_schema
+
+        return spark_schema(options.properties)
 
     @one_sentence()
     def reader(self, schema: Any) -> KinesisBatchReader:
@@ -121,3 +126,16 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
                 check_job(options)
         return replace(options, warnings=OptionWarnings(tuple(texts), self._is_checked))
+
+
+_SCHEMAS = ("flink.deserializer.schema", "flink.deserializer.avro.schema")
+"""Properties that may name a file, which only the driver sees."""
+
+
+@one_sentence()
+def _with_schema_texts(options: Mapping[str, str]) -> dict[str, str]:
+    if not any(key.lower() in _SCHEMAS for key in options):
+        return dict(options)
+    from recordpublisher.plugins.deserializers.schemas import with_schema_texts
+
+    return with_schema_texts(options)

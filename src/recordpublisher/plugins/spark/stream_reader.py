@@ -92,7 +92,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def _planning(self) -> QueryPlanner:
         if self._planner is None:
-            from .arrow_rows import chosen_columns
+            from .row_columns import RowColumns
             from .source.batch_planner import BatchPlanner
             from .source.claims import claim_store
             from .source.kinesis_service import KinesisService
@@ -100,7 +100,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
             log_to_stderr()
             options = self._options
-            chosen_columns(self._schema)
+            RowColumns.chosen(self._schema, options.properties)  # A mistake is found before anything is read.
             options.warnings.tell()
             service, store = KinesisService(options), claim_store(options)
             self._planner = QueryPlanner(BatchPlanner(options, service, store))
@@ -110,17 +110,23 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """Yield the rows of one task as Arrow batches."""
-        from .arrow_rows import ReusedMemory, chosen_columns
+        from .arrow_rows import ReusedMemory
+        from .row_columns import RowColumns
         from .source.claims import claim_store
         from .source.task_read import TaskRead, shard_reader
 
         plan = partition.plan
         with one_sentence():
             # Each task has a reader of its own, and reading the options takes 2 ms.
-            options = worker_loop().cached(("options", *sorted(self._source.options.items())), lambda: self._options)
-            read, memory = shard_reader(options, plan.consumer_arns), ReusedMemory.of_process()
-            schema = chosen_columns(self._schema)
-            yield from TaskRead(plan, claim_store(options), read, schema=schema, memory=memory).rows()
+            loop, job = worker_loop(), sorted(self._source.options.items())
+            options = loop.cached(("options", *job), lambda: self._options)
+            schema = self._schema
+            columns = loop.cached(
+                ("columns", schema.json(), *job), lambda: RowColumns.chosen(schema, options.properties)
+            )
+            read = shard_reader(options, plan.consumer_arns, columns.values)
+            memory = ReusedMemory.of_process()
+            yield from TaskRead(plan, claim_store(options), read, columns=columns, memory=memory).rows()
 
 
 class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]

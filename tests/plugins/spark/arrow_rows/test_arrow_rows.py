@@ -7,6 +7,7 @@ import pytest
 
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.spark.arrow_rows import ROWS_PER_BATCH, ArrowRows
+from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
@@ -29,7 +30,7 @@ async def test_rows_are_counted_for_the_claim():
 
 
 async def test_keep_until_drops_the_later_rows_of_one_shard():
-    rows, other = ArrowRows(), Shard("orders", "shardId-2")
+    rows, other = ArrowRows(may_drop=True), Shard("orders", "shardId-2")
     for first in (0, 2):
         for shard in (SHARD, other):
             await rows.write(RecordBatch(shard, [UserRecord(b"x", str(first + n)) for n in range(2)]))
@@ -44,7 +45,7 @@ async def test_keep_until_drops_the_later_rows_of_one_shard():
 @pytest.mark.parametrize("may_drop", [False, True])
 async def test_only_the_chosen_columns_are_handed_over_also_where_rows_may_be_dropped(may_drop):
     schema = pa.schema([RECORD_SCHEMA.field("data"), RECORD_SCHEMA.field("shardId")])
-    rows = ArrowRows(schema, may_drop=may_drop)
+    rows = ArrowRows(RowColumns(schema), may_drop=may_drop)
     await rows.write(RecordBatch(SHARD, [UserRecord(b"x", "1"), UserRecord(b"y", "2")]))
     if may_drop:
         assert rows.keep_until(SHARD.key, ("1", -1)) == 1

@@ -41,11 +41,6 @@ def test_a_property_without_effect_is_a_warning(tmp_path):
     given = {MAX_LAG: "9000", LOOKAHEAD: "5000"}
     with pytest.warns(UserWarning, match=f"'{MAX_LAG}' has no effect on Spark"):
         check(tmp_path, **given)
-    given = {"flink.deserializer.schema": "id BIGINT"}
-    with pytest.warns(UserWarning, match=r"from_json\(CAST\(data AS STRING\), 'id BIGINT'\)"):
-        check(tmp_path, **given)
-    with pytest.warns(UserWarning, match="recordpublisher tail STREAM --no-follow --format schema"):
-        check(tmp_path, **{"flink.deserializer.schema": "infer"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check(tmp_path, **{LOOKAHEAD: "5000", "flink.deserializer": "json", "flink.watermark.strategy": "arrival"})

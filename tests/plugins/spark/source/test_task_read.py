@@ -11,6 +11,7 @@ from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndRe
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.plugins.spark.source.claims import ReadClaim
 from recordpublisher.plugins.spark.source.offset import ShardOffset
 from recordpublisher.plugins.spark.source.task_read import TaskPlan, TaskRead, endless_retries
@@ -18,6 +19,7 @@ from recordpublisher.plugins.stores.read_claim_store import BatchId, read_claim_
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,
+    DeserializationError,
     OutageError,
     RetriesExhaustedError,
     StateError,
@@ -57,6 +59,17 @@ def test_the_claim_is_stored_before_the_first_row_is_returned(kinesis):
     claim = ReadClaim.from_bytes(stored).shards["s/a"]
     assert (claim.records, claim.first, claim.last, claim.seen.at_tip) == (3, ("1", -1), ("3", -1), True)
     assert sum(batch.num_rows for batch in rows) == 3
+
+
+def test_a_bad_record_fails_the_task_before_its_claim_so_that_the_query_may_go_on_with_another_policy(kinesis):
+    class Misfits(RowColumns):
+        def batch(self, batches, joined):
+            raise DeserializationError("s", "a", "2", "it does not fit")
+
+    store = MemoryClaims(markers={("query", "token")})
+    with pytest.raises(DeserializationError, match="it does not fit"):
+        TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, columns=Misfits()).rows()
+    assert store.get(BATCH, "group-00000", "token") is None
 
 
 def test_the_loser_of_a_race_returns_the_winners_rows(kinesis):
@@ -309,9 +322,10 @@ def test_a_first_read_tries_failed_calls_again_until_its_window_ends():
 
 def test_a_task_builds_only_the_chosen_columns_and_claims_and_replays_as_with_all(kinesis):
     store, schema = MemoryClaims(markers={("query", "token")}), pa.schema([RECORD_SCHEMA.field("data")])
+    columns = RowColumns(schema)
     for accepts_loss in (False, False, True):  # the first read, and two replays
         planned = replace(plan(kinesis), accepts_loss=accepts_loss)
-        (rows,) = TaskRead(planned, store, kinesis.read, kinesis.clock, schema=schema).rows()
+        (rows,) = TaskRead(planned, store, kinesis.read, kinesis.clock, columns=columns).rows()
         assert (rows.schema, rows.num_rows) == (schema, 3)
     kinesis.shards["s/a"].times[:] = []
-    assert list(TaskRead(planned, store, kinesis.read, kinesis.clock, schema=schema).rows()) == []
+    assert list(TaskRead(planned, store, kinesis.read, kinesis.clock, columns=columns).rows()) == []

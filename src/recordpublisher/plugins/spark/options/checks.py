@@ -7,7 +7,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.arguments import check_bounded
 from recordpublisher.plugins.runtime.batch_decoration import check_reading
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import MAX_LAG, SCHEMA
+from recordpublisher.publishers.properties.groups.job import MAX_LAG
 from recordpublisher.publishers.properties.groups.reading import DEREGISTRATION, RECORD_PUBLISHER
 
 from .spark_options import SparkOptions
@@ -32,14 +32,6 @@ def check_job(options: SparkOptions) -> None:
     starts_of(properties, options.streams)
     if properties.value(MAX_LAG) is not None:
         warnings.warn(f"'{MAX_LAG.key}' has no effect on Spark", UserWarning, stacklevel=2)
-    if (schema := properties.value(SCHEMA)) is not None:
-        given = "COLUMNS" if schema.upper() == "INFER" else schema
-        reason = (
-            f"the rows have the payload in the column data, which from_json(CAST(data AS STRING), '{given}') decodes"
-        )
-        if given != schema:
-            reason += "; recordpublisher tail STREAM --no-follow --format schema prints the COLUMNS that follow from the records"
-        warnings.warn(f"'{SCHEMA.key}' has no effect on Spark: {reason}", UserWarning, stacklevel=2)
 
 
 def _warn_of_deregistration(options: SparkOptions) -> None:

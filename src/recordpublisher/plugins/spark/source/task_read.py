@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
@@ -24,6 +24,7 @@ from ..efo_consumers import task_properties
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..python_worker import worker_loop
+from ..row_columns import RowColumns
 from .claims import ReadClaim, ShardRead, batch_id, claim_name
 from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 
@@ -88,8 +89,13 @@ class ReadShards(Protocol):
         """Read, and return the position of each shard afterwards."""
 
 
-def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> ReadShards:
-    """Return the function with which a task reads: the fetcher on the worker's loop, whose clients stay open from batch to batch."""
+def shard_reader(
+    options: SparkOptions, consumer_arns: Mapping[str, str], values: Deserializer[Any] | None = None
+) -> ReadShards:
+    """Return the function with which a task reads: the fetcher on the worker's loop, whose clients stay open from batch to batch.
+
+    - `values`: the deserialiser; None for that of the properties, by which both are given.
+    """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 
@@ -100,7 +106,7 @@ def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> Rea
         shards: Mapping[Shard, ShardState], bounds: Bounds, sink: ArrowRows, publisher: str, *, is_replay: bool = False
     ) -> BoundedResult:
         loop = worker_loop()
-        reader = loop.cached((publisher, job), lambda: BoundedReader(properties, publisher))
+        reader = loop.cached((publisher, job), lambda: BoundedReader(properties, publisher, deserializer=values))
         result = loop.run(reader.read(shards, sink, bounds, is_replay=is_replay))
         loop.freeze_heap()
         return result
@@ -126,7 +132,7 @@ class TaskRead:
     read: ReadShards
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
     sleep: Callable[[float], None] = time.sleep
-    schema: Any = RECORD_SCHEMA
+    columns: RowColumns = field(default_factory=RowColumns)
     memory: ReusedMemory = field(default_factory=ReusedMemory)
     _outages: OutageWatch = field(init=False)
 
@@ -153,12 +159,13 @@ class TaskRead:
 
     def _read_and_claim(self) -> tuple[ArrowRows, ReadClaim, bool]:
         """Read, and store a claim unless another attempt has. Return the rows, the stored claim, and whether it is this attempt's claim."""
-        rows = ArrowRows(self.schema, memory=self.memory)
+        rows = ArrowRows(self.columns, memory=self.memory)
         plan = self.plan
         subscribes = plan.publisher != plan.replay_publisher and self._reserve_subscription()
         publisher = plan.publisher if subscribes else plan.replay_publisher
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, plan.bounds, rows, publisher)
+        rows.build()  # A bad record fails the task before it claims the batch, which another policy could not change.
         claim = self._claim_of(result, rows, subscribes, began_ms)
         content = claim.to_bytes()
         stored = self._stored(lambda: self.store.put_if_absent(plan.batch, plan.name, content))
@@ -197,7 +204,7 @@ class TaskRead:
         return rows
 
     def _rows_again(self) -> ArrowRows:
-        return ArrowRows(self.schema, may_drop=self.plan.accepts_loss, memory=self.memory)
+        return ArrowRows(self.columns, may_drop=self.plan.accepts_loss, memory=self.memory)
 
     def _read_again(self, states: Mapping[Shard, ShardState], counts: Mapping[str, int], rows: ArrowRows) -> None:
         """Read `counts` records of each shard, window by window, or to its tip. Only at the tip are missing records lost.

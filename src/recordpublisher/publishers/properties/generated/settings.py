@@ -157,8 +157,8 @@ class ReadSettings(TypedDict, total=False):
     In ms."""
     deserializer_schema: str
     """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
-    STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema). They are checked, and are columns as those of
-    a type. INFER: the sinks delta, iceberg, sql, parquet and jsonl add columns as the data shows them."""
+    STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema), or its content. They are checked, and are
+    columns as those of a type. INFER: the sinks delta, iceberg, sql, parquet and jsonl add columns as the data shows them."""
     deserializer_avro_schema: str
     """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON, or the path of its file (`.avsc`)."""
     deserializer_glue_endpoint: str

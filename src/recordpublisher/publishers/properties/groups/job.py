@@ -192,7 +192,7 @@ FORMATS = PropertyGroup("Formats")
 SCHEMA = FORMATS.text(
     "flink.deserializer.schema",
     "The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address STRUCT<country: STRING>`), "
-    "or the path of a file: `.avsc`, or `.json` (JSON Schema). They are checked, and are columns as those of a type. "
+    "or the path of a file: `.avsc`, or `.json` (JSON Schema), or its content. They are checked, and are columns as those of a type. "
     "INFER: the sinks delta, iceberg, sql, parquet and jsonl add columns as the data shows them.",
 )
 AVRO_SCHEMA = FORMATS.text(
