@@ -144,7 +144,7 @@ class TableSink(ArchivingSink):
         if self.keeps_archive:
             location = await self._called(self._table.location)
             self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
-            # The store has the job's own credentials, while a catalogue may give others for files. An error is found before the first commit.
+            # The store has the job's own credentials, while a catalogue may give others for files: look before the first commit.
             await self._documents.get("none")
         await self.begin(secrets.token_hex(8))
 
