@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from deltalake import DeltaTable
 
 import recordpublisher as rp
 from recordpublisher.plugins.archive.factory import ArchiveFactory
@@ -173,3 +174,22 @@ async def test_a_table_without_its_names_of_ranges_is_refused(table):
 async def test_a_table_that_is_not_there(table):
     with pytest.raises(ConfigurationError, match="there is no such table"):
         await read(factory_of(table))
+
+
+async def test_the_positions_next_to_a_delta_table_say_when_its_job_saw_the_tip(table):
+    """Those of an Iceberg job are elsewhere."""
+    await write_table_archive(table, (14,), is_ended=False, tip_ms=7, stop=20)
+    factory = factory_of(table)
+    committed = dict(await factory._archive.catalogue.committed())
+    await factory.close()
+    assert [state.tip_ms for state in committed.values()] == ([7] if table.name == "delta" else [])
+
+
+async def test_a_range_of_which_one_file_was_joined_with_others_is_complete(tmp_path):
+    """A compaction of one partition leaves the other files of a range."""
+    table = Delta(tmp_path)
+    await write_table_archive(table, (5, 7, 14), **{"flink.sink.partitions": "hour={eventTime:%H}"})
+    before = set(DeltaTable(str(table.data)).file_uris())
+    DeltaTable(str(table.data)).optimize.compact(partition_filters=[("hour", "=", "16")])
+    assert 0 < len(before & set(DeltaTable(str(table.data)).file_uris())) < len(before)
+    assert await read(factory_of(table)) == PAYLOADS

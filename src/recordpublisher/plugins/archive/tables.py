@@ -35,6 +35,7 @@ log = logging.getLogger("recordpublisher.archive")
 T = TypeVar("T")
 _MOST_MERGED = 16
 """Most row groups that are decoded together because the sequence numbers of their rows overlap."""
+_FOLDER_SECONDS = 60.0
 _MOST_LISTINGS = 5
 """Most attempts to list a table whose files are rewritten and deleted at the same time."""
 _KEYS = {
@@ -96,6 +97,7 @@ class _TableFiles:
         self._sources: dict[str, str | Sequence[Piece]] = {}
         self._pieces: dict[str, Mapping[str, Sequence[Piece]]] = {}
         self._unproven: set[str] = set()
+        self._newest: tuple[float, TableFolder] | None = None
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
         """Return the store of the documents, and that of the entries if it is next to the table."""
@@ -122,7 +124,7 @@ class _TableFiles:
         if source is None:
             raise FileNotFoundError(path)
         async with self._slots:
-            folder = await self._called(self._table.folder)
+            folder = await self._folder()
             if isinstance(source, str):
                 return await self._reading(self._opened, folder, source)
             if len(source) > _MOST_MERGED:
@@ -132,6 +134,15 @@ class _TableFiles:
                 )
             parts = [await self._reading(self._opened_piece, folder, piece, path) for piece in source]
             return MergedFiles(parts, self._order_of)
+
+    async def _folder(self) -> TableFolder:
+        """Return the folder with credentials that are valid now. A catalogue that gives them is not asked for each file."""
+        now = asyncio.get_running_loop().time()
+        if self._newest is None or now - self._newest[0] >= _FOLDER_SECONDS:
+            self._newest = now, await self._called(self._table.folder)
+        else:
+            await self._table.refresh()
+        return self._newest[1]
 
     def _opened(self, folder: TableFolder, path: str) -> ArchivedRows:
         rows = ParquetRows(folder.source(path, whole=True), f"{self.place}/{path}", asyncio.to_thread)

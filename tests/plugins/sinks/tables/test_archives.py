@@ -94,6 +94,7 @@ async def test_the_ranges_are_there_before_the_table_has_the_files(table):
 
 async def test_records_of_which_none_can_be_written_are_a_range_without_files(table):
     sink = await opened(table, **ARCHIVE)
+    sink.shard_listed(FIRST, 5)
     sink.shard_started(FIRST, after(1), follows_parents=False)
     sink.shard_passed(FIRST, SequenceNumber("4"))
     staged = await sink.stage(number(1))
@@ -135,10 +136,12 @@ async def test_a_shard_that_moves_away_takes_its_ranges_with_it(table):
         sink.shard_started(shard, HORIZON, follows_parents=True)
         await sink.write(batch(shard, 1))
     await sink._write_waiting()
+    sink.shard_ended(FIRST, [])
     sink.revoked([FIRST.key])
     await sink.publish([await sink.stage(number(1))])
     await sink.close()
     assert ranges(table) == {"shardId-1": [("BEGIN_1.-1 1of1", 1)]}
+    assert await documents(table) == {}
 
 
 async def test_a_commit_that_is_taken_back_leaves_no_range(table):

@@ -141,6 +141,11 @@ class TableSink(ArchivingSink):
             self._table.describe,
             without=() if self._table.keeps_partition_columns else self._partitions.names,
         )
+        if self.keeps_archive:
+            location = await self._called(self._table.location)
+            self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
+            # The store has the job's own credentials, while a catalogue may give others for files: look before the first commit.
+            await self._documents.get("none")
         await self.begin(secrets.token_hex(8))
 
     async def check_values(self, context: SinkContext) -> str | None:
@@ -239,9 +244,7 @@ class TableSink(ArchivingSink):
     async def _prove(self, contents: Sequence[StagedDataFiles]) -> None:
         """Store the documents of shards, then the ranges of files, so that an archive has both before it has the files."""
         if documents := [document for content in contents for document in content.shards]:
-            if self._documents is None:
-                location = await self._called(self._table.location)
-                self._documents = conditional_store_of(f"{location}/{SHARDS}", ARCHIVE.key, self._properties)
+            assert self._documents is not None
             await store_documents(self._documents, documents)
         await self._mark([name for content in contents for name in content.proofs()])
 
