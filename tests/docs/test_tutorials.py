@@ -1,9 +1,12 @@
 """The tutorials are run as written: their files are created, their commands run, their output compared."""
 
+import shutil
+
 import boto3
 import pytest
 
 from recordpublisher.local import serve_in_thread
+from recordpublisher.testing import archive_of
 
 from processes.command_line import ROOT
 from processes.documentation_page import blocks, installed_package, run_page
@@ -63,6 +66,13 @@ def test_the_past_that_is_kept_is_read_back(served, tmp_path):
     served.stream("orders").put("one", "two", "three", key="a")
 
     assert run_page(ROOT / "docs/how-to/keep-the-past.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 1
+
+
+def test_a_copy_of_production_is_replayed(tmp_path):
+    with archive_of(["a", "b"]) as properties:
+        shutil.copytree(properties["flink.archive.uri"], tmp_path / "archive")
+
+    assert run_page(ROOT / "docs/how-to/replay-production.md", tmp_path, {}) == 1
 
 
 def test_read_a_queue(tmp_path):

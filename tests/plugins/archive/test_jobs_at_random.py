@@ -31,6 +31,7 @@ from recordpublisher.local.stream import hash_of
 from recordpublisher.plugins.archive import publisher
 from recordpublisher.plugins.archive.archive import Archive
 from recordpublisher.plugins.archive.ranges import Step, next_step
+from recordpublisher.plugins.sinks.files import archived_shards
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import VirtualClock, run_virtual
 
@@ -405,15 +406,21 @@ def the_stream_is_read_from_where_the_files_began():
     return [(publisher.ArchivePublisher, "_go_live", go)]
 
 
+def a_range_begins_at_the_shards_beginning():
+    """The sink claims that its files lack nothing before their first record."""
+    return [(archived_shards, "_after", lambda start, follows_parents: archived_shards.BEGIN)]
+
+
 FOUND = {
     a_listing_is_never_repeated: 136,
     a_shard_ends_with_its_files: 1,
     no_gap_is_looked_for: 1,
     a_file_is_read_from_its_beginning: 23,
     the_stream_is_read_from_where_the_files_began: 4,
+    a_range_begins_at_the_shards_beginning: 18,
 }
 """Mutations of the product, each with a seed that finds it."""
-SEARCHED = 40
+SEARCHED = 200
 """How many seeds are tried from there, because names of workers are drawn by the system."""
 
 
