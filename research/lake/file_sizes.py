@@ -3,30 +3,33 @@
 The sinks get the bytes of some whole intervals (3 of 10 s and 60 s, 1 of 300 s and 900 s), with all of their records but without a stream
 and without waiting: sizes do not depend on how fast records arrive. The count is scaled to 86,400 s. Records are JSON of 500 bytes, of
 which 300 are random hexadecimal digits, with a time, a number and a country, from one shard (1 MB/s is the limit of a shard) and one
-subtask. More shards add up: `parquet` has a file for each shard, tables have one for each subtask, and in a group for each shard.
+process. More shards add up: `parquet` has a file for each shard, tables have one for each process, and in a group for each shard.
 """
 
 import asyncio
 import random
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
 import msgspec
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.committing_sink import CommitNumber
 from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink
+from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
 DAY_SECONDS, BYTES_A_SECOND, RECORD_BYTES, PARTITIONS = 86_400, 1_000_000, 500, 50
 CASES = [(10, 3, 64), (60, 3, 64), (300, 1, 64), (300, 1, 512), (900, 1, 64)]
-"""The seconds between commits, how many intervals are written, and `flink.sink.file.buffer.bytes` in MiB."""
+"""The seconds between commits, how many intervals are written, and `flink.sink.buffer.bytes` in MiB."""
 SCHEMA = "id BIGINT, at TIMESTAMP, price DOUBLE, note STRING, address STRUCT<country: STRING>"
 PATTERN = {"flink.sink.partitions": "country={address.country}"}
 BATCH_RECORDS = 2_000
@@ -67,9 +70,13 @@ async def sizes(sink_name: str, seconds: int, intervals: int, buffer: int) -> li
         decode = Json(of)
         is_wanted = asyncio.Event()
         context = rp.SinkContext(value_type=of, request_checkpoint=is_wanted.set)
-        given = {**PATTERN, "flink.sink.file.buffer.bytes": f"{buffer}mb"}
+        given = {**PATTERN, "flink.sink.buffer.bytes": f"{buffer}mb"}
         if sink_name == "delta":
             sink = DeltaSink(rp.Properties({**given, "flink.sink.delta.uri": f"{folder}/rows"}))
+        elif sink_name == "iceberg":
+            catalog = {f"flink.sink.iceberg.catalog.{name}": value for name, value in catalog_in(folder).items()}
+            state = {"flink.sink.iceberg.table": "lake.rows", "flink.state.uri": f"file://{folder}/state"}
+            sink = IcebergSink(rp.Properties({**given, **catalog, **state}))
         else:
             sink = rp.ParquetSink(rp.Properties({**given, "flink.sink.parquet.path": f"{folder}/rows"}))
         await sink.open(context)
@@ -90,14 +97,24 @@ async def sizes(sink_name: str, seconds: int, intervals: int, buffer: int) -> li
                     await commit()
             await commit()
         await sink.close()
-        return files_of(sink_name, f"{folder}/rows")
+        return files_of(sink_name, folder)
+
+
+def catalog_in(folder: str) -> dict[str, str]:
+    """Return the properties of a catalogue in a folder."""
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
 
 
 def files_of(sink_name: str, folder: str) -> list[int]:
     """Return the sizes of the files that readers see (bytes)."""
     if sink_name == "delta":
-        return [int(size) for size in DeltaTable(folder).get_add_actions(flatten=True)["size_bytes"].to_pylist()]
-    return [path.stat().st_size for path in Path(folder).rglob("*.parquet")]
+        return [
+            int(size) for size in DeltaTable(f"{folder}/rows").get_add_actions(flatten=True)["size_bytes"].to_pylist()
+        ]
+    if sink_name == "iceberg":
+        scan = load_catalog("default", **catalog_in(folder)).load_table("lake.rows").scan()
+        return [task.file.file_size_in_bytes for task in scan.plan_files()]
+    return [path.stat().st_size for path in Path(f"{folder}/rows").rglob("*.parquet")]
 
 
 def page_row(sink_name: str, seconds: int, intervals: int, buffer: int, found: list[int]) -> str:
@@ -108,6 +125,6 @@ def page_row(sink_name: str, seconds: int, intervals: int, buffer: int, found: l
 
 
 if __name__ == "__main__":
-    for name in ("parquet", "delta"):
+    for name in sys.argv[1:] or ("parquet", "delta", "iceberg"):
         for case in CASES:
             print(page_row(name, *case, asyncio.run(sizes(name, *case))), flush=True)
