@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.properties.groups.reading import ARCHIVE_UNPROVEN, ARCHIVE_URI
 from recordpublisher.publishers.properties.groups.sinks import DELTA_STORAGE
 from recordpublisher.publishers.properties.properties import Properties
@@ -28,7 +29,7 @@ from ..sinks.tables.folder import TableFolder
 from ..sinks.tables.staged_data_files import RangeProof, file_id
 from ..sinks.tables.table import LakeTable, NoTableError
 from .catalogue import DELTA, GETS_AT_ONCE, Files
-from .ranges import OrderOf, Place, RangeFile, place_of, ranges_of
+from .ranges import OrderOf, Place, RangeFile, ranges_of
 from .rows import ArchivedRows, MergedFiles, OrderedFile, ParquetRows
 
 log = logging.getLogger("recordpublisher.archive")
@@ -268,9 +269,11 @@ class _TableFiles:
             for key in filter(None, keys.unique().to_pylist()):
                 rows = table.filter(pc.equal(keys, key))
                 numbers, parts = rows["sequenceNumber"].to_pylist(), rows["subSequenceNumber"].to_pylist()
-                positions = list(map(SequenceNumber, numbers, parts))
-                places = [(place_of(each, self._order_of), position_text(each)) for each in positions]
-                by_shard.setdefault(key, []).append(Piece(path, group, len(places), min(places), max(places)))
+                ends = (inf if part == WHOLE_RECORD else part for part in parts)
+                places = list(zip(map(self._order_of, numbers), ends, strict=True))
+                at = [places.index(place) for place in (min(places), max(places))]
+                first, last = ((places[i], position_text(SequenceNumber(numbers[i], parts[i]))) for i in at)
+                by_shard.setdefault(key, []).append(Piece(path, group, len(places), first, last))
         self._pieces[path] = by_shard
 
 
@@ -290,7 +293,8 @@ def joined_pieces(pieces: Iterable[Piece], expected: Mapping[str, int], order_of
         inside = [piece for piece in waiting if (after is None or piece.first[0] > after) and piece.last[0] <= through]
         if not inside or sum(piece.rows for piece in inside) != sum(expected[each.paths[0]] for each in ranges):
             continue
-        waiting = [piece for piece in waiting if piece not in inside]
+        taken = set(inside)
+        waiting = [piece for piece in waiting if piece not in taken]
         begin, groups = ranges[0].after_text, _overlapping(inside)
         ends = [*(max(piece.last for piece in group)[1] for group in groups[:-1]), position_text(ranges[-1].end)]
         for group, end in zip(groups, ends, strict=True):
@@ -319,8 +323,10 @@ def _without_gaps(ranges: Sequence[RangeFile]) -> list[list[RangeFile]]:
 
 def _overlapping(pieces: Sequence[Piece]) -> list[list[Piece]]:
     groups: list[list[Piece]] = []
+    last = None
     for piece in pieces:
-        if not groups or piece.first > max(each.last for each in groups[-1]):
+        if last is None or piece.first > last:
             groups.append([])
         groups[-1].append(piece)
+        last = piece.last if last is None else max(last, piece.last)
     return groups
