@@ -119,7 +119,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         from .elastic.worker_lives import WorkerLives
 
         # A sync interval may be much longer than the two seconds in which a held worker learns of progress (W9).
-        current.on_advance = emitter.wake
+        current.wake_on_advance(emitter.wake)
         snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
         lives = WorkerLives(group, leased, current, clock, job=group_job, counts=leases, on_drain=completion.stop)

@@ -12,14 +12,19 @@ from .suspension import SuspensionDetector
 
 
 class CurrentWorker:
-    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it.
-
-    - `on_advance`: called when the worker's view of the group's watermark has changed.
-    """
+    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
-        self.on_advance: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] = lambda: None
+
+    def wake_on_advance(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever the worker's view of the group's watermark has changed."""
+        self._wake = wake
+
+    def notify_advance(self) -> None:
+        """Wake what waits for the group's watermark."""
+        self._wake()
 
     def become(self, worker: Worker) -> None:
         """Set the new worker."""
