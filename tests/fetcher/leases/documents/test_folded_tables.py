@@ -32,6 +32,12 @@ def test_a_shard_with_a_position_is_owned_although_its_parents_were_not_looked_a
     assert ALONE.folded({"s/1": state}).leases == {"s/1": Lease("w1", 3)}
 
 
+def test_a_shard_with_a_watermark_is_owned_although_its_parents_were_not_looked_at_yet():
+    """It has inherited the watermark when it began, and the lease of a waiting shard has none (W5)."""
+    state = ShardState(START, watermark=7, parents=("0",), waiting=True)
+    assert ALONE.folded({"s/1": state}).leases == {"s/1": Lease("w1", 3)}
+
+
 def test_the_time_that_replaced_latest_is_the_start_of_the_group():
     folded = ALONE.folded({}, pinned_ms=1_000)
     assert (folded.start, folded.is_latest) == (StartingPosition.at_timestamp(1_000), True)

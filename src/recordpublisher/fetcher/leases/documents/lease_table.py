@@ -291,9 +291,10 @@ class LeaseTable:
 def is_begun(state: ShardState) -> bool:
     """Return whether a worker may read the shard at once: it has neither ended nor waits for its parents.
 
-    A shard with a position has begun, even if a start that resumes has not looked at its parents yet.
+    A shard with a position or a watermark has begun, even if a start that resumes has not looked at its parents yet.
     """
-    return not state.ended and (not state.waiting or state.position is not None)
+    has_begun = state.position is not None or state.watermark is not None
+    return not state.ended and (has_begun or not state.waiting)
 
 
 def lease_of(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
