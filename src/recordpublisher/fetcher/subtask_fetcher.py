@@ -95,7 +95,7 @@ class SubtaskFetcher:
         """
         parts = self._parts
         opened = await self._ownership.open(await parts.dead_letters.open(parts.context))
-        parts.gaps.pin(opened.pinned_ms)
+        parts.gaps.pin(opened.pinned_ms, parts.job.starts.default.ago_ms)
         parts.snapshotter.resume_from(opened)
         await wait_for_store(self._checkpointer.take_first, self._dependencies.settings.store_outages)
 

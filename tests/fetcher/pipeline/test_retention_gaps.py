@@ -14,7 +14,7 @@ from recordpublisher.fetcher.shards.shard_entry import ShardEntry
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.errors import DataLossError
-from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -206,6 +206,27 @@ def test_a_stream_that_keeps_its_records_longer_has_no_gap(publisher):
 
     assert job.numbers == [0, 1, 2, 3]
     assert (job.metrics["retentionGaps"], job.metrics["retentionNotChecked"]) == (0, 0)
+
+
+@PUBLISHERS
+@pytest.mark.parametrize("age", ["24h", "48h"])
+def test_a_first_start_further_back_than_the_retention_reads_what_the_stream_has(publisher, age):
+    job = Job(publisher, {"flink.stream.initpos": age})
+
+    run_virtual(job.run(lambda: asyncio.sleep(10)))
+
+    assert job.numbers == [0]
+    assert job.metrics["retentionGaps"] == 0
+
+
+def test_a_shard_that_was_never_read_counts_as_seen_when_the_job_first_started():
+    gaps = RetentionGaps(None, SuspensionDetector(VirtualClock(), lambda gap: None), VirtualClock(), False)
+    gaps.pin(1_000, ago_ms=500)
+    unread = ShardEntry(shard("a"), ShardState(StartingPosition.at_timestamp(1_000)))
+
+    gaps.start(unread, ())
+
+    assert unread.progress.seen_ms == 1_500
 
 
 TIMES = ("arrivalMs", "tipMs", "seenMs", "watermark", "continuation")

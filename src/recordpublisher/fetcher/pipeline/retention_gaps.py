@@ -40,23 +40,29 @@ class RetentionGaps:
         self._clock = clock
         self._accepts_loss = accepts_loss
         self._pinned_ms: int | None = None
+        self._first_start_ms: int | None = None
 
-    def pin(self, pinned_ms: int | None) -> None:
-        """Set the time that a LATEST start stands for (P3)."""
+    def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
+        """Set the time that a start at LATEST, or at an age of `ago_ms`, stands for (P3).
+
+        The job first started `ago_ms` later. What the stream had lost before that is not lost by this job: who reads the last two days of
+        a stream gets what it still has.
+        """
         self._pinned_ms = pinned_ms
+        self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
         """Start to check a shard whose reader starts behind the entry's state.
 
         A shard that was never read was opened after its parents were last known to be open, not when their end was
-        read, which may be much later. A start that was pinned to a time (P3) counts as seen then. A position whose time
+        read, which may be much later. A start that was pinned to a time (P3) counts as seen when it was pinned. A position whose time
         is unknown is checked with the first read.
         """
         entry.start_after(parents)
         state = entry.snapshot_state
         seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
         if seen_ms is None and self._pinned_ms is not None and state.start.timestamp_ms == self._pinned_ms:
-            seen_ms = self._pinned_ms
+            seen_ms = self._first_start_ms
         position = given_position(state)
         if seen_ms is None and position is not None:
             seen_ms = UNKNOWN_MS
