@@ -22,8 +22,8 @@ from recordpublisher.publishers.properties.groups.reading import ARCHIVE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
-from ..sinks.archived_shards import RANGES, SHARDS, ShardDocument
-from ..sinks.files.staged_files import ENTRIES, HIDDEN
+from ..sinks.archived_shards import HIDDEN, RANGES, SHARDS, ShardDocument
+from ..sinks.files.staged_files import ENTRIES
 from .ranges import OrderOf, RangeFile, ranges_of
 from .rows import ArchivedRows, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 

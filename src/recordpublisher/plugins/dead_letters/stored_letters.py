@@ -16,9 +16,9 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import written_hash_key
 
+from ..sinks.archived_shards import HIDDEN
 from ..sinks.files.jsonl import lines_of, write_lines
 from ..sinks.files.sink import FileSink
-from ..sinks.files.staged_files import HIDDEN
 from ..stores.durable_files import make_folder, path_of, sync
 
 if TYPE_CHECKING:

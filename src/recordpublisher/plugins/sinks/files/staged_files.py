@@ -18,10 +18,13 @@ from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_
 from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
-from ..archived_shards import SHARDS
+from ..archived_shards import HIDDEN, SHARDS
 
-HIDDEN = ".recordpublisher"
 STAGED, ENTRIES = "staged", "entries"
+DELTA_LOG = "_delta_log"
+IN_A_TABLE = (
+    "it is the folder of a table of Delta or Iceberg, and who reads all Parquet files below it would read rows of both"
+)
 EARLIER = ("subtasks", "workers")
 """Folders in which versions before 26 November 2026 stored their positions."""
 FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$")]
@@ -58,8 +61,13 @@ class StagedFiles:
             )
 
     async def why_not_writable(self) -> str | None:
-        """Return why this user cannot write into the folder, or None if it seems possible."""
-        return await asyncio.to_thread(why_not_writable, self._path)
+        """Return why this user cannot, or must not, write into the folder, or None if it seems possible."""
+        return await asyncio.to_thread(lambda: self._why_not_here() or why_not_writable(self._path))
+
+    def _why_not_here(self) -> str | None:
+        if (self._path / DELTA_LOG).is_dir():
+            return IN_A_TABLE
+        return IN_A_TABLE if any((self._path / "metadata").glob("*.metadata.json")) else None
 
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
         """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.

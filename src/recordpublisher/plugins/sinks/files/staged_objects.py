@@ -13,11 +13,12 @@ from recordpublisher.plugins.stores.aws_stores import SCHEMES
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_state_errors
 from recordpublisher.plugins.stores.remote_stores import side_by_side
+from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..archived_shards import SHARDS
+from ..archived_shards import HIDDEN, SHARDS
 from ..unfinished_uploads import UnfinishedUploads
-from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile, other_name
+from .staged_files import DELTA_LOG, ENTRIES, IN_A_TABLE, STAGED, Files, StagedFile, other_name
 
 _STAGED = f"{HIDDEN}/{STAGED}/"
 _AT_ONCE = 16
@@ -53,7 +54,12 @@ class StagedObjects:
         """Do nothing, because object stores have no folders."""
 
     async def why_not_writable(self) -> str | None:
-        """Return None, because only a write would show whether this user may write."""
+        """Return why files must not be written here, or None. Only a write would show whether this user may write."""
+        # Who may not list objects may write them, and the calls that follow tell of an outage.
+        with suppress(RecordPublisherError), as_state_errors(self.place):
+            await self._objects.refresh()
+            async for chunk in self._client.list(f"{DELTA_LOG}/", chunk_size=1):
+                return IN_A_TABLE if chunk else None
         return None
 
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:

@@ -41,6 +41,7 @@ from recordpublisher.publishers.properties.groups.sinks import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
+from ..archived_shards import HIDDEN
 from ..unfinished_uploads import UnfinishedUploads
 from .folder import TableFolder
 from .sink import TableSink
@@ -235,6 +236,9 @@ class DeltaLakeTable(LakeTable):
         return _refusal(loaded) or differing(columns, there)
 
     def _created(self, schema: Schema, partitions: Partitions) -> DeltaTable:
+        if HIDDEN in self.folder().names(""):
+            reason = "the sink jsonl or parquet has its files there, and who reads all Parquet files below it would read rows of both"
+            raise ConfigurationError(DELTA_URI.key, self._storage.uri, "a folder of its own", reason=reason)
         if self._storage.is_local:
             make_folder(Path(self._storage.uri))
         options, names = self._storage.options, partitions.names
