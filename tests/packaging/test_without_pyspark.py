@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from processes.command_line import ROOT, process_environment
+from processes.command_line import ROOT, command, process_environment
 
 pytestmark = pytest.mark.slow
 
@@ -40,3 +40,13 @@ def test_in_ci_a_missing_pyspark_is_a_failure(tmp_path):
 
     assert done.returncode != 0
     assert "pyspark is hidden" in done.stdout
+
+
+def test_the_properties_of_spark_are_listed_without_it(tmp_path):
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark/__init__.py").write_text("raise ImportError('pyspark is hidden')\n")
+
+    done = command("properties", path=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "flink.spark.write.tasks" in done.stdout

@@ -13,7 +13,8 @@ from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.plugins.spark.source.claims import claim_store
 from recordpublisher.plugins.spark.source.task_read import TaskRead, shard_reader
 from recordpublisher.plugins.spark.stream_reader import KinesisPartition, QueryReader
-from recordpublisher.plugins.spark.writer import KinesisStreamWriter, TaskCommitMessage, WriteOptions
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 
 FOLDER = "killable.folder"

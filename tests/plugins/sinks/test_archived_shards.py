@@ -246,5 +246,7 @@ async def test_what_an_archive_refuses(tmp_path):
 
 
 def test_a_job_whose_sink_writes_no_archive_is_refused():
-    with pytest.raises(ConfigurationError, match="MemorySink writes no archive; take the sink jsonl or parquet"):
+    with pytest.raises(
+        ConfigurationError, match="MemorySink writes no archive; take the sink jsonl, parquet, delta or iceberg"
+    ):
         rp.DataFetcher("orders", {"flink.sink.archive": "true", "aws.region": "us-east-1"}, sink=rp.MemorySink())

@@ -158,7 +158,7 @@ def all_properties() -> list[Property[Any]]:
 
     Classes declare their properties when they are imported. A class whose extra is missing is skipped.
     """
-    from recordpublisher.plugins.spark import writer as write_options  # noqa: F401
+    from recordpublisher.plugins.spark import write_options  # noqa: F401
     from recordpublisher.plugins.spark.options import spark_options  # noqa: F401
 
     for table in load_registry().tables().values():

@@ -19,7 +19,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, is_valid_name, shard_to_json
 
 HIDDEN = ".recordpublisher"
-"""Where the sinks of files keep what is not committed, below their folder. A folder that has it is no place for a table."""
+"""Where the sinks of files keep what is not committed, below their folder. A table must not lie there."""
 SHARDS = "_recordpublisher/shards"
 """Where an archive has the documents of its shards, below its folder."""
 RANGES = "_recordpublisher/ranges"

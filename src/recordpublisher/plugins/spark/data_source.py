@@ -97,7 +97,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         Raises: ConfigurationError if an option or a column is invalid; StreamNotFoundError if there is no such stream.
         """
         from .options.other_connectors import silence_where_writes_are_committed
-        from .writer import KinesisStreamWriter, WriteOptions
+        from .write_options import WriteOptions
+        from .writer import KinesisStreamWriter
 
         silence_where_writes_are_committed()
         writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
@@ -107,7 +108,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence()
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
         """Return the writer of a batch job. Raises: the errors of `streamWriter`; ConfigurationError if the mode is "overwrite"."""
-        from .writer import KinesisBatchWriter, WriteOptions
+        from .write_options import WriteOptions
+        from .writer import KinesisBatchWriter
 
         writer = KinesisBatchWriter(WriteOptions.parse(self.options), schema, overwrite)
         writer.check()

@@ -15,7 +15,7 @@ from recordpublisher.plugins.spark.options.spark_options import (
     STREAMS,
     SparkOptions,
 )
-from recordpublisher.plugins.spark.writer import DEAD_LETTERS, ID_FIELD, ON_FAILURE, WRITE_TASKS
+from recordpublisher.plugins.spark.write_options import DEAD_LETTERS, ID_FIELD, ON_FAILURE, WRITE_TASKS
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import properties_of
 from recordpublisher.publishers.properties.properties import Properties, UnknownPropertyWarning

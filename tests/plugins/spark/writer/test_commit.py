@@ -9,13 +9,8 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.python_worker import LOG_VARIABLE
-from recordpublisher.plugins.spark.writer import (
-    KinesisBatchWriter,
-    KinesisStreamWriter,
-    TaskCommitMessage,
-    TaskFigures,
-    WriteOptions,
-)
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import KinesisBatchWriter, KinesisStreamWriter, TaskCommitMessage, TaskFigures
 
 OPTIONS = WriteOptions.parse({"stream": "out"})
 SCHEMA = StructType().add("data", StringType())

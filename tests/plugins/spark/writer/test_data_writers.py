@@ -8,7 +8,8 @@ import pytest
 
 from recordpublisher.local import Quotas, serve_in_thread
 from recordpublisher.plugins.spark.data_source import KinesisSource
-from recordpublisher.plugins.spark.writer import KinesisStreamWriter, WriteOptions
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import KinesisStreamWriter
 
 from spark_jobs.queries import WAIT_SECONDS, Kinesis, dropped_repeats, write_rows, write_stream
 

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
+from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer import (
     KinesisStreamWriter,
     TaskFigures,
-    WriteOptions,
     abort_line,
     check_target,
     commit_line,

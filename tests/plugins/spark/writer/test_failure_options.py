@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.spark.writer import KinesisStreamWriter, WriteOptions, dead_letter_sink
+from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink
+from recordpublisher.plugins.spark.writer import KinesisStreamWriter
 from recordpublisher.publishers.errors import ConfigurationError
 
 SCHEMA = StructType().add("data", StringType())

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.plugins.spark.writer import PatientPort, WriteOptions
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import PatientPort
 from recordpublisher.publishers.errors import FatalKinesisError, OutageError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -11,7 +11,8 @@ import pytest
 
 from recordpublisher.plugins.sinks.kinesis.records import FailedRecord
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer import TaskWrite, WriteOptions, WriterPool, dead_letter_sink
+from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink
+from recordpublisher.plugins.spark.writer import TaskWrite, WriterPool
 from recordpublisher.plugins.spark.written_rows import IdField, RejectedRows, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.publishers.errors import SinkError
 

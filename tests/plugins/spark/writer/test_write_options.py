@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.spark.writer import INITIAL_FRACTION, QUEUE_BYTES_PER_STREAM, WriteOptions
+from recordpublisher.plugins.spark.write_options import INITIAL_FRACTION, QUEUE_BYTES_PER_STREAM, WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
 

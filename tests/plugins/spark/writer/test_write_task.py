@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
-from recordpublisher.plugins.spark.writer import MAX_OPEN_STREAMS, TaskWrite, WriteOptions, WriterPool
+from recordpublisher.plugins.spark.write_options import WriteOptions
+from recordpublisher.plugins.spark.writer import MAX_OPEN_STREAMS, TaskWrite, WriterPool
 from recordpublisher.plugins.spark.written_rows import SLICE_ROWS, RowsToRecords, WriteColumns
 from recordpublisher.publishers.errors import SinkError, StreamNotFoundError
 

@@ -63,7 +63,7 @@ REACHING = {
     "local/http_server.py": "h2 and hypercorn",
     "plugins/runtime/background_loop.py": "threading (nothing public runs before the pools are closed)",
     "plugins/runtime/loop_watch.py": "sys (a function that its documentation has for debuggers)",
-    "plugins/sinks/map/handling.py": "asyncio (a name that its documentation has for those who make tasks)",
+    "publishers/user_code.py": "asyncio (a name that its documentation has for those who make tasks)",
 }
 """The only files that may use private attributes of other libraries."""
 

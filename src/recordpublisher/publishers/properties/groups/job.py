@@ -220,7 +220,7 @@ class OnBadRecord(Enum):
     | payload not decompressed, or too large; no value; no valid event time | `flink.deserializer.error` | `consumer/shard_consumer.py` |
     | the sink can never write it | `flink.deserializer.error` | `fetcher/pipeline/dead_letters.py` |
     | the function of MapSink failed after the last retry | `flink.sink.map.on.failure` | `plugins/sinks/map/handling.py` |
-    | Spark: a row can never be written | `flink.spark.write.onfailure` | `plugins/spark/writer.py` |
+    | Spark: a row can never be written | `flink.spark.write.onfailure` | `plugins/spark/write_options.py` |
 
     FAIL: the job ends with an error that names it. SKIP: it is logged, counted and passed over. DEAD_LETTER: it is written to the
     dead-letter sink.

@@ -10,7 +10,7 @@ import pytest
 from recordpublisher.plugins.spark.options.other_connectors import PEERS, own_options
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.read_range import ReadRange
-from recordpublisher.plugins.spark.writer import WriteOptions
+from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType
