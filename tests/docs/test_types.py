@@ -21,10 +21,12 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from sqlalchemy.dialects import postgresql, sqlite
 
+import recordpublisher as rp
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
 from recordpublisher.plugins.deserializers.avro import avro_file_text, type_of_avro_schema
 from recordpublisher.plugins.deserializers.row_types import parse_columns
 from recordpublisher.plugins.sinks.sql.columns import columns_of_type
+from recordpublisher.plugins.spark.row_columns import spark_schema
 
 from processes.command_line import ROOT
 from servers.postgresql import serve_postgresql
@@ -59,7 +61,7 @@ def written(cell):
 
 def test_every_row_has_every_column():
     assert len(ROWS) == 19
-    assert [len(row) for row in ROWS] == [9] * 19
+    assert [len(row) for row in ROWS] == [10] * 19
 
 
 def type_of(row):
@@ -75,6 +77,7 @@ def test_a_row_of_the_table_is_what_the_code_makes(row, tmp_path):
     column = columns_of_type(of)["a"]
 
     assert written(row["Arrow, Parquet"]) == [str(field.type)]
+    assert written(row["Spark"]) == of_spark(row)
     assert written(row["Delta Lake"]) == of_delta(field)
     assert written(row["Iceberg"]) == of_iceberg(field)
     assert written(row["PostgreSQL"]) == [column.compile(dialect=postgresql.dialect())]
@@ -89,6 +92,16 @@ def test_a_row_of_the_table_is_what_the_code_makes(row, tmp_path):
     types = {each.name: each.type for each in TypedColumns(protobuf_order.Order).fields}
     for name in set(written(row["Protobuf"])) & PROTOBUF.keys():
         assert types[PROTOBUF[name]] == field.type
+
+
+def of_spark(row):
+    """The type of Spark's source, which has columns of a schema only."""
+    schemas = [rp.Properties(deserializer_schema=f"a {name}") for name in written(row["schema"])]
+    if row["schema"] == "`TIME`":
+        with pytest.raises(rp.ConfigurationError, match="Spark cannot read"):
+            spark_schema(*schemas)
+        return []
+    return [spark_schema(given)["a"].dataType.simpleString() for given in schemas]
 
 
 def of_delta(field):

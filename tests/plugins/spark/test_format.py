@@ -41,6 +41,7 @@ def test_the_process_that_looks_for_the_names_of_formats_does_not_import_options
     found = imported_by("import pyspark_recordpublisher; pyspark_recordpublisher.DefaultSource.name()")
     assert "plugins.spark.data_source" in found
     assert not found & {"plugins.spark.options.spark_options", "plugins.spark.stream_reader", "publishers.clock"}
+    assert not found & {"publishers.properties.declaration", "plugins.deserializers.schemas"}
 
 
 def test_the_process_that_only_sends_the_reader_to_the_tasks_does_not_read_the_options():
@@ -99,6 +100,19 @@ def test_a_task_that_polls_imports_no_fan_out():
     found = imported_by("import " + ", ".join(f"recordpublisher.plugins.{name}" for name in modules))
     assert "plugins.runtime.bounded_reader" in found
     assert "publishers.fanout" not in found
+
+
+WITHOUT_SCHEMA = """
+from pyspark.sql.types import BinaryType, StructField, StructType
+from recordpublisher.plugins.spark.row_columns import RowColumns
+from recordpublisher.publishers.properties.properties import Properties
+RowColumns.chosen(StructType([StructField("data", BinaryType())]), Properties())
+"""
+
+
+def test_a_task_without_a_schema_imports_nothing_that_makes_columns_of_values():
+    columns = {"plugins.columns.typed_columns", "plugins.columns.file_columns", "plugins.deserializers.schemas"}
+    assert not imported_by(WITHOUT_SCHEMA) & columns
 
 
 def test_the_format_has_a_second_name_for_where_kinesis_is_taken():

@@ -14,7 +14,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from recordpublisher.plugins.columns.record_fields import SPARK_SCHEMA
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import SCHEMA
 
 from .python_worker import one_sentence
 
@@ -46,6 +45,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence()
     def schema(self) -> Any:
         """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid (C2)."""
+        from recordpublisher.publishers.properties.groups.job import SCHEMA
+
         from .options.other_connectors import refuse_new_table
         from .options.spark_options import ENDING_POSITION
 

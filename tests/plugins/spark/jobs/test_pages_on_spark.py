@@ -10,6 +10,7 @@ import sys
 import types
 import uuid
 import zlib
+from decimal import Decimal
 from typing import Any, ClassVar
 from urllib.request import urlopen
 
@@ -45,6 +46,18 @@ def test_json_is_decoded_and_what_does_not_fit_is_kept_as_text(spark):
     rows = rows_of(spark, json.dumps(ORDER).encode(), b"{broken", b'{"customer": "ben"}')
     assert [tuple(row) for row in page.orders(rows).collect()] == [("anna", 3.0, "0"), ("ben", None, "2")]
     assert [tuple(row) for row in page.bad_records(rows).collect()] == [("shard-1", "1", "{broken")]
+
+
+def test_fields_are_columns_by_a_schema(spark, kinesis, tmp_path):
+    stream = kinesis("pages-schema", 1)
+    order = {"customer": "anna", "price": 3.5, "at": "2026-11-29T00:00:00Z", "address": {"country": "NO"}}
+    stream.served.call(stream.stream.put, json.dumps(order).encode(), "key")
+    rows: list[Any] = []
+    writer = code("decode.md", "decode_schema.py").orders(spark, stream.options(tmp_path)).writeStream
+    writer = writer.foreachBatch(lambda batch, number: rows.extend(batch.drop("at", "sequenceNumber").collect()))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert [tuple(row) for row in rows] == [("anna", Decimal("3.50"), "NO")]
 
 
 def avro(page: types.SimpleNamespace) -> bytes:

@@ -35,7 +35,7 @@ def test_a_short_job_reads_writes_and_runs_queries(kinesis, tmp_path, version):
 
     told = json.loads(done.stdout.splitlines()[-1])
     written = [json.loads(record.data) for record in target.records()]
-    assert (told["version"], told["rows"]) == (version, 50)
+    assert (told["version"], told["rows"], sorted(told["decoded"])) == (version, 50, list(range(50)))
     assert sorted(row["n"] for row in written if isinstance(row, dict)) == list(range(50))
     assert sorted(row for row in written if isinstance(row, int)) == list(range(5))
     assert sorted(number for batch in told["batches"] for number in batch) == sorted([*range(50)] * 2)

@@ -18,6 +18,7 @@ CONF = {
     "spark.task.maxFailures": "1",
     "spark.python.authenticate.socketTimeout": "120s",
 }
+SCHEMA = {"flink.deserializer.schema": "n BIGINT, price DECIMAL(5, 2), tags ARRAY<STRING>, place STRUCT<at: TIMESTAMP>"}
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
@@ -31,6 +32,7 @@ def main() -> None:
 
     rows = session.read.format("kinesis").options(**read).load().select("data", "partitionKey")
     rows.write.format("kinesis").mode("append").options(**written).save()
+    decoded = session.read.format("kinesis").options(**read, **SCHEMA).load().collect()
 
     numbers = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
     texts = numbers.selectExpr("CAST(value AS STRING) AS data")
@@ -50,6 +52,7 @@ def main() -> None:
     session.conf.set(WRAPPER, "false")
     runs += rp.spark.run_to_tips(writer.start)
     told = {"version": pyspark.__version__, "rows": rows.count(), "batches": batches, "refused": refused, "runs": runs}
+    told["decoded"] = [row.n for row in decoded]
     print(json.dumps(told))
     session.stop()
 
