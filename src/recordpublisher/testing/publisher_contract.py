@@ -172,7 +172,8 @@ class PublisherContract(Contract[PublisherCase]):
         """
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
-        arrivals = [round(1000 * record.arrival, 2) for batch in whole.batches for record in batch.records]
+        # Three digits are microseconds, which a time of a file has; more would be errors of floating-point numbers.
+        arrivals = [round(1000 * record.arrival, 3) for batch in whole.batches for record in batch.records]
         for time_ms in sorted({*map(floor, arrivals), ceil(max(arrivals)) + 1}):
             first = next((place for place, arrival in enumerate(arrivals) if arrival >= time_ms), len(arrivals))
             rest = await _read_from(case, StartingPosition.at_timestamp(time_ms))

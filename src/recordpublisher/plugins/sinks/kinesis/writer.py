@@ -341,7 +341,8 @@ class KinesisWriter:
 
     def _describe_limits(self) -> str:
         outstanding = self._outstanding
+        most = "" if outstanding.max_records == NO_LIMIT else f"{outstanding.max_records:,} records and "
         return (
-            f"{outstanding.records} records and {outstanding.bytes} bytes of {self._stream} are not acknowledged, "
-            f"the limits are {outstanding.max_records} and {outstanding.max_bytes}"
+            f"{outstanding.records:,} records and {outstanding.bytes:,} bytes of {self._stream} are not acknowledged, "
+            f"the limit is {most}{outstanding.max_bytes:,} bytes"
         )
