@@ -76,6 +76,20 @@ def test_k1_one_warning_for_each_wait_that_exceeds_a_second(caplog):
     assert "1 records" in warnings[0]
 
 
+def test_k1_writes_that_wait_together_are_one_warning(caplog):
+    async def job():
+        fake = FakeKinesis()
+        fake.latency = 1.5
+        async with a_sink(fake, queue_limit=100) as sink:
+            await asyncio.gather(*(sink.put(b"1", "k") for _ in range(150)))
+
+    with caplog.at_level(logging.WARNING):
+        run_virtual(job())
+    told = [record.getMessage() for record in caplog.records]
+    (warning,) = [line for line in told if line.startswith("a write has been waiting")]
+    assert ", and 49 more after it: " in warning
+
+
 def test_k1_the_limit_may_be_a_function_of_what_was_measured():
     seen = []
 

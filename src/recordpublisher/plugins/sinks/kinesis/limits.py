@@ -182,6 +182,7 @@ class FifoWaiters:
         self._metrics = metrics
         self.waiting: list[Notifier] = []
         """The waiters in order; the first one is served first."""
+        self._warned = float("-inf")
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -211,12 +212,21 @@ class FifoWaiters:
                 self._metrics.add("backpressureCycles")
                 await me.wait(self._check_interval_seconds)
                 waited = self._clock.monotonic() - began
-                if waited > LONG_WAIT_SECONDS and not has_warned:
+                if waited > LONG_WAIT_SECONDS and not has_warned and self.waiting[0] is me and not has_capacity():
                     has_warned = True
-                    log.warning("a write has been waiting for %.1f s: %s", waited, describe())
+                    self._warn(waited, describe)
         finally:
             self.waiting.remove(me)
             self.notify_first()
+
+    def _warn(self, waited: float, describe: Callable[[], str]) -> None:
+        """Warn of all writes that wait, not once for each: an application may have a hundred of them."""
+        now = self._clock.monotonic()
+        if now - self._warned < LONG_WAIT_SECONDS:
+            return
+        self._warned = now
+        others = f", and {len(self) - 1} more after it" if len(self) > 1 else ""
+        log.warning("a write has been waiting for %.1f s%s: %s", waited, others, describe())
 
 
 class Notifier:
