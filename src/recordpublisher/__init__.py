@@ -48,7 +48,7 @@ _NAMES = {
         "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError ResourceInUseError "
         "ExpiredIteratorError ResourceNotFoundError FatalKinesisError StreamNotActiveError StreamNotFoundError ConsumerError "
         "RetriesExhaustedError OutageError DeserializationError StateError StoreUnavailableError DataLossError FencedError "
-        "SinkError ImpossibleStateError"
+        "SinkError InvalidRecordError ImpossibleStateError"
     ),
     ".publishers.positions": "PositionType SequenceNumber StartingPosition",
     ".publishers.properties.declaration": "Property",

@@ -283,6 +283,18 @@ def test_a_sink_that_finishes_only_when_all_is_asked_for_is_asked_for_all():
     assert store.kept[-1]["shards"]["s/a"]["position"]
 
 
+def test_a_flush_that_returns_no_state_is_an_error_that_names_the_sink():
+    class Wrong(RecordingSink):
+        async def flush(self, checkpoint=None):
+            return True
+
+    source = ScriptedSource()
+    source.add("a", 1)
+
+    with pytest.raises(SinkError, match="`flush` of Wrong returned bool: it must return None, or the state"):
+        run_virtual(read(source, Wrong(), Bounds(max_records=1), alone=KeptSnapshots().start()))
+
+
 class Overlaps(RecordingSink):
     """Records whether a flush has met a write."""
 

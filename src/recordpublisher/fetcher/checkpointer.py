@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.errors import SinkError, StoreUnavailableError
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
@@ -183,4 +183,9 @@ class SnapshotCheckpointer(Checkpointer):
             await self._dead_letters.flush()
             with naming_sink(self._job.sink, "flush"):
                 confirmed = await self._job.sink.flush(replace(asked, state=state))
+            if confirmed is not None and not isinstance(confirmed, Mapping):
+                name = type(self._job.sink).__name__
+                raise SinkError(
+                    f"`flush` of {name} returned {type(confirmed).__name__}: it must return None, or the state that it has stored"
+                )
             return state if confirmed is None else dict(confirmed)

@@ -242,6 +242,10 @@ class SinkError(RecordPublisherError):
     """A sink refused or lost a write."""
 
 
+class InvalidRecordError(SinkError):
+    """The service would reject a record: data or key are too long, or the key is empty. The sink did not accept it, and stays usable."""
+
+
 class ImpossibleStateError(RecordPublisherError):
     """An invariant of this library is broken (F11)."""
 

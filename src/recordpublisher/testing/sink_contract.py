@@ -230,6 +230,9 @@ async def _opened(case: SinkCase) -> Sink:
 
 def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] | None:
     """Return the entry of the shard that a flush has confirmed. A sink that returns nothing confirms the checkpoint that it was given."""
+    assert confirmed is None or isinstance(confirmed, Mapping), (
+        f"`flush` returned {type(confirmed).__name__}: it must return None, or the state that it has stored"
+    )
     entry: Mapping[str, Any] | None = (given.state if confirmed is None else confirmed)["shards"].get("orders/a")
     return entry
 

@@ -446,6 +446,20 @@ def test_a_pipe_stays_quiet(monkeypatch, capsys):
     assert shown(monkeypatch, capsys, False) == []
 
 
+def test_a_read_to_the_tips_that_gets_nothing_more_says_what_it_waits_for(capsys):
+    async def run():
+        rate = PrintedRate(VirtualClock())
+        async with rate.shown(waits_for_tip=True):
+            await asyncio.sleep(5)
+            rate.add(30)
+            await asyncio.sleep(90)
+
+    run_virtual(run())
+
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("recordpublisher: no record for 15 s. The command ends when each shard is at its tip")
+
+
 def test_records_go_to_stdout_and_their_rate_to_the_terminal():
     ours, terminal = pty.openpty()
     with serve_in_thread(streams={"orders": 1}) as served:

@@ -326,6 +326,7 @@ def json_line(record: Record) -> bytes:
 
 
 RATE_SECONDS = 10.0
+SILENCE_SECONDS = 15.0
 _TIMES_FROM = 1_000_000_000
 """Epoch seconds of 2001. No stream has a record that is older, so a smaller number is not a time."""
 _FROM = (
@@ -405,11 +406,11 @@ def tail(
             printing = _print_streams(streams, reading, bounds, printer)
         # Without an end, Ctrl-C is the usual way to stop, and not an error.
         has_end = bounds.stop_at_tip or limit is not None
-        (run_to_end if has_end else run_until_signal)(_with_rate(printing, printer))
+        (run_to_end if has_end else run_until_signal)(_with_rate(printing, printer, bounds.stop_at_tip))
 
 
-async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer) -> None:
-    async with printer.rate.shown():
+async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer, stop_at_tip: bool) -> None:
+    async with printer.rate.shown(waits_for_tip=stop_at_tip):
         await printing
 
 
@@ -527,17 +528,34 @@ class PrintedRate:
         self._count += count
 
     @asynccontextmanager
-    async def shown(self) -> AsyncIterator[None]:
-        """Report the rate while the block runs, once in `RATE_SECONDS` if there were new records, and at the end of the block."""
-        if not sys.stderr.isatty():
-            yield
-            return
-        saying = asyncio.create_task(self._say_again())
+    async def shown(self, *, waits_for_tip: bool = False) -> AsyncIterator[None]:
+        """Report the rate while the block runs, once in `RATE_SECONDS` if there were new records, and at the end of the block.
+
+        - `waits_for_tip`: whether the block ends at the tips. Then one line tells of the first `SILENCE_SECONDS` without a record.
+        """
+        telling = [asyncio.create_task(self._tell_silence())] if waits_for_tip else []
         try:
-            yield
+            if not sys.stderr.isatty():
+                yield
+                return
+            telling.append(asyncio.create_task(self._say_again()))
+            try:
+                yield
+            finally:
+                self._say(self._count, self._clock.monotonic() - self._began)
         finally:
-            saying.cancel()
-            self._say(self._count, self._clock.monotonic() - self._began)
+            for task in telling:
+                task.cancel()
+
+    async def _tell_silence(self) -> None:
+        before = -1
+        while self._count != before:
+            before = self._count
+            await asyncio.sleep(SILENCE_SECONDS)
+        print_note(
+            f"no record for {SILENCE_SECONDS:g} s. The command ends when each shard is at its tip, which a publisher says with "
+            "millis_behind_latest=0"
+        )
 
     async def _say_again(self) -> None:
         before = 0

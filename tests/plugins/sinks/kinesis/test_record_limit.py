@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
-from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.errors import InvalidRecordError, SinkError
 from recordpublisher.publishers.kinesis.ports import StreamSummary
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -24,7 +24,7 @@ def test_no_valid_record_is_refused_after_the_limit_was_raised(seconds):
         fake = FakeKinesis()
         async with a_sink(fake) as sink:
             await asyncio.sleep(seconds)
-            with pytest.raises(SinkError, match="MaxRecordSizeInKiB"):
+            with pytest.raises(InvalidRecordError, match="MaxRecordSizeInKiB"):
                 await sink.put(LARGE, "k")
             raise_limit(fake)
             await sink.put(LARGE, "k")

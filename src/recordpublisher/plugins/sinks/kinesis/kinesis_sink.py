@@ -104,8 +104,9 @@ class KinesisSink(Sink):
 
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
-        Raises: SinkError if the record is invalid, if the sink is closed, or if records have failed since the last call; KinesisError if
-        the service rejects every call; TypeError if data or a key has another type.
+        Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is closed, or
+        if records have failed since the last call; KinesisError if the service rejects every call; TypeError if data or a key has another
+        type.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
@@ -270,4 +271,5 @@ def _as_text(key: object) -> str:
     """Return the key as a plain `str`. A subclass, such as a member of a `StrEnum`, is converted, because JSON encoders do not know it."""
     if isinstance(key, str):
         return str.__str__(key)
-    raise TypeError(f"a key of a record must be str, not {type(key).__name__}: str({key!r:.100}) makes one")
+    how = "give each record one; records of one key keep their order" if key is None else f"str({key!r:.100}) makes one"
+    raise TypeError(f"a key of a record must be str, not {type(key).__name__}: {how}")

@@ -11,7 +11,7 @@ import msgspec
 
 from recordpublisher.plugins.sinks.queued_writes import SourceShard
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
-from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.errors import InvalidRecordError, SinkError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.retry import duration_words
@@ -185,11 +185,11 @@ class FailedRecords:
     def reject(self, record: PendingRecord, reason: str) -> None:
         """Report an invalid record, which the sink did not accept. The sink continues.
 
-        Raises: SinkError with `failOnError`.
+        Raises: InvalidRecordError with `failOnError`.
         """
         failed = _failed_record(record, VALIDATION_EXCEPTION, reason)
         if self._fails_on_error:
-            raise self._error_for(failed)
+            raise InvalidRecordError(self._words_of(failed))
         self._call_back(failed, record)
 
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
@@ -231,7 +231,10 @@ class FailedRecords:
         return f". The sink ends; accepted and not acknowledged: {counted(self._unacknowledged(), 'record')}"
 
     def _error_for(self, failed: FailedRecord, tried: str = "", end: str = "") -> SinkError:
-        return SinkError(
+        return SinkError(self._words_of(failed, tried, end))
+
+    def _words_of(self, failed: FailedRecord, tried: str = "", end: str = "") -> str:
+        return (
             f"a record with the partition key {short_key(failed.partition_key)} and {counted(len(failed.data), 'byte')} of data{tried} "
             f"was not put into {self._stream}: {failed.error_code}: {failed.error_message}{end}"
         )

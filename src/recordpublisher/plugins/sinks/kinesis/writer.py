@@ -116,7 +116,8 @@ class KinesisWriter:
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None, context: object = None) -> None:
         """Accept one record, or wait for capacity. If a `put` is cancelled, its record was not accepted.
 
-        Raises: SinkError if the record is invalid, if the sink is closed, or if records have failed since the last call.
+        Raises: InvalidRecordError if the service would reject the record; SinkError if the sink is closed, or if records have failed since
+        the last call.
         """
         size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
         record = PendingRecord(data, partition_key, explicit_hash_key, size, context=context)
@@ -236,8 +237,8 @@ class KinesisWriter:
         failing, most = self._sending.failing_seconds, self._max_outage_seconds
         why = ""
         if failing and most is not None:
-            times = f"failed for {duration_words(failing)} and are retried for {duration_words(max(0.0, most - failing))} more"
-            why = f". Calls have {times} ({MAX_OUTAGE.key}): {self._sending.last_failure}"
+            times = f"failed for {duration_words(failing)} and is retried for {duration_words(max(0.0, most - failing))} more"
+            why = f". Their oldest call has {times} ({MAX_OUTAGE.key}): {self._sending.last_failure}"
         text = (
             "the close of the Kinesis sink of %s waits until %s acknowledged, which a kill of the process would lose%s"
         )

@@ -127,7 +127,7 @@ def test_an_interrupted_put_leaves_a_usable_producer(served):
 
 
 def test_an_invalid_record_is_an_error_of_its_put_only(served, producer):
-    with pytest.raises(rp.SinkError, match="partition key"):
+    with pytest.raises(rp.InvalidRecordError, match="partition key"):
         producer.put(b"1", "")
     with pytest.raises(TypeError, match="must be bytes"):
         producer.put("text", "key")
