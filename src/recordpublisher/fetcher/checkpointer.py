@@ -182,7 +182,7 @@ class SnapshotCheckpointer(Checkpointer):
             state = self._snapshotter.snapshot()
             await self._dead_letters.flush()
             with naming_sink(self._job.sink, "flush"):
-                confirmed = await self._job.sink.flush(replace(asked, state=state))
+                confirmed: Any = await self._job.sink.flush(replace(asked, state=state))
             if confirmed is not None and not isinstance(confirmed, Mapping):
                 name = type(self._job.sink).__name__
                 raise SinkError(

@@ -104,9 +104,9 @@ class KinesisSink(Sink):
 
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
-        Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is closed, or
-        if records have failed since the last call; KinesisError if the service rejects every call; TypeError if data or a key has another
-        type.
+        Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
+        closed, or if records have failed since the last call; KinesisError if the service rejects every call; TypeError if data or a key
+        has another type.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
