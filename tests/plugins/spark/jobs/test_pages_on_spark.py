@@ -268,7 +268,15 @@ def test_rows_are_written_with_ids_and_read_without_duplicates(spark, kinesis, t
     assert prices
 
 
-FILES = {"decode_json.py", "decode_avro.py", "compressed.py", "limited.py", "merge_job.py", "figures.py"}
+FILES = {
+    "decode_schema.py",
+    "decode_json.py",
+    "decode_avro.py",
+    "compressed.py",
+    "limited.py",
+    "merge_job.py",
+    "figures.py",
+}
 PLAIN = {"README.md": 2, "batch-reads.md": 1, "monitor.md": 1, "write.md": 2}
 
 
