@@ -244,6 +244,20 @@ class Order:
     at: datetime | None = None
 
 
+@pytest.mark.parametrize(
+    ("delete", "words"),
+    [
+        ("nota=D", r"'nota=D': the records have no field 'nota'; did you mean 'note'\?.*id, note, at"),
+        ("gone", r"'gone'\. Valid"),
+    ],
+)
+async def test_a_field_that_deletes_and_that_no_record_can_have_is_refused(uri, delete, words):
+    job = Job(uri, of=Order, delete=delete)
+    with pytest.raises(rp.ConfigurationError, match=rf"flink\.sink\.sql\.delete.*{words}"):
+        await job.__aenter__()
+    await job.sink.close()
+
+
 async def test_a_missing_table_is_created_with_the_key(uri):
     async with Job(uri, of=Order, delete=None) as job:
         await job.commit(of_shard((1, Order(1, "a")), (2, Order(1, "b"))))

@@ -92,6 +92,8 @@ class TargetTable:
         """
         self._name, self._columns, self._latest = name, columns, latest
         self._fields_of_type = columns_of_type(value_type)
+        if latest is not None:
+            latest.check_fields(self._fields_of_type)
         if find_table(connection, name) is None:
             fields = self._fields_of_type or _fields_of(connection.dialect, first, set())
             create_table(connection, _table_to_create(connection, name, columns, fields, latest))
