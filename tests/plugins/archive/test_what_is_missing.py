@@ -14,7 +14,7 @@ from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, KinesisError, StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -328,6 +328,18 @@ async def test_doctor_compares_the_end_of_the_archive_with_the_stream(tmp_path):
 async def test_doctor_knows_that_a_quiet_shard_has_lost_nothing(tmp_path):
     await write_archive(tmp_path, JsonlSink, (14,), is_ended=False, tip_ms=NOW_MS - 3_600_000, stop=20)
     assert "nothing is missing" in await archive_check(tmp_path, Reading(oldest=20))
+
+
+async def test_doctor_examines_the_archive_of_a_stream_that_cannot_be_listed(tmp_path):
+    class Away(Reading):
+        async def list_shards(self, stream, after=None):
+            raise KinesisError("the endpoint is away")
+
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14), is_ended=False)
+    words = (
+        "nothing is missing between them; not compared with the stream, which cannot be listed: the endpoint is away"
+    )
+    assert (await archive_check(tmp_path, Away())).endswith(words)
 
 
 class Reading(LiveStream):
