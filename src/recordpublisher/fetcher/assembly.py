@@ -170,6 +170,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 leases,
                 checkpointer.commit_counts,
                 WorkersWanted(clock),
+                dead_letters,
             ),
         )
     )

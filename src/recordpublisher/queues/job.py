@@ -153,6 +153,7 @@ class QueueJob:
             self._alarms,
             self._suspension,
             self._clock,
+            self._dead_letters,
         )
 
     async def open(self) -> None:

@@ -27,6 +27,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..fetcher.checkpoints.checkpoint_scheduler import CheckpointAge
 from ..fetcher.monitoring.alarm_monitor import CHECKS_PER_INTERVAL, MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS, UnchangedTimer
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import RunCompletion
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
@@ -93,6 +94,7 @@ class QueueView(msgspec.Struct, frozen=True):
     alarms: QueueAlarms
     suspension: SuspensionDetector
     clock: Clock
+    dead_letters: DeadLetterHandler
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics under the same names as for shards. A metric that a queue does not have is 0 or null."""
@@ -121,14 +123,15 @@ class QueueView(msgspec.Struct, frozen=True):
         longest_ms, failed = max(unread, key=lambda one: one[0], default=(None, None))
         failure = None if failed is None else failed.metrics.last_failure
         count = len(list(self.receivers))
+        skipped, letters = self._total("skipped_records"), self._total("dead_letters")
         return SubtaskProgress(
             0,
-            self.receivers.records,
+            self.receivers.records + skipped + letters - self.dead_letters.rejected,
             count,
             count - self.receivers.wanted,
             0,
-            self._total("skipped_records"),
-            self._total("dead_letters"),
+            skipped,
+            letters,
             max((lag for each in self.receivers if (lag := self._lag_ms(each, oldest)) is not None), default=None),
             None if unfinished is None else unfinished.records,
             longest_ms,

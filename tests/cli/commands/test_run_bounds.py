@@ -63,6 +63,18 @@ def test_each_run_to_the_tip_handles_what_is_new_and_exits_0(orders, job, tmp_pa
     assert (done.returncode, handled) == (0, ["4"]), done.stderr
 
 
+def test_new_columns_of_a_folder_are_told(orders, tmp_path):
+    orders.stream("orders").put('{"id": 1}')
+    given = {"flink.streams": "orders", "flink.sink": "parquet", "flink.sink.parquet.path": "lake"}
+    inferred = {
+        "flink.deserializer": "json",
+        "flink.deserializer.schema": "INFER",
+        "flink.stream.initpos": "TRIM_HORIZON",
+    }
+    done, _ = run(orders, tmp_path, str(job_file(tmp_path, given | inferred)), "--stop-at-tip")
+    assert " INFO recordpublisher.columns: new or wider columns of lake: id BIGINT\n" in done.stderr
+
+
 def test_a_number_of_records_is_exact_and_the_next_run_goes_on(orders, job, tmp_path):
     for number in range(10):
         orders.stream("orders").put(str(number))

@@ -4,9 +4,12 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.doctor.job import own_source_of
+from recordpublisher.cli.doctor.job import own_source_of, wrapper_of
+from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
+from fakes.archives import write_archive
 from servers.moto_server import KEYS, serve_moto
 
 TABLE = "orders-of-doctor"
@@ -69,3 +72,16 @@ async def test_calls_go_to_the_endpoint_of_dynamodb_streams():
 async def test_streams_of_kinesis_are_left_to_their_own_checks(moto):
     assert await found(moto, "orders", "POLLING") is None
     assert await found(moto, "orders", "EFO") is None
+
+
+@pytest.mark.parametrize("named", ["orders", "arn:aws:kinesis:us-east-1:000000000000:stream/orders"])
+async def test_an_archive_is_compared_with_the_stream(tmp_path, named):
+    await write_archive(tmp_path, JsonlSink, (5,), is_ended=False)
+    with serve_in_thread(streams={"orders": 1}) as served:
+        archive = {"flink.stream.recordpublisher": "ARCHIVE", "flink.archive.uri": str(tmp_path)}
+        wrapper = wrapper_of(load_registry(), rp.Properties({**served.properties(), **archive}))
+        (finding,) = await wrapper.findings(named)
+        await wrapper.close()
+
+    assert (finding.name, finding.verdict.value) == (f"{named}: archive", "PROBLEM")
+    assert finding.words.endswith("ends after 123 without the shard's end, and the stream has the shard no more")

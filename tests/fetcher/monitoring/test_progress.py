@@ -62,7 +62,7 @@ def test_each_shard_counts():
     held.metrics.millis_behind_latest, held.reading.last_read_ms = 40, 1_000
     view = SimpleNamespace(
         table=[idle, held, ended],
-        emitter=SimpleNamespace(records=7),
+        records_read=7,
         skipped_records=3,
         dead_letters=4,
     )

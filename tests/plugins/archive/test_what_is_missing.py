@@ -2,16 +2,19 @@
 
 import shutil
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.archive.factory import ArchiveFactory
+from recordpublisher.plugins.sinks.archived_shards import SHARDS, ShardDocument, store_documents
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, KinesisError, StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -269,8 +272,8 @@ async def test_a_quiet_shard_has_lost_nothing_if_the_archiving_job_saw_its_tip(t
         await read(factory_of(tmp_path / "other", LiveStream(oldest=20)))
 
 
-async def archive_check(folder, **more):
-    factory = factory_of(folder, **more)
+async def archive_check(folder, live=None, **more):
+    factory = factory_of(folder, live, **more)
     try:
         return await factory.checks("orders")["archive"]()
     finally:
@@ -301,3 +304,93 @@ async def test_doctor_says_from_when_an_archive_can_be_read_back(tmp_path):
     with pytest.raises(StateError, match="has no shard of other"):
         await factory.checks("other")["archive"]()
     await factory.close()
+
+
+async def test_doctor_compares_the_end_of_the_archive_with_the_stream(tmp_path):
+    """A job would end there with the same text."""
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14), is_ended=False)
+    whole = "1 shard, 4 ranges, from 2026-09-21T14:13:20.000Z; nothing is missing between them"
+    assert await archive_check(tmp_path, Reading(oldest=20)) == whole
+    file_of(tmp_path, "112").unlink()
+    text = (
+        r"the archive of orders/shardId-0 ends after 112 \(arrived 2026-\S+\), the stream begins at 120 "
+        r"\(arrived 2026-\S+\): what came between is lost"
+    )
+    with pytest.raises(StateError, match=text):
+        await archive_check(tmp_path, Reading(oldest=20))
+    assert "nothing is missing" in await archive_check(tmp_path, Reading(oldest=12))
+    with pytest.raises(
+        StateError, match="ends after 112 without the shard's end, and the stream has the shard no more"
+    ):
+        await archive_check(tmp_path, Reading(listed=()))
+
+
+async def test_doctor_knows_that_a_quiet_shard_has_lost_nothing(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (14,), is_ended=False, tip_ms=NOW_MS - 3_600_000, stop=20)
+    assert "nothing is missing" in await archive_check(tmp_path, Reading(oldest=20))
+
+
+async def test_doctor_examines_the_archive_of_a_stream_that_cannot_be_listed(tmp_path):
+    class Away(Reading):
+        async def list_shards(self, stream, after=None):
+            raise KinesisError("the endpoint is away")
+
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14), is_ended=False)
+    words = (
+        "nothing is missing between them; not compared with the stream, which cannot be listed: the endpoint is away"
+    )
+    assert (await archive_check(tmp_path, Away())).endswith(words)
+
+
+class Reading(LiveStream):
+    """Has no checks of its own."""
+
+    def checks(self, stream):
+        return {}
+
+
+async def copy_shard(folder, name, parents=()):
+    """Copy the files of the shard as those of another."""
+    shutil.copytree(folder / "orders/shardId-0", folder / "orders" / name)
+    store = FolderStore(folder / SHARDS, None)
+    document = msgspec.json.decode((await store.get(SHARD.key)).value, type=ShardDocument)
+    await store_documents(store, [msgspec.structs.replace(document, id=name, parents=parents)])
+
+
+async def test_an_archive_without_the_oldest_file_of_one_shard_is_complete_from_later_on(tmp_path, caplog):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    await copy_shard(tmp_path, "shardId-1")
+    next(file for file in tmp_path.glob("orders/shardId-1/*") if file.name.startswith("BEGIN")).unlink()
+    assert await archive_check(tmp_path) == (
+        "2 shards, 7 ranges, all from 2026-09-21T16:43:20.000Z (the first from 2026-09-21T14:13:20.000Z; older files are missing: "
+        "shardId-1 from 2026-09-21T16:43:20.000Z); nothing is missing between them"
+    )
+    batches, _ = await read(factory_of(tmp_path))
+    assert not caplog.records
+    batches, _ = await read(factory_of(tmp_path), Shard("orders", "shardId-1"))
+    assert payloads(batches) == PAYLOADS[5:]
+    [warning] = caplog.records
+    assert warning.levelname == "WARNING"
+    assert warning.message.startswith(f"no file of {tmp_path} has the records of orders/shardId-1 up to 104, so it is")
+    caplog.clear()
+    early = StartingPosition.at_timestamp(int(ARRIVAL * 1000))
+    await read(factory_of(tmp_path), Shard("orders", "shardId-1"), start=early)
+    assert len(caplog.records) == 1
+    caplog.clear()
+    await read(
+        factory_of(tmp_path),
+        Shard("orders", "shardId-1"),
+        start=StartingPosition.at_timestamp(early.timestamp_ms + 1800 * 5500),
+    )
+    assert not caplog.records
+
+
+async def test_doctor_misses_the_first_file_of_a_child_as_a_job_does(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    await copy_shard(tmp_path, "shardId-1", ("shardId-0",))
+    await archive_check(tmp_path)
+    next(file for file in tmp_path.glob("orders/shardId-1/*") if file.name.startswith("BEGIN")).unlink()
+    with pytest.raises(StateError, match=r"some records of orders/shardId-1 before 104\.-1 are in no file"):
+        await archive_check(tmp_path)
+    with pytest.raises(DataLossError, match="up to 104 are in no file"):
+        await read(factory_of(tmp_path), Shard("orders", "shardId-1", parents=("shardId-0",)))

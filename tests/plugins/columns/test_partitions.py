@@ -8,6 +8,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 
 HOUR = 3_600_000_000
 SCHEMA = pa.schema(
@@ -129,6 +130,13 @@ def test_a_column_that_cannot_be_cut_is_named_with_those_that_can(pattern, words
     with pytest.raises(rp.ConfigurationError, match=re.escape(words)):
         Partitions(pattern).check(SCHEMA)
     Partitions("dt={eventTime:%Y}/country={country}/n={n}").check(SCHEMA)
+
+
+def test_a_field_of_a_payload_without_columns_is_refused_with_the_property_that_makes_columns():
+    with pytest.raises(
+        rp.ConfigurationError, match=r"'address.country' is not a column.*flink\.deserializer\.schema, such as INFER"
+    ):
+        Partitions("country={address.country}").check(RECORD_SCHEMA)
 
 
 NESTED = pa.schema(

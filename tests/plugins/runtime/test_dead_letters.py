@@ -52,6 +52,20 @@ async def test_skip_and_dead_letter_differ_in_nothing_but_the_letters(tmp_path):
     assert (kept_metrics["skippedRecords"], kept_metrics["deadLetters"]) == (0, 4)
 
 
+@pytest.mark.parametrize("policy", ["SKIP", "DEAD_LETTER"])
+async def test_records_are_read_once_whoever_refuses_them(tmp_path, policy):
+    """Of seven, the deserialiser refuses four and the table one."""
+    sql = {"flink.sink.sql.uri": f"sqlite:///{tmp_path}/job.db", "flink.sink.sql.table": "orders", "flink.sink": "sql"}
+    with closing(sqlite3.connect(tmp_path / "job.db")) as database:
+        database.execute("create table orders (at int not null check (at <> 7))")
+    letters = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)}
+    given = {**GIVEN, "flink.deserializer.error": policy, **sql, **(letters if policy == "DEAD_LETTER" else {})}
+    async with rp.DataFetcher(["orders"], given) as fetcher:
+        await fetcher.run()
+        done = fetcher.progress()
+    assert (done.records, done.skipped + done.dead_letters) == (7, 5)
+
+
 async def test_a_dead_letter_has_the_record_its_origin_and_the_reason(tmp_path):
     await run("DEAD_LETTER", **{"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)})
 

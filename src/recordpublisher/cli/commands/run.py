@@ -286,7 +286,7 @@ async def _supervise(
 
 def configure_logging(verbose: bool) -> Any:
     """Set up logging; returns rich's console on a terminal, else None."""
-    for name in ("run", "start", "metrics", "group"):
+    for name in ("run", "start", "metrics", "group", "columns"):
         shown = logging.getLogger(f"recordpublisher.{name}")
         shown.setLevel(min(logging.INFO, shown.getEffectiveLevel()))
     if logs_json() or not sys.stderr.isatty() or verbose:

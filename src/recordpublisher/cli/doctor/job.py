@@ -324,11 +324,11 @@ async def check_members(group: ElasticGroup) -> str:
 
 
 class OwnSource:
-    """Owns a queue, or the factory of a publisher that lists its streams itself (`discover`)."""
+    """Owns a queue, the factory of a publisher that lists its streams itself (`discover`), or one that wraps another (`is_wrapper`)."""
 
-    def __init__(self, name: str, source: RecordSource) -> None:
+    def __init__(self, name: str, source: RecordSource, *, is_wrapper: bool = False) -> None:
         self.name = name
-        self._source = source
+        self._source, self._is_wrapper = source, is_wrapper
 
     async def endpoint_url(self) -> str:
         """Return the endpoint that its publishers call. Raises: NotCheckedError if the source does not report it."""
@@ -340,7 +340,7 @@ class OwnSource:
     async def findings(self, stream: str) -> list[Finding]:
         """Return the findings of the publisher's own checks, or, if it has none, whether it lists shards."""
         table = stream_name(stream)
-        if checks := self._source.checks(table):
+        if checks := self._source.checks(stream if self._is_wrapper else table):
             return await examine_all(stream, checks)
 
         reading = Finding(f"{stream}: records", Verdict.NOT_CHECKED, f"{self.name} reads them first when the job runs")
@@ -380,7 +380,8 @@ def wrapper_of(registry: Registry, properties: Properties) -> OwnSource | None:
             return None
     except RecordPublisherError:
         return None
-    return OwnSource(properties.as_given(RECORD_PUBLISHER), build_source(registry, properties, made))
+    own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
+    return OwnSource(own.as_given(RECORD_PUBLISHER), build_source(registry, own, made), is_wrapper=True)
 
 
 def own_source_of(registry: Registry, properties: Properties) -> OwnSource | None:

@@ -10,6 +10,7 @@ from .subtask_view import SubtaskView
 class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
     """One subtask's report.
 
+    - `records`: records that were read, which the sink got or which were left out (`skipped`, `dead_letters`).
     - `lag_ms`: age of the oldest unfinished record (ms), of the shard that is furthest behind. None if it is not known.
     - `unfinished`: number of records that were read and that the sink has not finished. None if it is not known.
     - `unread_ms`: the longest time for which a shard that should be read was not read (ms). None if every shard is read.
@@ -48,7 +49,7 @@ def progress_of(view: SubtaskView, unfinished: Unfinished | None, now_ms: int) -
             longest_ms, failure = age_ms, entry.metrics.last_failure
     return SubtaskProgress(
         0,
-        view.emitter.records,
+        view.records_read,
         open_shards,
         idle,
         held,

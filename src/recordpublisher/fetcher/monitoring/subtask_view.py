@@ -10,6 +10,7 @@ from ..checkpoints.checkpoint_scheduler import CheckpointAge
 from ..checkpoints.commits import CommitCounts
 from ..leases.lease_counts import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
+from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..pipeline.reading import ReadIntake
 from ..pipeline.suspension import SuspensionDetector
@@ -38,6 +39,12 @@ class SubtaskView(msgspec.Struct, frozen=True):
     leases: LeaseCounts
     commits: CommitCounts | None
     wanted: WorkersWanted
+    dead_letter_handler: DeadLetterHandler
+
+    @property
+    def records_read(self) -> int:
+        """Records that the sink got, and those that could not be deserialised."""
+        return self.emitter.records + self.skipped_records + self.dead_letters - self.dead_letter_handler.rejected
 
     @property
     def entries(self) -> list[ShardEntry]:

@@ -40,7 +40,8 @@ class DeadLetterHandler:
     Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be
     written again.
 
-    `count(key, counter)` counts a record of a shard (`Shard.key`) in one of its metrics.
+    - `count(key, counter)`: counts a record of a shard (`Shard.key`) in one of its metrics.
+    - `rejected`: records that the sink got and rejected. They count as written too.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class DeadLetterHandler:
         self._skips = on_poison is OnBadRecord.SKIP
         self._sink = dead_letter_sink
         self._skipped_log = SkippedRecordsLog(log)
+        self.rejected = 0
 
     async def open(self, job: SinkContext) -> SinkContext:
         """Open the dead-letter sink. Return the context for the job's own sink, which rejects records through it.
@@ -94,6 +96,7 @@ class DeadLetterHandler:
             await self._write(record.shard, record.records[0], reason)
         else:
             self._count(key, "skipped_records")
+        self.rejected += 1
 
     async def flush(self) -> None:
         """Return when every dead letter is durable."""

@@ -70,6 +70,7 @@ class Archive:
         self._listed: dict[str, dict[str, Shard]] = {}
         self._committed: tuple[float, Sequence[tuple[str, ShardState]]] | None = None
         self._documents: dict[str, tuple[float, Mapping[str, ShardDocument]]] = {}
+        self._has_late_beginning = False
 
     async def catch_up(self, stream: str) -> None:
         """List the stream if that was not done yet."""
@@ -143,6 +144,11 @@ class Archive:
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
         """Return the oldest record that the stream still has of a shard."""
         return None if self._lister is None else await self._lister.oldest_record(shard)
+
+    def is_first_late_beginning(self) -> bool:
+        """Note that a shard has no older files. Return whether it is the first such shard of the job."""
+        is_first, self._has_late_beginning = not self._has_late_beginning, True
+        return is_first
 
     async def close(self) -> None:
         """Close the catalogue."""

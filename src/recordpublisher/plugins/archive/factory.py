@@ -155,12 +155,14 @@ class ArchiveFactory(RecordPublisherFactory):
         return None if self._live is None else await self._live.endpoint_url()
 
     def checks(self, stream: str) -> Checks:
-        """Return the checks of the live factory, and one of the archive."""
+        """Return the checks of the live factory, and one of the archive, which compares it with the stream."""
+        ((name, given),) = stream_names(stream).items()
+        self._names[name] = given
 
         async def archive() -> str:
-            return await examine(self._archive, stream)
+            return await examine(self._archive, name)
 
-        return {"archive": archive, **({} if self._live is None else self._live.checks(stream))}
+        return {"archive": archive, **({} if self._live is None else self._live.checks(name))}
 
     async def close(self) -> None:
         """Close the live factory and the archive."""

@@ -98,16 +98,13 @@ class ArchivePublisher(RecordPublisher):
             elif step is Step.LIVE:
                 await self._go_live()
             elif step is Step.SKIP and file is not None:
-                self._place = file.after
+                self._begin_at(file)
             elif step is Step.LOST and file is not None:
                 self._lose(await self._hole(file))
                 self._place, self._has_gap = file.after, True
             else:
                 if step is Step.LOST:
-                    last = await self._last()
-                    self._lose(
-                        f"the archive of {self._shard.key} ends after {last} without the shard's end, and the stream has the shard no more"
-                    )
+                    self._lose(text_of_missing_shard(self._shard, await self._last()))
                 await self._end(consumer)
         return RunResult.COMPLETE
 
@@ -204,7 +201,21 @@ class ArchivePublisher(RecordPublisher):
             else:
                 high = middle
         self._use(files[max(low - 1, 0) :])
-        self._place = files[max(low - 1, 0)].after
+        if low:
+            self._place = files[low - 1].after
+        else:
+            self._begin_at(files[0])
+
+    def _begin_at(self, file: RangeFile) -> None:
+        """Start at the shard's first file. Warn, once in a job, if an older file must have been there."""
+        self._place = file.after
+        if file.is_continuation and self._archive.is_first_late_beginning():
+            text = (
+                "no file of %s has the records of %s up to %s, so it is read from there on. Other shards may begin at other times: "
+                "`recordpublisher doctor` says from when all shards are there"
+            )
+            place, upto = self._archive.catalogue.place, _shown(file.after_text)
+            log.warning(text, place, self._shard.key, upto, extra=about(self._shard.key))
 
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
         """Return whether the stream still has what comes before a file: what was read last, or an older record than the file's."""
@@ -500,11 +511,10 @@ class ArchivePublisher(RecordPublisher):
         )
 
     async def _early_end(self) -> str:
-        first = _shown_record(await self._archive.oldest_record(self._shard))
-        return f"the archive of {self._shard.key} ends after {await self._last()}, the stream begins at {first}: what came between is lost"
+        return text_of_early_end(self._shard, await self._last(), await self._archive.oldest_record(self._shard))
 
     async def _last(self) -> str:
-        return f"{self._last_position or 'its start'}{_arrived(self._last_arrival_ms or self._seen_ms or None)}"
+        return f"{self._last_position or 'its start'}{arrived(self._last_arrival_ms or self._seen_ms or None)}"
 
     @property
     def _last_position(self) -> SequenceNumber | None:
@@ -512,6 +522,25 @@ class ArchivePublisher(RecordPublisher):
             return self._position.skip_through
         number = self._position.sequence_number
         return None if number is None else SequenceNumber(number)
+
+
+def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> str:
+    """Return the text for an archive that ends (after `last`) before the oldest record that the stream has."""
+    return f"the archive of {shard.key} ends after {last}, the stream begins at {_shown_record(oldest)}: what came between is lost"
+
+
+def text_of_missing_shard(shard: Shard, last: str) -> str:
+    """Return the text for an archive that ends (after `last`) before the end of a shard that has gone."""
+    return f"the archive of {shard.key} ends after {last} without the shard's end, and the stream has the shard no more"
+
+
+def arrived(at_ms: int | None) -> str:
+    """Return a time of arrival (epoch ms) in words, or nothing if it is not known."""
+    return (
+        ""
+        if at_ms is None
+        else f" (arrived {datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec='milliseconds')})"
+    )
 
 
 def _position_after(rows: RecordColumns, stop: int) -> SequenceNumber:
@@ -527,17 +556,9 @@ def _shown(after: str) -> str:
     return f"{'the record ' if after.startswith('AT-') else ''}{position}"
 
 
-def _arrived(at_ms: int | None) -> str:
-    return (
-        ""
-        if at_ms is None
-        else f" (arrived {datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec='milliseconds')})"
-    )
-
-
 def _shown_record(record: OldestRecord | None) -> str:
     return (
         "what it has now"
         if record is None or record.sequence is None
-        else f"{record.sequence}{_arrived(record.arrival_ms)}"
+        else f"{record.sequence}{arrived(record.arrival_ms)}"
     )

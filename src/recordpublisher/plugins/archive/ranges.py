@@ -56,6 +56,11 @@ class RangeFile:
     after_text: str
     is_proven: bool = True
 
+    @property
+    def is_continuation(self) -> bool:
+        """Whether the range begins where an earlier one ended. Before the first files of a shard no file has the earlier records."""
+        return self.after is not None and not self.after_text.startswith(f"{AT}-")
+
     def follows(self, place: Place | None) -> bool:
         """Return whether no record between the place and the first one of these files is missing."""
         return self.after is None or not self.is_proven or (place is not None and self.after <= place)

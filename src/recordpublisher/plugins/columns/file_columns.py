@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,9 @@ _NAMES = {
     pa.string_view(): "STRING", pa.binary(): "BINARY", pa.large_binary(): "BINARY", pa.binary_view(): "BINARY",
     pa.date32(): "DATE", pa.time64("us"): "TIME",
 }  # fmt: skip
+
+log = logging.getLogger("recordpublisher.columns")
+"""`recordpublisher run` shows its INFO lines: each is a change of a table that others read."""
 
 
 class FileColumns:
@@ -191,9 +195,13 @@ class InferredColumns(FileColumns):
                     begin = index + 1
             yield batch.slice(begin, len(batch))
 
-    def text(self) -> str:
-        """Return the columns as text that `flink.deserializer.schema` accepts."""
-        return columns_text(self.shape)
+    def tell_change(self, place: str, before: InferredColumns) -> None:
+        """Log the columns that `before` lacks, or has with another type, as text that `flink.deserializer.schema` accepts.
+
+        - `place`: the table or folder that has the columns.
+        """
+        if changed := {name: each for name, each in self.shape.items() if before.shape.get(name) != each}:
+            log.info("new or wider columns of %s: %s", place, columns_text(changed))
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
         """Return the records of several batches as one Arrow batch.

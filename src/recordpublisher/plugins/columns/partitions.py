@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.job import SCHEMA
 from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
+
+from .record_fields import DATA
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of rows without a value, as Hive and Spark name it."""
@@ -68,6 +71,8 @@ class Partitions:
                 which = "a time" if part.form else "a text, a whole number, a boolean or a date"
                 names = ", ".join(path for path, kind in _paths(schema) if fits(kind))
                 reason = f"{part.column!r} {what}; it must be {which}: {names}"
+                if kind is None and DATA in schema.names:
+                    reason += f"; fields of the payload are columns only with {SCHEMA.key}, such as INFER"
                 raise ConfigurationError(PARTITIONS.key, part.column, _VALID, reason=reason)
             if part.is_derived and part.name.lower() in map(str.lower, schema.names):
                 reason = f"the rows have a column {part.name!r}"

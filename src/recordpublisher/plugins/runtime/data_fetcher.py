@@ -257,8 +257,8 @@ class DataFetcher(Generic[V]):
     def progress(self) -> SubtaskProgress:
         """Return the figures of a progress line, such as `records` read, `open_shards`, `lag_ms`, and `unfinished` records of the sink.
 
-        The others are `idle_shards`, `held_shards`, `skipped` and `dead_letters`. `lag_ms` is the lag of the shard that is furthest behind.
-        `unfinished` is None if it is not known. The call has a twentieth of the cost of `metrics()`.
+        The others are `idle_shards`, `held_shards`, and `skipped` and `dead_letters`, whose records count as read. `lag_ms` is the lag of
+        the shard that is furthest behind. `unfinished` is None if it is not known. The call has a twentieth of the cost of `metrics()`.
         """
         return self._fetcher.progress()
 

@@ -45,6 +45,19 @@ async def test_new_fields_are_columns_also_inside_objects_and_duckdb_reads_all_f
     assert job.reasons == []
 
 
+async def test_each_change_of_the_columns_is_told_once(kind, tmp_path, caplog):
+    caplog.set_level("INFO", "recordpublisher.columns")
+    job = await Job(kind, tmp_path).open()
+    await job.commit({"id": 1})
+    await job.commit({"id": 2, "price": 1.5})
+    await job.commit({"id": 3, "price": 1.5})
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"new or wider columns of {tmp_path}: id BIGINT",
+        f"new or wider columns of {tmp_path}: price DOUBLE",
+    ]
+
+
 def by_duckdb(folder):
     return (
         duckdb.sql(f"SELECT * FROM read_parquet('{folder}/**/*.parquet', union_by_name=true)")

@@ -225,13 +225,16 @@ async def test_changes_of_dynamodb_are_kept_by_their_key(uri):
     assert query(uri, "select * from records") == []
 
 
-async def test_with_evolve_a_later_field_gets_its_column(uri):
+async def test_with_evolve_a_later_field_gets_its_column(uri, caplog):
+    caplog.set_level("INFO", "recordpublisher.columns")
     query(uri, "create table records (id bigint primary key, note text)")
     rows = of_shard((1, row(1, "a"))), of_shard((2, row(1, "b", more=5))), of_shard((3, row(2, "c")))
     async with Job(uri, **{"sink_sql_columns": "EVOLVE", "delete": None}) as job:
         for one in rows:
             await job.commit(one)
     assert query(uri, "select id, note, more from records order by id") == [(1, "b", 5), (2, "c", None)]
+    [told] = caplog.messages
+    assert told.startswith("new or wider column of table records: ALTER TABLE records ADD COLUMN more ")
 
 
 @dataclass
@@ -239,6 +242,20 @@ class Order:
     id: int
     note: str
     at: datetime | None = None
+
+
+@pytest.mark.parametrize(
+    ("delete", "words"),
+    [
+        ("nota=D", r"'nota=D': the records have no field 'nota'; did you mean 'note'\?.*id, note, at"),
+        ("gone", r"'gone'\. Valid"),
+    ],
+)
+async def test_a_field_that_deletes_and_that_no_record_can_have_is_refused(uri, delete, words):
+    job = Job(uri, of=Order, delete=delete)
+    with pytest.raises(rp.ConfigurationError, match=rf"flink\.sink\.sql\.delete.*{words}"):
+        await job.__aenter__()
+    await job.sink.close()
 
 
 async def test_a_missing_table_is_created_with_the_key(uri):

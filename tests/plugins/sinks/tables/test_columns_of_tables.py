@@ -30,6 +30,18 @@ class Order:
 
 
 @dataclass
+class Address:
+    country: str
+    at: datetime = datetime(2026, 11, 29, tzinfo=UTC)
+
+
+@dataclass
+class Customer:
+    id: int
+    address: Address
+
+
+@dataclass
 class LaterOrder:
     price: float
     country: str | None = None
@@ -242,6 +254,23 @@ async def test_iceberg_is_partitioned_by_the_smallest_unit_of_the_pattern(tmp_pa
 
     assert [str(field.transform) for field in table.spec().fields] == ["hour", "identity"]
     assert [row["price"] for row in table.scan("country = 'DE'").to_arrow().to_pylist()] == [2]
+
+
+async def test_a_partition_of_iceberg_by_a_field_inside_an_object_has_the_name_of_the_pattern(tmp_path):
+    kind = Iceberg(tmp_path)
+    values = [Customer(1, Address("CH")), Customer(2, Address("DE"))]
+    pattern = {"flink.sink.partitions": "country={address.country}/hour={address.at:%H}/dt={eventTime:%Y-%m-%d}"}
+    await written(kind, 1, *values, **pattern)
+    await written(kind, 2, *values, **pattern)
+    table = kind.table()
+
+    assert [field.name for field in table.spec().fields] == ["country", "address_at_hour", "eventTime_day"]
+    assert {row["partition"]["country"] for row in table.inspect.partitions().to_pylist()} == {"CH", "DE"}
+    assert [row["id"] for row in table.scan("address.country = 'DE'").to_arrow().to_pylist()] == [2, 2]
+
+    table.update_spec().rename_field("country", "address_country_identity").commit()
+    await written(kind, 3, *values, **pattern)
+    assert len(kind.rows()) == 6
 
 
 async def test_other_tools_count_the_same_rows(tmp_path):

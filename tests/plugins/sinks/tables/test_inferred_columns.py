@@ -68,6 +68,20 @@ def columns(kind):
     return kind.sink(**INFER)._table.columns()
 
 
+async def test_each_change_of_the_columns_is_told_once(kind, caplog):
+    caplog.set_level("INFO", "recordpublisher.columns")
+    first = await job(kind)
+    await first.commit({"id": 1, "address": {"country": "NO"}})
+    await first.commit({"id": 2, "paid": True, "address": {"country": "SE", "code": 7}})
+    await first.commit({"id": 3, "paid": True})
+    await first.sink.close()
+
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "id BIGINT, address STRUCT<country: STRING>",
+        "address STRUCT<country: STRING, code: BIGINT>, paid BOOLEAN",
+    ]
+
+
 async def test_columns_come_from_the_data_and_new_fields_add_nullable_ones(kind):
     first = await job(kind)
     await first.commit({"id": 1, "price": 1.5, "address": {"country": "NO"}, "tags": ["a"]})

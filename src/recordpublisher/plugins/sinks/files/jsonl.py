@@ -69,7 +69,9 @@ class JsonlSink(FileSink):
         if self._inferred is not None:
             seen = await asyncio.to_thread(self._inferred.unknown, contents)
             if seen is not None:
-                self._inferred = await self._folder().inferred(self._inferred, seen, may_change=True)
+                grown = await self._folder().inferred(self._inferred, seen, may_change=True)
+                grown.tell_change(self._path, self._inferred)
+                self._inferred = grown
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
         """Return the batch. Raises: ConfigurationError if an archive would have its values instead of the payloads."""

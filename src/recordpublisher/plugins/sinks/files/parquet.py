@@ -1,7 +1,6 @@
 """The sink for Parquet files, which have the fields of a type, or the payload, and the metadata. Needs the extra `parquet`."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,8 +26,6 @@ from recordpublisher.publishers.records import RecordBatch
 from ..archived_shards import check_partitions, no_archive_of_fields
 from .folder_columns import Folder
 from .sink import MOST_NAME_BYTES, FileSink, Rejected
-
-log = logging.getLogger("recordpublisher.files")
 
 
 class ParquetSink(FileSink):
@@ -106,7 +103,7 @@ class ParquetSink(FileSink):
             seen = await asyncio.to_thread(columns.unknown, contents)
             if seen is not None:
                 grown = await self._folder().inferred(columns, seen, may_change=True)
-                log.info("columns of %s: %s", self._path, grown.text())
+                grown.tell_change(self._path, columns)
                 self._use(grown)
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:

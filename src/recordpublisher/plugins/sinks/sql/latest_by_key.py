@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import Connection, Delete, Insert, Table, bindparam, text, types
@@ -77,6 +78,19 @@ class LatestByKey:
                 f"field '{self.delete_field}' says whether a row is deleted, and {given!r:.100} is not a boolean"
             )
         return given
+
+    def check_fields(self, fields: Collection[str]) -> None:
+        """Check that a type with these fields has the one that deletes. Without fields the type of the records is not known.
+
+        Raises: ConfigurationError if it has not: each delete would be written as a row.
+        """
+        if not fields or not self.delete_field or self.delete_field in fields:
+            return
+        value = self.delete_field if self.delete_value is None else f"{self.delete_field}={self.delete_value}"
+        near = get_close_matches(self.delete_field, fields, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        reason = f"the records have no field '{self.delete_field}'{hint}"
+        raise ConfigurationError(SQL_DELETE.key, value, ", ".join(fields), reason=reason)
 
     def check_table(self, table: Table) -> None:
         """Check the columns of the key.

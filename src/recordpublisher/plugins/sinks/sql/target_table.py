@@ -48,6 +48,8 @@ from .rows import (
 )
 
 log = logging.getLogger("recordpublisher.database")
+columns_log = logging.getLogger("recordpublisher.columns")
+"""`recordpublisher run` shows its INFO lines."""
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
@@ -90,6 +92,8 @@ class TargetTable:
         """
         self._name, self._columns, self._latest = name, columns, latest
         self._fields_of_type = columns_of_type(value_type)
+        if latest is not None:
+            latest.check_fields(self._fields_of_type)
         if find_table(connection, name) is None:
             fields = self._fields_of_type or _fields_of(connection.dialect, first, set())
             create_table(connection, _table_to_create(connection, name, columns, fields, latest))
@@ -139,9 +143,9 @@ class TargetTable:
         """
         lock_table_creation(connection, self._name)
         self._describe(connection)
-        for name, statement in _statements(connection, self.table, self._columns, fields).items():
+        for statement in _statements(connection, self.table, self._columns, fields).values():
             connection.exec_driver_sql(statement)
-            log.info("changed column %s of table %s: %s", name, self._name, statement)
+            columns_log.info("new or wider column of table %s: %s", self._name, statement)
         self._describe(connection)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:

@@ -402,7 +402,7 @@ class TableSink(ArchivingSink):
                 continue
             self._schema, self._types, self._inferred = grown.schema, types, grown
             await self._written(self._opened.use, grown)
-            log.info("columns of %s: %s", self._place, grown.text())
+            grown.tell_change(self._place, columns)
             break
 
     def _write_all(self, waiting: Sequence[WaitingBatch], rejected: Rejected) -> None:
