@@ -478,6 +478,71 @@ def test_a_publisher_that_gives_empty_batches_without_waiting_fails_with_a_sente
         EmptyContract().test_batches_come_in_shard_order_and_end_in_complete()
 
 
+class ListsItsShards(RecordPublisherFactory):
+    """Lists the shard of the case as closed, and one that it lists as open and whose reader ends."""
+
+    ends = True
+
+    async def create(self, shard, starting_position, metrics):
+        publisher = ListPublisher(shard, starting_position, metrics)
+        if shard.shard_id == "1" and not self.ends:
+            publisher.run = self.wait
+        return publisher
+
+    async def wait(self, consumer):
+        await asyncio.sleep(3600)
+
+    async def discover(self, stream, after):
+        listed = [Shard(stream, "0", closed=True), Shard(stream, "1"), *self.more(stream)]
+        return [shard for shard in listed if after is None or shard.shard_id > after]
+
+    def more(self, stream):
+        return ()
+
+
+class Waits(ListsItsShards):
+    ends = False
+
+
+class HasChildren(ListsItsShards):
+    def more(self, stream):
+        return [Shard(stream, "2", parents=("1",), closed=True)]
+
+
+class KnowsTheEnd(ListsItsShards):
+    ends_open_shards = True
+
+
+class MakesNothing(ListsItsShards):
+    async def create(self, shard, starting_position, metrics):
+        pass
+
+
+def contract_of(factory):
+    class Listed(ListContract):
+        @asynccontextmanager
+        async def open_case(self):
+            yield PublisherCase(factory(), Shard("s", "0"), PAYLOADS)
+
+    return Listed()
+
+
+def test_a_run_that_ends_while_its_shard_is_listed_as_open_fails():
+    message = "`run` returned COMPLETE for s/1, which `discover` lists as open and without children"
+    with pytest.raises(AssertionError, match=message):
+        contract_of(ListsItsShards).test_a_shard_that_is_listed_as_open_does_not_end()
+
+
+@pytest.mark.parametrize("factory", [Waits, HasChildren, KnowsTheEnd])
+def test_a_run_may_end_if_the_listing_shows_it_or_need_not(factory):
+    contract_of(factory).test_a_shard_that_is_listed_as_open_does_not_end()
+
+
+def test_a_factory_that_makes_no_publisher_fails_with_a_sentence():
+    with pytest.raises(PluginError, match=r"MakesNothing\.create returned None for s/0: return a RecordPublisher"):
+        contract_of(MakesNothing).test_batches_come_in_shard_order_and_end_in_complete()
+
+
 class CatchesEverything(ListPublisher):
     """Catches every error of the consumer, and its own cancellation too."""
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import traceback
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -78,6 +78,7 @@ class ShardConsumer:
     - `shard`: the shard that is read. If it is None, the batches may be those of any shard.
     - `keyless`: whether records may have no partition key.
     - `on_swallowed`: called with an error that the publisher has caught and not raised again.
+    - `check_end`: raises an error if the shard may not end without children. It may wait.
     """
 
     def __init__(
@@ -90,9 +91,10 @@ class ShardConsumer:
         shard: Shard | None = None,
         keyless: bool = False,
         on_swallowed: Callable[[PluginError], None] = lambda error: None,
+        check_end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
-        self._keyless, self._on_swallowed = keyless, on_swallowed
+        self._keyless, self._on_swallowed, self._check_end = keyless, on_swallowed, check_end
         self._error: Exception | None = None
         """The error that the consumer has raised."""
         self._reader: asyncio.Task[Any] | None = None
@@ -107,7 +109,7 @@ class ShardConsumer:
     async def run(self) -> RunResult:
         """Read until the shard's end (COMPLETE) or until the publisher is cancelled.
 
-        Raises: PluginError if the publisher breaks its contract; the errors of the publisher and the output.
+        Raises: PluginError if the publisher breaks its contract; the errors of the publisher, the output and `check_end`.
         """
         self._loop, self._reader = asyncio.get_running_loop(), asyncio.current_task()
         self._publisher.set_read_budget(self._output.first_read_budget())
@@ -126,6 +128,8 @@ class ShardConsumer:
                 "INCOMPLETE"
             )
         if result is RunResult.COMPLETE:
+            if self._check_end is not None and not self._children:
+                await self._check_end()
             self._output.end(self._children)
         return result
 

@@ -23,6 +23,7 @@ from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter, RunCompletion
 from .pipeline.reading import MemoryBudget, ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
+from .pipeline.shard_ends import ShardEnds
 from .pipeline.suspension import SuspensionDetector
 from .shard_lifecycle import ShardLifecycle
 from .shards.shard_entry import ShardEntry
@@ -90,6 +91,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         job.decorator_for,
         job.use_continuations,
         gaps,
+        ShardEnds(job.factory, clock),
         on_reader_failed,
         settings.drain_ms / 1000,
     )

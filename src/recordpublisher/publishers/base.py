@@ -181,6 +181,13 @@ class RecordPublisherFactory(RecordSource):
     keyless: bool = False
     """Whether records may have no partition key (None), as those of a stream with AUTO record distribution."""
 
+    ends_open_shards: bool = False
+    """Whether COMPLETE ends a shard that `discover` still lists as open and without children.
+
+    If it is False, that is an error, because later records of the shard would never be read. Set True if the service itself reports the
+    end of a shard, possibly long before its listing does.
+    """
+
     @property
     def lists_shards(self) -> bool:
         """Whether `discover` lists the shards, and not Kinesis. Default: whether the class has a `discover` of its own."""
@@ -286,6 +293,18 @@ class QueueSource(RecordSource):
     @abstractmethod
     async def release(self, records: Sequence[UserRecord]) -> Numbers:
         """Let others have these records now, because this process will not handle them. If it fails, they are visible after their time."""
+
+
+async def make_publisher(
+    factory: RecordPublisherFactory, shard: Shard, start: StartingPosition, metrics: ShardMetrics
+) -> RecordPublisher:
+    """Make a publisher of a shard. Raises: PluginError if the factory's `create` does not return one."""
+    made: Any = await factory.create(shard, start, metrics)
+    if not isinstance(made, RecordPublisher):
+        raise PluginError(
+            f"{type(factory).__name__}.create returned {made!r:.100} for {shard.key}: return a RecordPublisher"
+        )
+    return made
 
 
 async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:

@@ -25,6 +25,7 @@ from recordpublisher.publishers.base import (
     RecordPublisher,
     RecordPublisherFactory,
     RunResult,
+    make_publisher,
     own_shards,
     with_unlisted,
 )
@@ -44,6 +45,8 @@ MAX_EMPTY_RUNS = 100
 MAX_STEP_SECONDS = 0.1
 """How long a run may keep the loop. A busy machine stops a process for longer now and then, but not in each of `TIMED_RUNS`."""
 TIMED_RUNS = 3
+OPEN_SECONDS, READ_SHARDS = 1.0, 3
+"""How long a shard that is listed as open is read, and how many shards are."""
 CANCEL_SECONDS = 5.0
 """How long a run may take to end after it was cancelled."""
 SWALLOWED = "`run` swallowed an error of the consumer: let errors of the consumer pass"
@@ -62,9 +65,8 @@ class PublisherCase:
         self, start: StartingPosition | None = None, metrics: ShardMetrics | None = None
     ) -> RecordPublisher:
         """Return a publisher of the shard, from its beginning or from `start`."""
-        return await self.factory.create(
-            self.shard, start or StartingPosition.trim_horizon(), metrics or ShardMetrics()
-        )
+        start, metrics = start or StartingPosition.trim_horizon(), metrics or ShardMetrics()
+        return await make_publisher(self.factory, self.shard, start, metrics)
 
 
 class PublisherContract(Contract[PublisherCase]):
@@ -274,6 +276,27 @@ class PublisherContract(Contract[PublisherCase]):
         )
 
     @on_case
+    async def test_a_shard_that_is_listed_as_open_does_not_end(self, case: PublisherCase) -> None:
+        """A shard whose run ends in COMPLETE is never read again. The case's shard is read, and for a second each of some open ones."""
+        listed = await own_shards(case.factory, case.shard.stream, None)
+        if listed is None or case.factory.ends_open_shards:
+            return
+        is_open = _open_shards(listed)
+        own = [shard for shard in listed if shard.key == case.shard.key]
+        for shard in [*own, *(shard for shard in is_open if shard.key != case.shard.key)][:READ_SHARDS]:
+            consumer = RecordingConsumer()
+            publisher = await make_publisher(case.factory, shard, StartingPosition.trim_horizon(), ShardMetrics())
+            if not await _ends_within(OPEN_SECONDS, publisher, consumer):
+                continue
+            children = [child for batch in consumer.batches for child in batch.child_shards]
+            after = _open_shards(await own_shards(case.factory, case.shard.stream, None) or [])
+            assert children or shard.key not in {each.key for each in after}, (
+                f"`run` returned COMPLETE for {shard.key}, which `discover` lists as open and without children: later records would never "
+                "be read. Let `discover` list it with closed=True once nothing more comes, name its `child_shards` in the last batch, or "
+                "let `run` wait for records"
+            )
+
+    @on_case
     async def test_shards_that_the_stream_no_longer_lists_are_closed(self, case: PublisherCase) -> None:
         """The shards join a complete listing. A shard that is not closed would be waited for."""
         stream = case.shard.stream
@@ -318,6 +341,28 @@ class PublisherContract(Contract[PublisherCase]):
 
 async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None:
     await _run_to_end(await case.publisher(), consumer)
+
+
+def _open_shards(listed: Sequence[Shard]) -> list[Shard]:
+    """Return the shards that are listed as open and without children."""
+    parents = {parent for shard in listed for parent in shard.parents}
+    return [shard for shard in listed if not shard.closed and shard.shard_id not in parents]
+
+
+async def _ends_within(seconds: float, publisher: RecordPublisher, consumer: BatchConsumer) -> bool:
+    """Run a publisher for at most `seconds`. Return whether its run ended in COMPLETE."""
+    watched = _WatchedConsumer(consumer)
+    running = asyncio.create_task(_run_until_complete(publisher, watched))
+    try:
+        await asyncio.wait([running], timeout=seconds)
+        has_ended = running.done()
+    finally:
+        watched.is_closed = True
+        running.cancel()
+        await end_or_leave([running], GRACE_SECONDS)
+    if has_ended:
+        running.result()
+    return has_ended
 
 
 async def _read_from(case: PublisherCase, start: StartingPosition) -> list[bytes]:

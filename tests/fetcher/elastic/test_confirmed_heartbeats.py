@@ -170,21 +170,25 @@ def test_an_error_of_a_look_at_the_group_fails_the_job_only_while_heartbeats_are
     assert found is None if is_suspended else isinstance(found, StateError)
 
 
-def test_a_process_that_waits_for_the_leases_of_killed_processes_is_not_ready_and_says_why():
+@pytest.mark.parametrize("count", [1, 2])
+def test_processes_that_wait_for_the_leases_of_killed_processes_are_not_ready_and_say_why(count):
     async def story():
         group = ElasticProcesses(shards=2)
         first = await group.join()
         await group.wait_until(lambda: len(first.shards) == 2)
         await first.kill()
-        second = await group.join()
+        started = [await group.join() for _ in range(count)]
         await asyncio.sleep(DURATION / 2)
-        waiting = second.fetcher.reasons_not_ready()
-        await group.wait_until(lambda: len(second.shards) == 2)
+        waiting = [each.fetcher.reasons_not_ready() for each in started]
+        await group.wait_until(lambda: sum(len(each.shards) for each in started) == 2)
         await asyncio.sleep(1)
-        ready = second.fetcher.reasons_not_ready()
-        await second.stop()
+        ready = [each.fetcher.reasons_not_ready() for each in started]
+        for each in started:
+            await each.stop()
         return waiting, ready
 
-    (waiting,), ready = run_virtual(story())
-    assert "no shard is read: the leases are those of worker " in waiting
-    assert ready == []
+    waiting, ready = run_virtual(story())
+    for (reason,) in waiting:
+        assert reason.startswith("no shard is read: the leases are those of worker ")
+        assert "," not in reason.partition(" of which")[0].removesuffix(","), "only the killed process has leases"
+    assert ready == [[]] * count

@@ -128,6 +128,20 @@ def test_an_order_of_a_plugin_is_asked_for_each_batch_and_for_each_record_only_o
     assert 0 < source.orders <= of_first_batches + 10 * 6
 
 
+class NothingSource(ScriptedSource):
+    """A plugin whose `create` has no return."""
+
+    async def create(self, shard, starting_position, metrics):
+        await super().create(shard, starting_position, metrics)
+
+
+def test_a_factory_that_makes_no_publisher_is_named_with_the_shard():
+    source = NothingSource()
+    source.add("0", EPOCH_MS)
+    with pytest.raises(PluginError, match=r"^NothingSource\.create returned None for s/0: return a RecordPublisher$"):
+        run_virtual(read(source, RecordingSink()))
+
+
 class CrossedSource(ScriptedSource):
     """A plugin that mixes up its shards when it creates a publisher."""
 

@@ -109,6 +109,34 @@ def test_the_error_for_an_unknown_name_says_which_plugin_was_not_loaded_and_why(
         load_registry().sinks.get("mine", key="flink.sink")
 
 
+SINK_IS_BROKEN = (
+    dedent(FACTORY.format(name="DROPBOX"))
+    + """
+
+class Tally(rp.Sink):
+    def write(self, batch):
+        pass
+
+
+@rp.hookimpl
+def recordpublisher_register_sinks(registry):
+    registry.add("dropbox", Tally)
+"""
+)
+
+
+def test_a_publisher_whose_package_has_a_broken_sink_is_reported_by_what_failed(install):
+    install("dropbox", SINK_IS_BROKEN, "0.1")
+
+    with pytest.raises(ConfigurationError) as raised:
+        load_registry().publishers.get("dropbox", key=KEY)
+    assert (
+        f"property '{KEY}' is 'dropbox': plugin 'dropbox' of dropbox 0.1 was not loaded: TypeError: Tally.write must be async"
+        in str(raised.value)
+    )
+    assert "; none of the plugins that were loaded has a publisher of that name" in str(raised.value)
+
+
 def test_a_plugin_that_cannot_be_imported_is_reported_and_leaves_the_others_alone(install, caplog):
     install("broken-plugin", "import a_package_that_is_not_there\n", "0.3")
     install("my-publisher", FACTORY.format(name="MINE"))

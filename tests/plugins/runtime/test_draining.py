@@ -47,6 +47,23 @@ def test_publishers_that_do_not_end_are_named_and_not_the_sink(caplog):
     assert "sink" not in line
 
 
+def test_the_sink_is_not_named_for_the_time_in_which_a_publisher_did_not_end(caplog):
+    hung = ["the publisher of A for s/a, which waits at a.py:5 (run)"]
+
+    async def drain():
+        asyncio.get_running_loop().call_later(29.999, hung.clear)  # The drain timeout: the job has left it behind.
+        telling = asyncio.create_task(tell_what_drains("map", lambda: None, lambda: hung))
+        await asyncio.sleep(39.5)
+        named = len(caplog.messages)
+        await asyncio.sleep(1)
+        telling.cancel()
+        return named
+
+    assert run_virtual(drain()) == 2
+    assert all("waits for the publisher of A" in line for line in caplog.messages[:2])
+    assert "draining for 40 s: it waits for the sink 'map'" in caplog.messages[2]
+
+
 class Stubborn(ScriptedPublisher):
     """Ends only after a while, whatever is cancelled."""
 

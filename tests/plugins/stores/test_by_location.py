@@ -145,4 +145,4 @@ def test_the_claims_of_a_query():
 def test_its_form_is_among_the_valid_ones():
     with pytest.raises(rp.ConfigurationError, match=r"Valid: a folder, .* or vault:\.\.\.") as raised:
         conditional_store_of("pigeon://x", "uri", rp.Properties())
-    assert "no state store of that name is installed" in str(raised.value)
+    assert "no store of that name is installed" in str(raised.value)

@@ -160,9 +160,12 @@ class Worker:
 
     @property
     def waits_for(self) -> list[str]:
-        """The other workers, if this one has no shards and no new heartbeat of any of them was seen yet; else an empty list."""
-        others = self._observer.members - {self.name}
-        return [] if self._owned.shards else sorted(others) if others <= self._observer.never_moved else []
+        """The workers that have every owned shard, if no new heartbeat of any of them was seen yet; else an empty list.
+
+        Other workers may have joined since: they wait for the same leases.
+        """
+        owners = set() if self._cache.table is None else self._cache.table.owners
+        return sorted(owners) if owners <= self._observer.never_moved - {self.name} else []
 
     def leave(self) -> None:
         """Store all positions, then let `run` return. Other workers take the shards without waiting for a lease to expire (E5)."""

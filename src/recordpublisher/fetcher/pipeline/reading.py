@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
-from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
+from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError, PluginError
 from recordpublisher.publishers.log_fields import key_fields, log_fields
@@ -27,6 +27,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_reading import ReadMoment
 from ..shards.shard_table import ShardTable
 from .retention_gaps import RetentionGaps
+from .shard_ends import ShardEnds
 from .suspension import SuspensionDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -43,6 +44,7 @@ class ReadTasks:
         decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator],
         use_continuations: bool,
         gaps: RetentionGaps,
+        ends: ShardEnds,
         on_failed: Callable[[ShardEntry, BaseException], None],
         drain_seconds: float,
     ) -> None:
@@ -52,6 +54,7 @@ class ReadTasks:
         self._decorator_for = decorator_for
         self._use_continuations = use_continuations
         self._gaps = gaps
+        self._ends = ends
         self._on_failed = on_failed
         self._drain_seconds = drain_seconds
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -200,7 +203,7 @@ class ReadTasks:
                 position = StartingPosition.trim_horizon()
 
     async def _read_from(self, entry: ShardEntry, position: StartingPosition) -> RunResult:
-        publisher = await self._factory.create(entry.shard, position, entry.metrics)
+        publisher = await make_publisher(self._factory, entry.shard, position, entry.metrics)
         publisher.set_seen(entry.progress.seen_ms)
         decorator = self._decorator_for(entry.shard, entry.metrics)
         if entry.state.watermark is not None:
@@ -214,6 +217,7 @@ class ReadTasks:
             entry.shard,
             keyless=self._factory.keyless,
             on_swallowed=partial(self._on_failed, entry),
+            check_end=partial(self._ends.check, entry.shard),
         )
         return await consumer.run()
 

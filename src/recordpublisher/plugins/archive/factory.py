@@ -61,6 +61,7 @@ class ArchiveFactory(RecordPublisherFactory):
         if live is None and (made := _live_class(given)) is not None:
             live = made(given)  # type: ignore[call-arg]
         self._live = live
+        self.ends_open_shards = live is not None and live.ends_open_shards
         self._names: dict[str, str] = {}
         self._own_lister: StreamLister | None = None
         if lister is None and self._live is not None:

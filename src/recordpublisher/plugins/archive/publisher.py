@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from recordpublisher.fetcher.pipeline.suspension import GAP_SECONDS
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap, may_have_gap
 from recordpublisher.fetcher.shards.shard_state import latest
-from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult
+from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition, next_position
@@ -350,7 +350,7 @@ class ArchivePublisher(RecordPublisher):
         assert archive.live is not None
         start = self._position
         self._seen_ms = latest(self._seen_ms, await archive.tip_ms(self._shard, self._place, again=False))
-        self._live = await archive.live.create(self._shard, start, self._metrics)
+        self._live = await make_publisher(archive.live, self._shard, start, self._metrics)
         self._is_live_compared = False
         self._lost_seconds = archive.suspension.lost_seconds
         if self._budget is not None:

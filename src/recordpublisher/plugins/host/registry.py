@@ -109,8 +109,7 @@ class NameTable(Generic[T]):
             raise PluginError(clash)
         claim = self._claims.get(name.strip().lower())
         if claim is None:
-            reasons = [f"no {self.kind} of that name is installed", *map(str, self.not_loaded())]
-            raise ConfigurationError(key, name, ", ".join(self.names()), reason="; ".join(reasons))
+            raise ConfigurationError(key, name, ", ".join(self.names()), reason=self.why_absent())
         return self._check_class(claim, _import_class(claim, self.kind))
 
     def make(self, name: str, key: str, *arguments: Any) -> T:
@@ -139,6 +138,15 @@ class NameTable(Generic[T]):
     def claims(self) -> list[Claim[T]]:
         """Return every claim, sorted by name."""
         return sorted(self._claims.values(), key=lambda claim: claim.name)
+
+    def why_absent(self) -> str:
+        """Return why a name is unknown. A plugin that failed comes first: what failed may be another class of its package."""
+        failed = [f"{plugin}" for plugin in self.not_loaded() if plugin.state == "failed"]
+        blocked = [f"{plugin}" for plugin in self.not_loaded() if plugin.state != "failed"]
+        absent = f"no {self.kind} of that name is installed"
+        if failed:
+            absent = f"none of the plugins that were loaded has a {self.kind} of that name"
+        return "; ".join([*failed, absent, *blocked])
 
     def not_loaded(self) -> list[PluginStatus]:
         """Return the plugins that were found and are blocked or failed."""

@@ -1,6 +1,6 @@
 """Reads given shards from given states up to given bounds, as a Spark task does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermarks import OwnWatermark
-from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
+from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, make_publisher
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import LOOKAHEAD
@@ -141,11 +141,20 @@ class _SharedFactory(RecordPublisherFactory):
     """A factory that several fetchers use one after the other. Closing a fetcher does not close the factory."""
 
     def __init__(self, owned: RecordPublisherFactory) -> None:
-        self.owned, self.keyless = owned, owned.keyless
+        self.owned, self.keyless, self.ends_open_shards = owned, owned.keyless, owned.ends_open_shards
+
+    @property
+    def lists_shards(self) -> bool:
+        """Whether the owned factory lists the shards."""
+        return self.owned.lists_shards
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
         """Create the publisher with the owned factory."""
-        return await self.owned.create(shard, starting_position, metrics)
+        return await make_publisher(self.owned, shard, starting_position, metrics)
+
+    async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
+        """List the shards with the owned factory."""
+        return await self.owned.discover(stream, after)
 
     def order_of(self, sequence: str) -> Any:
         """Return the order that the owned factory gives to a sequence number."""

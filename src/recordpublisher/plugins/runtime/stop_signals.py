@@ -27,7 +27,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.user_code import cause_in_user_code, describe_error, is_raised_in_user_code
 
-NOTICE_SECONDS = 10.0
+NOTICE_SECONDS, LOOK_SECONDS = 10.0, 1.0
 
 
 async def tell_what_drains(
@@ -39,6 +39,8 @@ async def tell_what_drains(
 ) -> None:
     """Log every `NOTICE_SECONDS` what a drain, or a job that has failed, waits for, until the task is cancelled.
 
+    When the job has left hung publishers behind, the sink is named only after it has been waited for that long itself.
+
     - `unfinished`: returns the records that the sink has not finished, as far as it knows.
     - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
     - `began`: set when the drain begins; None if it has begun.
@@ -46,11 +48,18 @@ async def tell_what_drains(
     """
     if began is not None:
         await began.wait()
-    waited = 0.0
+    waited, next_notice, were_hung = 0.0, NOTICE_SECONDS, False
     while True:
-        await asyncio.sleep(NOTICE_SECONDS)
-        waited += NOTICE_SECONDS
-        left, publishers = unfinished(), hung_publishers()
+        await asyncio.sleep(LOOK_SECONDS)
+        waited += LOOK_SECONDS
+        publishers = hung_publishers()
+        if were_hung and not publishers:
+            next_notice = waited + NOTICE_SECONDS
+        were_hung = bool(publishers)
+        if waited < next_notice:
+            continue
+        next_notice += NOTICE_SECONDS
+        left = unfinished()
         what = f"the sink '{sink}' ({'a call that runs, a lock in a database' if left is None else left.reason})"
         if publishers:
             what = f"{'; '.join(publishers[:3])}. `run` of a publisher must end when its task is cancelled, and not catch CancelledError"

@@ -54,8 +54,7 @@ def conditional_store_of(
     if name.lower() not in map(str.lower, names):
         forms = [form for known, form in _FORMS.items() if known in names]
         forms += [f"{plugin.lower()}:..." for plugin in names if plugin not in _FORMS]
-        absent = ["no state store of that name is installed", *map(str, stores.not_loaded())]
-        reason = _REFUSED.get(name) or "; ".join(absent)
+        reason = _REFUSED.get(name) or stores.why_absent()
         raise ConfigurationError(key, location, f"{', '.join(forms[:-1])} or {forms[-1]}", reason=reason)
     return stores.make(name, key, location, key, properties)
 

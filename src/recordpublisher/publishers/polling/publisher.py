@@ -242,6 +242,8 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     """
 
     keyless = True
+    ends_open_shards = True
+    """A missing next iterator is the end of a shard (R4). DescribeStream of DynamoDB Streams may show it later."""
 
     def __init__(
         self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None

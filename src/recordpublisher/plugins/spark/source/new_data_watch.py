@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
+from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.groups.reading import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
@@ -125,7 +125,7 @@ class NewDataWatch:
     async def _read(self, shard: Shard, state: ShardState) -> None:
         try:
             await self._wait_for_look(shard)
-            publisher = await self._factory.create(shard, state.starting_position(False), ShardMetrics())
+            publisher = await make_publisher(self._factory, shard, state.starting_position(False), ShardMetrics())
             while await publisher.run_observed(self._take) is RunResult.INCOMPLETE and not self._is_over.is_set():
                 pass
         except RecordPublisherError as error:

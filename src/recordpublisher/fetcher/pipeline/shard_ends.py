@@ -1,0 +1,77 @@
+"""ShardEnds checks the end of a shard that a publisher reports against the listing of the publisher's own source."""
+
+import asyncio
+import logging
+import random
+
+from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import PluginError, RecordPublisherError, StreamNotFoundError
+from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.shards import Shard
+
+from ..shards.discovery import parent_keys
+
+LISTINGS_OF_AN_END = 5
+"""How many listings must show an ended shard as open, about one a second. A source may report an end before its listing does."""
+LONGEST_PAUSE = 30.0
+"""The most seconds between two listings that fail."""
+log = logging.getLogger("recordpublisher.discovery")
+
+
+class ShardEnds:
+    """Owns the last listing of each stream that was made for an end. Shards that end together share it.
+
+    A shard that is stored as ended is never read again. So the end of a shard whose publisher names no children must show in the listing
+    of a source that lists its shards itself. The shards of Kinesis are not checked: the service names the children with the end (R4, F2).
+    """
+
+    def __init__(self, factory: RecordPublisherFactory, clock: Clock) -> None:
+        self._factory = factory
+        self._clock = clock
+        self._listing = asyncio.Lock()
+        self._open: dict[str, tuple[float, set[str]]] = {}
+        """By stream: when its last listing began, and the keys of the shards that it shows as open and without children."""
+
+    async def check(self, shard: Shard) -> None:
+        """Check that a shard may have ended without children, and return. Failed listings are repeated until one succeeds.
+
+        Raises: PluginError if the listing still shows it as open and without children; StreamNotFoundError if the stream is gone.
+        """
+        factory = self._factory
+        if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:
+            return
+        shown = failed = 0
+        while True:
+            try:
+                if shard.key not in await self._listed_open(shard.stream):
+                    return
+                shown, failed = shown + 1, 0
+            except StreamNotFoundError:
+                raise
+            except RecordPublisherError as error:
+                failed += 1
+                line = "%s was read to its end, and the listing that must confirm it failed; it is repeated: %s"
+                log.warning(line, shard.key, error, extra=about(shard.key))
+            if shown == LISTINGS_OF_AN_END:
+                name = type(factory).__name__
+                raise PluginError(
+                    f"the publisher of {name} for {shard.key} returned COMPLETE, and {name}.discover still lists the shard as open and "
+                    "without children: later records would never be read. Let `discover` list it with closed=True once nothing more "
+                    "comes, name its `child_shards` in the last batch, or let `run` wait for records instead of returning COMPLETE"
+                )
+            pause = min(LONGEST_PAUSE, 2.0**failed)
+            await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 (jitter)
+
+    async def _listed_open(self, stream: str) -> set[str]:
+        """Return the shards that a listing which begins from now on shows as open and without children."""
+        asked = self._clock.monotonic()
+        async with self._listing:
+            began, found = self._open.get(stream, (asked, None))
+            if found is None or began < asked:
+                began = self._clock.monotonic()
+                listed = await own_shards(self._factory, stream, None) or []
+                parents = {key for shard in listed for key in parent_keys(shard)}
+                found = {shard.key for shard in listed if not shard.closed} - parents
+                self._open[stream] = began, found
+            return found
