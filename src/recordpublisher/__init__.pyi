@@ -85,8 +85,8 @@ from .publishers.errors import StateError as StateError
 from .publishers.errors import StoreUnavailableError as StoreUnavailableError
 from .publishers.errors import DataLossError as DataLossError
 from .publishers.errors import FencedError as FencedError
-from .publishers.errors import InvalidRecordError as InvalidRecordError
 from .publishers.errors import SinkError as SinkError
+from .publishers.errors import InvalidRecordError as InvalidRecordError
 from .publishers.errors import ImpossibleStateError as ImpossibleStateError
 from .publishers.positions import PositionType as PositionType
 from .publishers.positions import SequenceNumber as SequenceNumber
