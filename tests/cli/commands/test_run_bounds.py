@@ -56,7 +56,7 @@ def test_each_run_to_the_tip_handles_what_is_new_and_exits_0(orders, job, tmp_pa
         stream.put(number)
     done, handled = run(orders, tmp_path, *which, "--stop-at-tip")
     assert (done.returncode, handled) == (0, ["1", "2", "3"]), done.stderr
-    assert "the job ended: TIP, 3 records" in done.stderr
+    assert "the job ended: TIP, 3 records to the sink" in done.stderr
 
     stream.put("4")
     done, handled = run(orders, tmp_path, *which, "--stop-at-tip")

@@ -89,14 +89,17 @@ class ShardOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BoundedResult:
-    """The reason why a run ended, and the outcome of each shard, by `Shard.key`."""
+    """The reason why a run ended, and the outcome of each shard, by `Shard.key`.
+
+    - `records`: how many records the sink got, including those that it has rejected.
+    """
 
     reason: EndReason
     shards: Mapping[str, ShardOutcome]
     records: int = 0
 
     def __str__(self) -> str:
-        return f"{self.reason.name}, {counted(self.records, 'record')}"
+        return f"{self.reason.name}, {counted(self.records, 'record')} to the sink"
 
 
 def shard_outcome(
