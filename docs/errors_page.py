@@ -162,6 +162,13 @@ SUBJECTS = (
         "SinkError",
     ),
     _subject(
+        "A record that the service would reject",
+        "The data or the key of a record that is put is too long for the stream, or the key is empty.",
+        "Shorten the data, or give the stream a larger `MaxRecordSizeInKiB`. The sink did not accept the record, and stays usable.",
+        "InvalidRecordError",
+        further=("a record with the partition key … and … bytes of data was not put into …: ValidationException: …",),
+    ),
+    _subject(
         "Plugins",
         "A package with an entry point `recordpublisher` cannot be used, two packages register one name, or a publisher breaks its "
         "contract.",

@@ -276,8 +276,8 @@ async def test_iceberg_notes_the_partition_of_a_field_inside_an_object_and_skips
     assert [row["address"] for row in sorted(found, key=itemgetter("id"))] == [row["address"] for row in orders]
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     table = load_catalog("default", **catalog).load_table("lake.orders")
-    assert [field.name for field in table.spec().fields] == ["address_country_identity", "at_day"]
-    noted = [row["partition"]["address_country_identity"] for row in table.inspect.files().to_pylist()]
+    assert [field.name for field in table.spec().fields] == ["country", "at_day"]
+    noted = [row["partition"]["country"] for row in table.inspect.files().to_pylist()]
     assert sorted(noted, key=str) == ["NO", None, "SE", "x" * 300]
     assert table.metadata.name_mapping() is not None
     plan = table.scan(row_filter="address.country == 'SE'")

@@ -461,7 +461,7 @@ def test_a_short_close_says_nothing_and_throttles_are_no_failure(caplog):
     async def job():
         fake = FakeKinesis()
         async with a_sink(fake) as sink:
-            fake.refuse = lambda entry: "ProvisionedThroughputExceededException" if now() < 2 else None
+            fake.refuse = lambda entry: "ProvisionedThroughputExceededException" if now() < 1.2 else None
             await put_numbers(sink, range(2))
             await asyncio.sleep(1)
             return sink.metrics()["failingMs"]

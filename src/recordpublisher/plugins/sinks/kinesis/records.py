@@ -189,7 +189,7 @@ class FailedRecords:
         """
         failed = _failed_record(record, VALIDATION_EXCEPTION, reason)
         if self._fails_on_error:
-            raise InvalidRecordError(self._words_of(failed))
+            raise InvalidRecordError(str(self._error_for(failed)))
         self._call_back(failed, record)
 
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
@@ -231,10 +231,7 @@ class FailedRecords:
         return f". The sink ends; accepted and not acknowledged: {counted(self._unacknowledged(), 'record')}"
 
     def _error_for(self, failed: FailedRecord, tried: str = "", end: str = "") -> SinkError:
-        return SinkError(self._words_of(failed, tried, end))
-
-    def _words_of(self, failed: FailedRecord, tried: str = "", end: str = "") -> str:
-        return (
+        return SinkError(
             f"a record with the partition key {short_key(failed.partition_key)} and {counted(len(failed.data), 'byte')} of data{tried} "
             f"was not put into {self._stream}: {failed.error_code}: {failed.error_message}{end}"
         )
