@@ -14,6 +14,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
@@ -228,9 +229,11 @@ class LeasedOwnership(ShardOwnership):
             self._listing.list_soon()
         if streams != self._looked_at:
             log.info("the list of streams is now %s", ", ".join(self._job.streams))
-        self._looked_at = streams
+        removed, self._looked_at = self._looked_at - streams, streams
         self._job.discovery.deleted.intersection_update(streams)
         await self.leased.on_streams()
+        for stream in sorted(removed):
+            log.info("%s left the list of streams: it is no longer read", stream, extra=about(stream))
 
     def reasons_not_ready(self) -> list[str]:
         """Return why the process is not ready.
