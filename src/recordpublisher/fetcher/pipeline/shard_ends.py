@@ -31,7 +31,7 @@ class ShardEnds:
         self._clock = clock
         self._listing = asyncio.Lock()
         self._open: dict[str, tuple[float, set[str]]] = {}
-        """By stream: when its last listing began, and the keys of the shards that it shows as open and without children."""
+        """The last listing of each stream: when it began, and the keys of the shards that it shows as open and without children."""
 
     async def check(self, shard: Shard) -> None:
         """Check that a shard may have ended without children, and return. Failed listings are repeated until one succeeds.
