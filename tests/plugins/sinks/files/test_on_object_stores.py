@@ -208,3 +208,17 @@ async def test_in_a_bucket_too_the_folder_remembers_its_columns_and_partitions_h
     for each in (opened, other):
         await each.close()
         await each.entries().close()
+
+
+@pytest.mark.parametrize("name", ["_delta_log/00000000000000000000.json", "metadata/00000-a.metadata.json"])
+async def test_files_are_not_written_among_those_of_a_table(bucket, name):
+    bucket.client.put_object(Bucket="bucket", Key=f"{bucket.prefix}/{name}", Body=b"{}")
+
+    with pytest.raises(rp.ConfigurationError, match="folder of a table of Delta or Iceberg"):
+        await rp.JsonlSink(bucket.properties()).open(rp.SinkContext())
+
+
+async def test_a_stream_may_have_the_name_of_a_tables_folder(bucket):
+    bucket.client.put_object(Bucket="bucket", Key=f"{bucket.prefix}/metadata/shardId-0/1.jsonl", Body=b"")
+
+    await rp.JsonlSink(bucket.properties()).open(rp.SinkContext())

@@ -58,8 +58,10 @@ class StagedObjects:
         # Who may not list objects may write them, and the calls that follow tell of an outage.
         with suppress(RecordPublisherError), as_state_errors(self.place):
             await self._objects.refresh()
-            async for chunk in self._client.list(f"{DELTA_LOG}/", chunk_size=1):
-                return IN_A_TABLE if chunk else None
+            for folder, suffix in ((DELTA_LOG, ".json"), ("metadata", ".metadata.json")):
+                found = await self._client.list_with_delimiter_async(f"{folder}/")
+                if any(each["path"].endswith(suffix) for each in found["objects"]):
+                    return IN_A_TABLE
         return None
 
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
