@@ -309,7 +309,7 @@ service-model:  ## what the newest botocore adds to the API's model that the emb
 $(SPARKS:%=.venvs/spark-%/.installed): .venvs/spark-%/.installed: pyproject.toml constraints.txt $(STAMP)
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	grep -v -E '^(pyspark|py4j)==' constraints.txt > $(@D)/constraints.txt
-	nice -n 10 $(BIN)/uv pip install --quiet --python $(@D)/bin/python -c $(@D)/constraints.txt -e ".[spark]" pyspark==$*
+	nice -n 10 $(BIN)/pip --python $(@D)/bin/python install --quiet --no-compile -c $(@D)/constraints.txt -e ".[spark]" pyspark==$*  # uv would store PySpark, which it builds, anew each time: 1.8 GB
 	rm -f $(@D)/lib/python3*/site-packages/pyspark/python/lib/*.zip  # each process would compile PySpark anew
 	-nice -n 10 $(@D)/bin/python -m compileall -q -j 0 -x $(NOT_COMPILED) $(@D)/lib src > /dev/null
 	touch $@
