@@ -73,7 +73,8 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             KinesisPartition(plan)
             for plan in self._planning().partitions(BatchOffset.from_json(start), BatchOffset.from_json(end))
         ]
-        worker_loop().freeze_heap()
+        if plans:  # A scheduled run ends with a batch without tasks.
+            worker_loop().freeze_heap()
         return plans
 
     @one_sentence()

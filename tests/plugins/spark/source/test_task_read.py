@@ -213,8 +213,19 @@ def test_f9_a_second_first_read_polls_although_nothing_is_claimed_yet(kinesis):
 
     with pytest.raises(KeyboardInterrupt):
         TaskRead(plan(kinesis, "EFO"), store, killed, kinesis.clock).rows()
-    assert sequences(TaskRead(plan(kinesis, "EFO"), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]
+    bounds = []
+
+    def read(starts, within, *more):
+        bounds.append(within)
+        return kinesis.read(starts, within, *more)
+
+    kinesis.clock.sleep(1)
+    again_ms = kinesis.clock.now_ms()
+    assert sequences(TaskRead(plan(kinesis, "EFO"), store, read, kinesis.clock)) == ["1", "2", "3"]
     assert [publisher for publisher, _ in kinesis.reads] == ["EFO", "POLLING"]
+    assert bounds[0].stop_at_tip, "the second read waits for the end of a window although it polls"
+    claim = ReadClaim.from_bytes(store.get(BATCH, "group-00000", "token"))
+    assert (claim.subscribed, claim.began_ms) == (True, again_ms), "the next batch may subscribe too soon"
 
 
 def test_a_claim_of_the_previous_version_is_refused_with_advice(kinesis):

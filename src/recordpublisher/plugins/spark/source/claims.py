@@ -48,7 +48,7 @@ class BatchClaims:
     - `shards`: the read of each shard, by `Shard.key`.
     - `missing`: the numbers of the tasks without a claim.
     - `began_ms`: when each task began to read (epoch ms).
-    - `subscribed_ms`: when the last fan-out read began (epoch ms); 0 without one.
+    - `subscribed_ms`: when the last read of a task that has subscribed began (epoch ms); 0 without one.
     - `has_token`: whether the store has the token of the batch's plan.
     """
 
@@ -228,7 +228,7 @@ class ReadClaim:
     """The reads of one task, by `Shard.key`.
 
     - `began_ms`: when they began, by the executor's clock (epoch ms).
-    - `subscribed`: whether the task has read by fan-out.
+    - `subscribed`: whether this or an earlier attempt has subscribed to the shards.
     """
 
     shards: Mapping[str, ShardRead]

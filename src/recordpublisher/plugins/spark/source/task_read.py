@@ -5,7 +5,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from recordpublisher.consumer.deserialization import Deserializer
@@ -161,12 +161,15 @@ class TaskRead:
         """Read, and store a claim unless another attempt has. Return the rows, the stored claim, and whether it is this attempt's claim."""
         rows = ArrowRows(self.columns, memory=self.memory)
         plan = self.plan
-        subscribes = plan.publisher != plan.replay_publisher and self._reserve_subscription()
-        publisher = plan.publisher if subscribes else plan.replay_publisher
+        publisher, bounds, may_subscribe = plan.publisher, plan.bounds, plan.publisher != plan.replay_publisher
+        if may_subscribe and not self._reserve_subscription():
+            # Polling need not use the window of a subscription: after a kill the first rows come 5 s earlier.
+            publisher, bounds = plan.replay_publisher, replace(bounds, stop_at_tip=True)
         began_ms = self.clock.now_ms()
-        result = self.read(plan.start_states, plan.bounds, rows, publisher)
+        result = self.read(plan.start_states, bounds, rows, publisher)
         rows.build()  # A bad record fails the task before it claims the batch, which another policy could not change.
-        claim = self._claim_of(result, rows, subscribes, began_ms)
+        # Also if it was another attempt that has subscribed, so that the next batch keeps the distance to that subscription (F9).
+        claim = self._claim_of(result, rows, may_subscribe, began_ms)
         content = claim.to_bytes()
         stored = self._stored(lambda: self.store.put_if_absent(plan.batch, plan.name, content))
         return (rows, claim, True) if stored == content else (rows, ReadClaim.from_bytes(stored), False)
