@@ -6,9 +6,12 @@ import sys
 import pytest
 
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.spark.efo_consumers import registered_consumers
+from recordpublisher.publishers.properties.properties import Properties
 
 from processes.command_line import process_environment
 
+BASIC, KEYS = "aws.credentials.provider.basic.", ("accesskeyid", "secretkey")
 SDK = {"aiobotocore", "boto3", "botocore", "aiohttp", "urllib3"}
 OF_GROUPS = ("recordpublisher.fetcher.elastic", "recordpublisher.fetcher.leases.")
 READ_ONE = "import recordpublisher as rp; next(rp.consume('orders', start='TRIM_HORIZON', endpoint={url!r}))"
@@ -16,6 +19,21 @@ TAIL_ONE = (
     "from recordpublisher.cli.app import app; "
     "app(['tail', 'orders', '--no-follow', '-n', '1', '--endpoint', {url!r}], standalone_mode=False)"
 )
+FAN_OUT = {"stream": "orders", "flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "c"}
+SPARK_RESTART = f"""
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.spark.arrow_rows import ArrowRows
+from recordpublisher.plugins.spark.options.spark_options import SparkOptions
+from recordpublisher.plugins.spark.source.kinesis_service import KinesisService
+from recordpublisher.plugins.spark.source.task_read import shard_reader
+from recordpublisher.publishers.positions import StartingPosition
+options = SparkOptions.parse(dict({[*FAN_OUT.items()]} + [("aws.endpoint", {{url!r}})]), keeps_claims=False)
+service, rows = KinesisService(options), ArrowRows()
+starts = dict.fromkeys(service.list_shards("orders"), ShardState(StartingPosition.trim_horizon()))
+shard_reader(options, service.consumer_arns())(starts, Bounds(stop_at_tip=True), rows, "POLLING", is_replay=True)
+assert len(rows) > 0
+"""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +45,7 @@ def url():
 
 def modules_of(script, url, **more):
     environment = process_environment(AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="s", AWS_REGION="us-east-1", **more)
-    script = f"{script.format(url=url)}; import sys; print(*sys.modules, file=sys.stderr)"
+    script = f"{script.format(url=url)}\nimport sys; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=120
     )
@@ -41,6 +59,15 @@ def test_the_first_record_is_read_without_the_aws_sdk_and_without_groups(script,
     assert "recordpublisher.publishers.polling.publisher" in imported
     assert imported & SDK == set()
     assert {name for name in imported if name.startswith(OF_GROUPS)} == {"recordpublisher.fetcher.leases.lease_counts"}
+
+
+def test_f9_a_fan_out_query_that_starts_again_needs_no_aws_sdk_before_it_subscribes(url):
+    """Its driver lists shards and finds its consumer, its tasks read the last batch again by polling."""
+    given = Properties(
+        {**FAN_OUT, "aws.endpoint": url, "aws.region": "us-east-1", **{f"{BASIC}{key}": "a" for key in KEYS}}
+    )
+    assert registered_consumers(["orders"], given)
+    assert modules_of(SPARK_RESTART, url) & SDK == set()
 
 
 def test_the_endpoint_of_the_readme_is_an_environment_variable(url):

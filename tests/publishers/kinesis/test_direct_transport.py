@@ -23,7 +23,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.access import CALLS, Keys, KnownAccess
 from recordpublisher.publishers.kinesis.direct_transport import DirectTransport, SignedPost
-from recordpublisher.publishers.kinesis.ports import PutEntry
+from recordpublisher.publishers.kinesis.ports import ConsumerDescription, PutEntry
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
@@ -34,6 +34,7 @@ from servers.scripted_kinesis import PROPERTIES, drop_connection, never, raw, re
 
 SHARD = Shard("orders", "shardId-000000000000")
 KEYS = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
+CONSUMER = {"ConsumerName": "c", "ConsumerARN": "a", "ConsumerStatus": "ACTIVE", "ConsumerCreationTimestamp": 1.5e9}
 SUMMARY = {"RetentionPeriodHours": 24, "StreamCreationTimestamp": 1.5e9, "StreamARN": "arn"}
 
 
@@ -45,6 +46,7 @@ async def test_the_calls_of_a_job_do_without_the_sdk():
     async with stub_and_client() as (stub, client):
         stub.script("ListShards", {"Shards": [{"ShardId": SHARD.shard_id, "HashKeyRange": KEYS}]}, {"Shards": []})
         stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": SUMMARY})
+        stub.script("DescribeStreamConsumer", {"ConsumerDescription": CONSUMER})
         stub.script("GetShardIterator", {"ShardIterator": "it"})
         stub.script("GetRecords", {"Records": []})
         stub.script("PutRecords", {"Records": [{"ShardId": SHARD.shard_id}]})
@@ -52,6 +54,9 @@ async def test_the_calls_of_a_job_do_without_the_sdk():
         assert [shard.shard_id for shard in await client.list_shards("orders")] == [SHARD.shard_id]
         assert await client.server_time_ms("orders") > 1.7e12
         assert await client.retention_ms("orders") == 86_400_000
+        assert await client.describe_consumer("arn:aws:kinesis:us-east-1:1:stream/orders", "c") == ConsumerDescription(
+            "c", "a", "ACTIVE"
+        )
         assert await client.get_shard_iterator(SHARD, StartingPosition.trim_horizon()) == "it"
         assert (await client.get_records(SHARD, "it", 1)).records == []
         assert (await client.put_records("orders", [PutEntry(b"a", "k")])).failed == 0

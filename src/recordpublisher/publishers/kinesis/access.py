@@ -52,6 +52,7 @@ CALLS = {
     "PutRecords": "data",
     "ListShards": "control",
     "DescribeStreamSummary": "control",
+    "DescribeStreamConsumer": "control",
 }
 """The calls of most jobs, and the kind of the account's host that serves each for a stream that is given by its ARN."""
 _STREAM_ARN = r"arn:(?P<partition>[^:]+):kinesis:[^:]+:(?P<account>\d{12}):stream/.+"

@@ -66,6 +66,7 @@ async def urls_of_the_sdk(models, region, api, *calls):
 
 
 FURTHER = {
+    "DescribeStreamConsumer": {"ConsumerName": "c"},
     "GetRecords": {"ShardIterator": "x"},
     "GetShardIterator": {"ShardId": "s", "ShardIteratorType": "LATEST"},
     "PutRecords": {"Records": [{"Data": b"x", "PartitionKey": "k"}]},
@@ -78,10 +79,14 @@ async def test_calls_go_where_the_sdk_sends_them(partition, api, models):
     region = REGIONS[partition]
     arn = f"arn:{partition}:kinesis:{region}:123456789012:stream/orders"
     by_name = {} if api == "GetRecords" else {"StreamName": "orders"}
+    if api == "DescribeStreamConsumer":  # needs the ARN
+        by_name = {"StreamARN": arn}
     calls = [{**FURTHER.get(api, {}), **named} for named in (by_name, {"StreamARN": arn})]
     known = access(region=region)
 
-    assert [known.url_of(None, api), known.url_of(arn, api)] == await urls_of_the_sdk(models, region, api, *calls)
+    assert [known.url_of(by_name.get("StreamARN"), api), known.url_of(arn, api)] == await urls_of_the_sdk(
+        models, region, api, *calls
+    )
 
 
 @pytest.mark.parametrize(

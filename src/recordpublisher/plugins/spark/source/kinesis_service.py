@@ -19,7 +19,7 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.groups.job import DISCOVERY_INTERVAL
-from recordpublisher.publishers.properties.groups.reading import GETRECORDS_INTERVAL
+from recordpublisher.publishers.properties.groups.reading import GETRECORDS_INTERVAL, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard, stream_of
 from recordpublisher.publishers.stream_arns import stream_name
@@ -45,8 +45,10 @@ class KinesisService:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._names = stream_names(options.streams)
-        self._properties = properties = with_short_retries(options.properties)
-        self._factory = _publisher_factory(options.publisher, properties)
+        # The driver of a fan-out job polls too. So it needs no AWS SDK, whose import takes 0.5 s of a start.
+        polls = {RECORD_PUBLISHER.key: options.polling_publisher}
+        self._properties = properties = with_short_retries(options.properties).merged(polls)
+        self._factory = _publisher_factory(options.polling_publisher, properties)
         self._lister = lister = StreamLister(self._factory, properties, self._names, SystemClock())
         self._retention = RetentionCheck(
             lister.oldest_retained_ms, lister.oldest_record, self._factory.order_of, SystemClock()
