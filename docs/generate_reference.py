@@ -63,7 +63,7 @@ AREAS = {
 """Every name of `recordpublisher.__all__` that is no error, once."""
 
 FURTHER = {
-    "reading": [("fetcher.pipeline.bounds", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
+    "reading": [("fetcher.pipeline.emitter", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),

@@ -11,15 +11,15 @@ from typing import Any
 
 import recordpublisher as rp
 from recordpublisher.publishers.properties.declaration import EXAMPLES, Property
-from recordpublisher.publishers.properties.groups.reading import (
+from recordpublisher.publishers.properties.properties import properties_by_keyword
+from recordpublisher.publishers.properties.reading_properties import (
     INITIAL_POSITION,
     INITIAL_TIMESTAMP,
     INITIAL_TIMESTAMP_FORMAT,
 )
-from recordpublisher.publishers.properties.properties import properties_by_keyword
 
 PACKAGE = Path(__file__).parents[1] / "src/recordpublisher"
-FILE = PACKAGE / "publishers/properties/generated/settings.py"
+FILE = PACKAGE / "publishers/properties/settings.py"
 STUB = PACKAGE / "__init__.pyi"
 NUMBERS = {"int": "int", "double": "float", "boolean": "bool"}
 ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserializer"}

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.committing_sink import CommitNumber
+from recordpublisher.fetcher.sink import CommitNumber
 
 import servers.moto_server
 from fakes.batches import batch

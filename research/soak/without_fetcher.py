@@ -10,10 +10,9 @@ from unittest.mock import patch
 from recordpublisher.fetcher import startup
 from recordpublisher.fetcher.checkpoints import starts as initial_states
 from recordpublisher.fetcher.checkpoints import starts as restored_listing
-from recordpublisher.fetcher.ownership.fixed_ownership import FixedOwnership
+from recordpublisher.fetcher.shard_ownership import FixedOwnership
 from recordpublisher.fetcher.shards import shard_entry, shard_table
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery
-from recordpublisher.fetcher.shards.shard_table import MissingShards, OwnedShards
+from recordpublisher.fetcher.shards.shard_table import MissingShards, OwnedShards, ShardDiscovery
 from recordpublisher.publishers.positions import StartingPosition
 
 from .patches import Patches, nothing, replace_attribute

@@ -11,15 +11,13 @@ from types import ModuleType
 from typing import Any
 
 _NAMES = {
-    ".consumer.typed_values": "Json",
-    ".fetcher.alarms": "Alarm AlarmKind",
-    ".fetcher.committing_sink": "CommitNumber CommittingSink Leftover Staged",
+    ".consumer.deserialization": "Json",
+    ".fetcher.alarms": "Alarm AlarmKind MetricType SinkMetric",
+    ".fetcher.sink": "CommitNumber CommittingSink Leftover Staged Checkpoint Sink SinkContext Unfinished UnfinishedShard",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
-    ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
-    ".fetcher.pipeline.bounds": "BoundedResult EndReason",
-    ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished UnfinishedShard",
-    ".plugins.columns.typed_columns": "to_arrow",
+    ".fetcher.pipeline.emitter": "BoundedResult EndReason",
+    ".plugins.columns.record_columns": "to_arrow",
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",
@@ -32,28 +30,27 @@ _NAMES = {
     ".plugins.runtime.aws_lambda": "lambda_handler",
     ".plugins.runtime.frames": "read_arrow read_pandas read_polars",
     ".plugins.runtime.streaming": "Records consume stream",
-    ".plugins.sinks.callback": "CallbackSink",
+    ".plugins.sinks.callback": "CallbackSink MemorySink",
     ".plugins.sinks.files.jsonl": "JsonlSink",
     ".plugins.sinks.files.parquet": "ParquetSink",
     ".plugins.sinks.tables.delta": "DeltaSink",
     ".plugins.sinks.tables.iceberg": "IcebergSink",
     ".plugins.sinks.kinesis": "FailedRecord KinesisSink Producer SinkStatistics",
     ".plugins.sinks.map": "MapSink",
-    ".plugins.sinks.memory": "MemorySink",
     ".plugins.sinks.reactive": "ReactiveSink",
     ".plugins.sinks.sql": "SqlSink",
     ".plugins.stores.folder_store": "FolderStore",
     ".publishers.base": "BatchConsumer QueueSource RecordPublisher RecordPublisherFactory RunResult",
     ".publishers.errors": (
-        "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError ResourceInUseError "
-        "ExpiredIteratorError ResourceNotFoundError FatalKinesisError StreamNotActiveError StreamNotFoundError ConsumerError "
-        "RetriesExhaustedError OutageError DeserializationError StateError StoreUnavailableError DataLossError FencedError "
-        "SinkError InvalidRecordError ImpossibleStateError"
+        "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError "
+        "ResourceInUseError ExpiredIteratorError ResourceNotFoundError FatalKinesisError StreamNotActiveError "
+        "StreamNotFoundError ConsumerError RetriesExhaustedError OutageError DeserializationError StateError "
+        "StoreUnavailableError DataLossError FencedError SinkError InvalidRecordError ImpossibleStateError"
     ),
     ".publishers.positions": "PositionType SequenceNumber StartingPosition",
     ".publishers.properties.declaration": "Property",
     ".publishers.properties.properties": "Properties UnknownPropertyWarning",
-    ".publishers.properties.generated.settings": "JobSettings Settings",
+    ".publishers.properties.settings": "JobSettings Settings",
     ".publishers.records": "Record RecordBatch UserRecord",
     ".publishers.shard_metrics": "ShardMetrics",
     ".publishers.shards": "HashRange Shard",

@@ -3,7 +3,7 @@
 import json
 import logging
 
-from recordpublisher.cli.logs import JsonLines
+from recordpublisher.cli.output import JsonLines
 from recordpublisher.publishers.log_fields import about, log_fields
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from recordpublisher.cli.commands.tail import json_line
 from recordpublisher.cli.execution import print_error
-from recordpublisher.cli.logs import TextLines
-from recordpublisher.cli.output import aligned, json_text, printable, printable_json, styled, table
+from recordpublisher.cli.output import TextLines, aligned, json_text, printable, printable_json, styled, table
 
 from fakes.batches import batch
 

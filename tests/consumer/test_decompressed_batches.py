@@ -7,7 +7,7 @@ from recordpublisher.consumer.deserialization import TextDeserializer
 from recordpublisher.consumer.event_time import ArrivalTime, ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics

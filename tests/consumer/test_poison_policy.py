@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recordpublisher.consumer.deserialization import CallableDeserializer
 from recordpublisher.consumer.shard_consumer import PoisonPolicy
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from fakes.batches import batch

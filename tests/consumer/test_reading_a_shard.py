@@ -13,7 +13,7 @@ from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -13,7 +13,7 @@ from recordpublisher.consumer.event_time import ArrivalTimestamps, BoundedOutOfO
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError, PluginError
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

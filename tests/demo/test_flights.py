@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.demo.flights import SILENT, TAKES_OVER, ProductionSchedule, all_flights, flights_by_carrier, route
+from recordpublisher.demo.producer import SILENT, TAKES_OVER, ProductionSchedule, all_flights, flights_by_carrier, route
 
 
 @pytest.mark.slow

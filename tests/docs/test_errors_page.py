@@ -8,7 +8,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.publishers.kinesis.error_mapping import HINTS
-from recordpublisher.publishers.properties.groups.job import JOB_WORKERS
+from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.properties.properties import Properties
 
 from processes.command_line import ROOT

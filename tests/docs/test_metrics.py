@@ -2,11 +2,11 @@
 
 import re
 
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.alarms import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.plugins.metrics.export import exported_tables
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual

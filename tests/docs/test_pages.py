@@ -10,7 +10,7 @@ import pytest
 from recordpublisher.cli.commands import lag
 from recordpublisher.cli.commands import watch as watch_lines
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
-from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
+from recordpublisher.plugins.sinks import callback as memory  # noqa: F401 - declare properties
 from recordpublisher.plugins.spark import writer as writing_options  # noqa: F401 - declares properties
 from recordpublisher.plugins.spark.options import spark_options  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.declaration import declared_properties

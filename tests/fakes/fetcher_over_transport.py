@@ -5,20 +5,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
+from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
-from recordpublisher.plugins.archive.catalogue import Catalogue
+from recordpublisher.plugins.archive.archive import Catalogue
 from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
@@ -27,8 +26,8 @@ from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import Transport
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
-from recordpublisher.publishers.properties.groups.reading import ARCHIVE_LIVE, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, RECORD_PUBLISHER
 
 STREAM = "orders"
 

@@ -68,7 +68,7 @@ class Streams:
 
 def install(monkeypatch, shards: dict[str, list[bytes | Exception]], closed: bool = False) -> None:
     """Make `shards` the content of every stream until the test ends."""
-    for module in ("data_fetcher", "bounded_reader"):
+    for module in ("data_fetcher", "streaming"):
         monkeypatch.setattr(
             f"recordpublisher.plugins.runtime.{module}.load_registry", lambda: load_registry([Streams()])
         )

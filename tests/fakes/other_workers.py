@@ -1,8 +1,7 @@
 """The global watermark of a group, whose other workers are a value that the test sets."""
 
-from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.watermark_functions import raised
-from recordpublisher.fetcher.watermarks import WatermarkTracker
+from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker
 
 
 class OtherWorkers(WatermarkTracker):

@@ -10,19 +10,18 @@ from typing import Any
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
+from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.shard_table import ShardDiscovery
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics

@@ -5,11 +5,11 @@ import itertools
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.documents.lease_table import GroupJob
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.leases.lease_table import GroupJob
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.plugins.lag.job_state import JobStateReader
-from recordpublisher.plugins.sinks.memory import MemorySink
+from recordpublisher.plugins.sinks.callback import MemorySink
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
-from recordpublisher.publishers.polling.shard_probe import TipDistance
+from recordpublisher.publishers.polling.publisher import TipDistance
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, make_fetcher

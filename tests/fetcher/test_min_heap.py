@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.min_heap import IndexedMinHeap
+from recordpublisher.fetcher.watermarks import IndexedMinHeap
 
 KEYS = st.sampled_from("abcde")
 

@@ -1,8 +1,8 @@
 """Where the global watermark of a restored job begins (W6)."""
 
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.startup import OpenedJob
 from recordpublisher.testing.virtual_time import run_virtual
 

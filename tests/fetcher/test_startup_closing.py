@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.assembly import build_fetcher
-from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
+from recordpublisher.fetcher.subtask_fetcher import build_fetcher
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing.virtual_time import run_virtual
 

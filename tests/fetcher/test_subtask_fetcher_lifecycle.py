@@ -7,15 +7,15 @@ import pytest
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.shards.discovery import StreamList
+from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
+from recordpublisher.fetcher.shards.shard_table import StreamList
 from recordpublisher.publishers.errors import (
     DataLossError,
     ImpossibleStateError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import OldestRecord
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -16,9 +16,9 @@ from recordpublisher.publishers.kinesis.access import Keys
 from recordpublisher.publishers.kinesis.direct_transport import FastPathCalls, SignedPost
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.event_subscription import EventSubscription
-from recordpublisher.publishers.kinesis.http1_connection import BodyReadScheduler, Http1Connection
+from recordpublisher.publishers.kinesis.http1 import BodyReadScheduler, Http1Connection
 from recordpublisher.publishers.kinesis.http2 import Http2Connection, Http2Settings
-from recordpublisher.publishers.kinesis.sdk.internals import RecordParser
+from recordpublisher.publishers.kinesis.sdk.session import RecordParser
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard

@@ -5,7 +5,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from recordpublisher.local.api_errors import ApiError
+from recordpublisher.local.requests import ApiError
 from recordpublisher.local.shard import (
     HASH_KEYS,
     HashRange,

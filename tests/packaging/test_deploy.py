@@ -20,7 +20,7 @@ import yaml
 
 from recordpublisher.cli.execution import BAD_CONFIGURATION
 from recordpublisher.local import serve_in_thread
-from recordpublisher.publishers.properties.groups.job import DRAIN_TIMEOUT, PROMETHEUS_ADDRESS
+from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT, PROMETHEUS_ADDRESS
 
 from processes.command_line import ROOT, process_environment
 from processes.job_files import end, job_file

@@ -21,7 +21,7 @@ from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import s3_access, s3_options
 from recordpublisher.plugins.stores.read_claim_store import read_claim_store_of
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess, AwsService
-from recordpublisher.publishers.properties.groups.job import STATE_ENDPOINT
+from recordpublisher.publishers.properties.job_properties import STATE_ENDPOINT
 
 from fakes.batches import batch
 from s3.aws_front import serve_aws

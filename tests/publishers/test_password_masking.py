@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.stream_arns import (
+from recordpublisher.publishers.shards import (
     ConsumerArn,
     account_of_arn,
     arn_of,

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
+from recordpublisher.fetcher.pipeline.emitter import Bounds, EndReason
 from recordpublisher.publishers.errors import FatalKinesisError, StoreUnavailableError, TransientError
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.queues.fake_queue import FakeQueue, queue_job, work

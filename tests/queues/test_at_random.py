@@ -6,9 +6,9 @@ import random
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.publishers.errors import TransientError
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.queues.fake_queue import FakeQueue, queue_job

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -4,8 +4,7 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager, suppress
 
-from recordpublisher.publishers.kinesis.http1_connection import BodyReadScheduler, BufferedBody
-from recordpublisher.publishers.kinesis.http1_pool import Http1ConnectionPool
+from recordpublisher.publishers.kinesis.http1 import BodyReadScheduler, BufferedBody, Http1ConnectionPool
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
 READ_BUFFER_BYTES = 4096

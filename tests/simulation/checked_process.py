@@ -11,18 +11,17 @@ from typing import Any
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import BoundedOutOfOrderness, FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
+from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.fetcher.watermark_functions import emit_limit
-from recordpublisher.fetcher.watermarks import WatermarkTracker, watermark_of
+from recordpublisher.fetcher.watermarks import ShardsStatus, WatermarkTracker, watermark_of
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from recordpublisher.plugins.sinks.map.unhandled_records import Ordering, OrderingName
-from recordpublisher.publishers.properties.groups.job import OnBadRecord, OnFailureName
+from recordpublisher.publishers.properties.job_properties import OnBadRecord, OnFailureName
 
 from processes.command_line import ROOT
 from processes.pyright import run_pyright

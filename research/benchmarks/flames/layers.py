@@ -12,8 +12,8 @@ LAYERS = {
     "making the call: routing, signature, error mapping; the SDK": ["botocore/", "aiobotocore/", "publishers/kinesis/"],
     "transport: socket, HTTP parser, body": [
         "aiohttp/",
-        "publishers/kinesis/http1_connection.py",
-        "publishers/kinesis/http1_pool.py",
+        "publishers/kinesis/http1.py",
+        "publishers/kinesis/http1.py",
         "publishers/kinesis/direct_transport.py",
         "asyncio/selector_events.py",
         "asyncio/transports.py",

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from .execution import CommandGroup, show_warnings_in_one_line
-from .logs import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, TextLines, set_verbosity
+from .output import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, TextLines, set_verbosity
 
 
 class LazyCommands(Mapping[str, Any]):

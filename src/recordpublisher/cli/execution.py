@@ -17,14 +17,13 @@ from typer.core import TyperGroup
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
-from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
 from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors
 
 from ..plugins.runtime.stop_signals import WorkerFailedError
-from .logs import logs_json
-from .output import printable_line
+from ..publishers.properties.reading_properties import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
+from .output import logs_json, printable_line
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management import ManagementClient
@@ -257,9 +256,9 @@ def _refuse_streams_of_plugins(properties: Properties) -> None:
     """
     if not properties.is_set(RECORD_PUBLISHER):
         return
-    from recordpublisher.plugins.host.source_kind import (
-        why_kinesis_cannot_be_asked,
-    )  # Imported here because it loads pluggy.
+    from ..plugins.host.build_from_properties import (
+        why_kinesis_cannot_be_asked,  # Imported here because it loads pluggy.
+    )
 
     if why := why_kinesis_cannot_be_asked(properties, "this command asks Kinesis for its own streams"):
         raise ConfigurationError(

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.password_masking import MASK
-from recordpublisher.publishers.properties.declaration import is_secret
-from recordpublisher.publishers.properties.groups.reading import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
 from recordpublisher.publishers.properties.properties import Properties, knows_any, with_short_outages
 
+from ..publishers.log_fields import MASK
+from ..publishers.properties.declaration import is_secret
+from ..publishers.properties.reading_properties import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
 from .execution import run_to_end
 
 _PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -94,7 +94,7 @@ class PropertyOptions:
         """
         above = self.given()
         if job is not None and is_python_job(str(job)):
-            from ..plugins.runtime.job_process import properties_of_program  # It loads the AWS SDK.
+            from ..plugins.runtime.supervisor import properties_of_program  # It loads the AWS SDK.
 
             search_current_folder()
             return properties_of_program(str(job), above)
@@ -167,7 +167,7 @@ def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) 
         return [given], with_short_outages(options.read(file))
     if file is not None:
         raise ConfigurationError.conflict("--properties", given, reason="a job has its own properties")
-    from recordpublisher.plugins.runtime.stream_names import streams_of  # It loads the AWS SDK.
+    from ..plugins.runtime.stream_lister import streams_of  # It loads the AWS SDK.
 
     search_current_folder()  # The properties may name a function there.
     properties = with_short_outages(options.read(given))

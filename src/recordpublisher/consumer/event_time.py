@@ -9,13 +9,13 @@ from typing import Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.log_fields import about
-from recordpublisher.publishers.properties.groups.job import FUTURE_LIMIT, OUT_OF_ORDERNESS, TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function
 
-from .typed_values import json_field
+from ..publishers.log_fields import about
+from ..publishers.properties.job_properties import FUTURE_LIMIT, OUT_OF_ORDERNESS, TIMESTAMP_FIELD
+from .deserialization import json_field
 
 EARLIEST_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z."""

@@ -15,15 +15,14 @@ from typing import Any, Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import DeserializationError, PluginError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, UserRecord
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_continue
 from recordpublisher.publishers.user_code import describe_error, is_raised_in_user_code, log_user_error
 
+from ..publishers.log_fields import counted
+from ..publishers.properties.job_properties import OnBadRecord
+from ..publishers.shard_metrics import DEAD_LETTER, ShardMetrics, SkippedRecordsLog, how_to_continue
+from ..publishers.shards import Shard
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
 from .event_time import (
     ImplausibleTimes,

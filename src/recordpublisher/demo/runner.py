@@ -30,7 +30,7 @@ from rich.text import Text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from .flights import DAY_MS, LAGGING, SHARDS, SILENT, SPLIT, TAKES_OVER, flights_by_carrier
+from .producer import DAY_MS, LAGGING, SHARDS, SILENT, SPLIT, TAKES_OVER, flights_by_carrier
 from .requirements import check_java, check_packages
 from .spark_job import LOOKAHEAD_DAYS, OUT_OF_ORDERNESS_MS
 

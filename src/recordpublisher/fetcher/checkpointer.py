@@ -11,14 +11,13 @@ from recordpublisher.publishers.errors import SinkError, StoreUnavailableError
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
-from .checkpoints.alone_job import AloneJob
-from .checkpoints.checkpoint_scheduler import CheckpointAge
-from .checkpoints.commits import CommitCounts
+from .checkpoints.commits import CheckpointAge, CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
+from .checkpoints.starts import AloneJob
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import DeadLetterHandler, naming_sink
 from .pipeline.emitter import Emitter
-from .shards.shard_state import ShardState
+from .shards.shard_reading import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint
 from .startup import OpenedJob

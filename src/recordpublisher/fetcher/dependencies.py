@@ -6,19 +6,17 @@ from typing import Any
 
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.polling.shard_probe import TipDistance
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
 
 from ..consumer.shard_consumer import BatchDecorator
+from ..publishers.polling.publisher import TipDistance
+from ..publishers.shard_metrics import ShardMetrics
+from ..publishers.shards import Shard
 from .alarms import AlarmListener
-from .checkpoints.alone_job import AloneJob
-from .checkpoints.starts import Starts
+from .checkpoints.starts import AloneJob, Starts
 from .settings import FetcherSettings
-from .shards.discovery import ShardDiscovery, StreamList
 from .shards.retention_check import RetentionCheck
-from .shards.shard_table import ShardExists
+from .shards.shard_table import ShardDiscovery, ShardExists, StreamList
 from .sink import Sink, State, Traced, untraced
 from .watermarks import WatermarkTracker
 

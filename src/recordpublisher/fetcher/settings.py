@@ -7,9 +7,13 @@ from dataclasses import dataclass
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.declaration import find_property
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE, outage_policy
+from recordpublisher.publishers.retry import RetryPolicy
+
+from ..publishers.properties.config_fields import of_property, values_of
+from ..publishers.properties.declaration import find_property
+from ..publishers.properties.job_properties import (
     ACCEPTS_LOSS,
     ALARM_INTERVAL,
     CHECKPOINT_INTERVAL,
@@ -29,10 +33,7 @@ from recordpublisher.publishers.properties.groups.job import (
     TRACKER_TIMEOUT,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.groups.sinks import TABLE_SINKS
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE, outage_policy
-from recordpublisher.publishers.retry import RetryPolicy
+from ..publishers.properties.sink_properties import TABLE_SINKS
 
 FILES_INTERVAL_MS = 60_000
 """Default time between two files in an object store or a table (ms): each file costs requests, and readers prefer few files."""

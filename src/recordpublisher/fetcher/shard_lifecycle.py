@@ -4,13 +4,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from recordpublisher.publishers.errors import StreamNotFoundError
-from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.shards import Shard
 
+from ..publishers.log_fields import about
+from ..publishers.shards import Shard
 from .dependencies import FetcherDependencies
-from .pipeline.bounds import Bounds, EndReason
-from .pipeline.emitter import Emitter, RunCompletion, TerminationCondition
+from .pipeline.emitter import Bounds, Emitter, EndReason, RunCompletion, TerminationCondition
 from .pipeline.reading import ReadTasks
 from .shards.shard_entry import ShardEntry, ShardListener, ShardStage
 from .shards.shard_table import ShardTable

@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 
 import msgspec
 
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.times import iso_time
-from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import end_or_leave
 
-from .active_minimum import lowest_active
+from ..publishers.log_fields import counted
+from ..publishers.properties.declaration import iso_time
+from ..publishers.properties.job_properties import JOB_NAME
+from ..publishers.shards import Shard
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay
 from .checkpoints.starts import (
     Starts,
@@ -30,9 +29,10 @@ from .checkpoints.starts import (
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import close_sink, naming_sink
-from .shards.shard_state import ShardState
+from .shards.shard_reading import ShardState
 from .shards.shard_table import MissingShards
 from .sink import SinkContext, State
+from .watermarks import lowest_active
 
 log = logging.getLogger("recordpublisher.start")
 GRACE_SECONDS = 1.0

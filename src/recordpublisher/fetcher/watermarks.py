@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from ..publishers.clock import Clock
 from ..publishers.shards import Shard
 from . import watermark_functions
-from .active_minimum import ActiveMinimum, ShardsStatus
-from .min_heap import IndexedMinHeap
 from .settings import AlignmentTimes
-from .shards.discovery import parent_keys
 from .shards.shard_entry import ShardEntry, ShardStage
-from .shards.shard_table import ShardTable
+from .shards.shard_table import ShardTable, parent_keys
 from .watermark_functions import holds_after_end, raised
 
 BEFORE_ALL_WATERMARKS = -math.inf
@@ -455,3 +454,120 @@ class OwnWatermark(WatermarkTracker):
     def start_at(self, watermark: int | None) -> None:
         """Begin at the lowest restored watermark. This never moves the global watermark back."""
         self._highest = raised(self._highest, watermark)
+
+
+# A heap that finds the lowest of many changing values in O(log n).
+
+K = TypeVar("K", str, int)
+
+
+class IndexedMinHeap(Generic[K]):
+    """Values by key. Setting a value and getting the lowest one cost O(log n).
+
+    Replaced entries stay in the heap until they reach its top, or until they outnumber the current ones.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[K, float] = {}
+        self._heap: list[tuple[float, K]] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def value(self, key: K) -> float | None:
+        """Return the value of one key, or None if it has none."""
+        return self._values.get(key)
+
+    def set(self, key: K, value: float | None) -> None:
+        """Set the value of `key`; None removes it."""
+        if value is None:
+            self._values.pop(key, None)
+        elif self._values.get(key) != value:
+            self._values[key] = value
+            heapq.heappush(self._heap, (value, key))
+            if len(self._heap) > 2 * len(self._values) + 64:
+                self._rebuild()
+
+    def lowest(self) -> tuple[float, K] | None:
+        """Return the lowest value with its key, or None if the heap is empty."""
+        heap, values = self._heap, self._values
+        while heap:
+            value, key = heap[0]
+            if values.get(key) == value:
+                return heap[0]
+            heapq.heappop(heap)
+        return None
+
+    def lowest_few(self, count: int) -> list[tuple[float, K]]:
+        """Return at most `count` of the lowest values with their keys, in order."""
+        few: list[tuple[float, K]] = []
+        while len(few) < count and self.lowest() is not None:
+            top = heapq.heappop(self._heap)
+            if not few or few[-1] != top:  # a value that was set again is in the heap twice
+                few.append(top)
+        for each in few:
+            heapq.heappush(self._heap, each)
+        return few
+
+    def _rebuild(self) -> None:
+        self._heap = [(value, key) for key, value in self._values.items()]
+        heapq.heapify(self._heap)
+
+
+# Finds the lowest watermark of the shards or workers that count, and their common status.
+
+
+class ShardsStatus(Enum):
+    """How the shards of a process, or a worker, count in the global minimum."""
+
+    ACTIVE = "they count with the lowest watermark; without one the global watermark cannot rise"
+    IDLE = "none of them counts"
+
+
+class ActiveMinimum(Generic[K]):
+    """Watermarks by key, of shards or workers. An active key without a watermark counts as the lowest (W2)."""
+
+    def __init__(self) -> None:
+        self._known: IndexedMinHeap[K] = IndexedMinHeap()
+        self._unknown: dict[K, None] = {}
+
+    def set(self, key: K, active: bool, watermark: int | None) -> None:
+        """Set the watermark of one key. An inactive key does not count."""
+        self._known.set(key, watermark if active else None)
+        if active and watermark is None:
+            self._unknown[key] = None
+        else:
+            self._unknown.pop(key, None)
+
+    def forget(self, key: K) -> None:
+        """Remove a key."""
+        self.set(key, False, None)
+
+    def status(self) -> tuple[ShardsStatus, int | None]:
+        """Return ACTIVE with the lowest watermark, or IDLE if no key counts. The watermark is None while an active key has none."""
+        if self._unknown:
+            return ShardsStatus.ACTIVE, None
+        lowest = self._known.lowest()
+        return (ShardsStatus.IDLE, None) if lowest is None else (ShardsStatus.ACTIVE, int(lowest[0]))
+
+    def lowest_key(self) -> K | None:
+        """Return the key that determines the minimum, or None if no key counts.
+
+        If there are active keys without a watermark, it is the one that has had none for the longest time.
+        """
+        if self._unknown:
+            return next(iter(self._unknown))
+        lowest = self._known.lowest()
+        return None if lowest is None else lowest[1]
+
+    def keys_below(self, bound: int, count: int) -> list[K]:
+        """Return the keys among the `count` lowest known watermarks whose watermark is below `bound`."""
+        return [key for value, key in self._known.lowest_few(count) if value < bound]
+
+
+def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
+    """Return the status and the minimum of the watermarks of active shards or workers."""
+    minimum: ActiveMinimum[int] = ActiveMinimum()
+    for number, watermark in enumerate(watermarks):
+        minimum.set(number, True, watermark)
+    return minimum.status()

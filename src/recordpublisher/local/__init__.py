@@ -2,7 +2,7 @@
 
 Start with `serve_in_thread` in synchronous code, and with `LocalKinesis` in asyncio.
 
-A request passes these files: `http_server.py`, `http_requests.py`, `dispatcher.py`, the inputs in `requests.py`, and its function in
+A request passes these files: `server.py`, `http_requests.py`, `dispatcher.py`, the inputs in `requests.py`, and its function in
 `operations/`. The functions read and change the data model: `account.py`, `stream.py`, `shard.py`, `subscriptions.py` and `queues.py`.
 `in_memory_transport.py` takes the place of HTTP for a client in the same process.
 """

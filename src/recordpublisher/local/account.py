@@ -13,10 +13,10 @@ import msgspec
 
 from recordpublisher.publishers import service_limits as limits
 
-from .api_errors import in_use, invalid_argument, limit_exceeded, not_found, throughput_exceeded
 from .clock import Clock, SteppingClock
 from .faults import Faults
 from .queues import QueueTable
+from .requests import in_use, invalid_argument, limit_exceeded, not_found, throughput_exceeded
 from .stream import CONSUMER_LIMIT, Stream
 from .subscriptions import Subscriptions
 

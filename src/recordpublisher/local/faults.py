@@ -12,7 +12,7 @@ from random import Random
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .api_errors import ApiError
+from .requests import ApiError
 
 WRITES = frozenset({"PutRecord", "PutRecords"})
 READS = frozenset(

@@ -24,8 +24,8 @@ from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from . import event_stream
 from .account import Account
-from .api_errors import ApiError
 from .dispatcher import HTML_PAGE, OPERATIONS, HtmlPageError, RequestDispatcher, ResponseStream, write_events
+from .requests import ApiError
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them

@@ -16,9 +16,9 @@ from recordpublisher.publishers.kinesis.codec import RAW_EVENTS, RESPONSE_DECODE
 from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, error_for_code, translate_errors
 
 from .account import Account, Delays
-from .api_errors import ApiError
 from .clock import Clock, ManualClock
 from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher, write_events
+from .requests import ApiError
 
 BUFFER_BYTES = 1 << 16
 """Bytes that a connection buffers between writer and reader, as a socket does."""

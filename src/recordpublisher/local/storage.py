@@ -13,8 +13,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from .account import Account
-from .api_errors import ApiError
 from .queues import Delivery, Queue
+from .requests import ApiError
 from .shard import TICKS_PER_MS, HashRange, Shard, shard_id
 from .stream import Busy, Consumer, Stream, TagSet
 

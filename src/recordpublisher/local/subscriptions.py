@@ -8,8 +8,8 @@ import msgspec
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS, SUBSCRIPTION_SECONDS
 
 from . import event_stream
-from .api_errors import in_use
 from .clock import Clock
+from .requests import in_use
 from .shard import Shard
 from .stream import Consumer, Stream
 

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError, RetriesExhaustedError, TransientError
-from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import call_with_retries
+
+from ..publishers.log_fields import mask_passwords
 
 try:
     from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..fetcher.conditional_store import ConflictError, Stored, pause
-from ..fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore, WorkerRecord
+from ..fetcher.leases.group_store import MAX_ATTEMPTS, GroupStore, WorkerRecord
 from ..fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, GroupView, weight
 from ..publishers.errors import StateError, StoreUnavailableError
-from ..publishers.properties.groups.job import LEASE_DURATION
+from ..publishers.properties.job_properties import LEASE_DURATION
 
 POLL_SECONDS = 1.0
 DEFAULT_LEASE_SECONDS = LEASE_DURATION.default / 1000

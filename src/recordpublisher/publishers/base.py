@@ -21,8 +21,7 @@ from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
-from .shards import OldestRecord, Shard
-from .stream_arns import stream_name
+from .shards import OldestRecord, Shard, stream_name
 from .user_code import AsyncPort
 
 if TYPE_CHECKING:

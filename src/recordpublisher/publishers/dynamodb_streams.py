@@ -16,8 +16,8 @@ from .kinesis.sdk.aws_service import AwsService, OpenClient
 from .log_fields import counted
 from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
-from .properties.groups.reading import LIST_SHARDS_RETRIES
 from .properties.properties import Properties
+from .properties.reading_properties import LIST_SHARDS_RETRIES
 from .records import UserRecord
 from .retry import call_with_retries
 from .shards import HashRange, Shard

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from .password_masking import mask_passwords
+from .log_fields import mask_passwords
 
 
 class RecordPublisherError(Exception):

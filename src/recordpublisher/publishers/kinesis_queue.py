@@ -33,7 +33,8 @@ from .kinesis.client import KinesisClient, server_time_ms_or_none
 from .kinesis.error_mapping import reject_malformed
 from .kinesis.ports import ReadResponse
 from .positions import StartingPosition
-from .properties.groups.reading import (
+from .properties.properties import Properties
+from .properties.reading_properties import (
     DESCRIBE_STREAM_RETRIES,
     ENDPOINT,
     GETRECORDS_RETRIES,
@@ -44,12 +45,10 @@ from .properties.groups.reading import (
     REQUEST_TIMEOUT,
     VISIBILITY_TIMEOUT,
 )
-from .properties.properties import Properties
 from .records import ArrivalSeconds, UserRecord
 from .retry import call_with_retries
 from .shard_metrics import ShardMetrics
-from .shards import HashRange, Shard
-from .stream_arns import arn_of, region_of_arn
+from .shards import HashRange, Shard, arn_of, region_of_arn
 
 ACTIVE_TIMEOUT_SECONDS = 300.0
 WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}

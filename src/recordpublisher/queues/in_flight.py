@@ -16,8 +16,9 @@ from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.user_code import describe_error
+
+from ..publishers.shard_metrics import ShardMetrics
 
 log = logging.getLogger("recordpublisher.queue")
 LINGER_SECONDS = 0.02

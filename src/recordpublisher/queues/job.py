@@ -12,39 +12,37 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.conditional_store import wait_for_store
-from recordpublisher.fetcher.metric_types import SinkMetric
-from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
-from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.settings import checkpoint_interval_ms, sink_interval_ms
-from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import outage_policy
+from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.publishers.user_code import end_or_leave, waiting_line
+
+from ..consumer.shard_consumer import BatchDecorator
+from ..fetcher.alarms import AlarmListener, SinkMetric
+from ..fetcher.checkpoints.commits import CheckpointAge, CheckpointScheduler
+from ..fetcher.conditional_store import wait_for_store
+from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
+from ..fetcher.monitoring.metrics_exporter import SinkMetrics
+from ..fetcher.monitoring.subtask_view import SubtaskProgress
+from ..fetcher.pipeline.dead_letters import DeadLetterHandler, close_sink, naming_sink
+from ..fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, RunCompletion
+from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
+from ..publishers.properties.config_fields import of_property, values_of
+from ..publishers.properties.job_properties import (
     ALARM_INTERVAL,
     DRAIN_TIMEOUT,
     ON_BAD_RECORD,
     SUBTASK_BYTES,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.groups.reading import DUPLICATES
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.retry_properties import outage_policy
-from recordpublisher.publishers.retry import RetryPolicy
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.user_code import end_or_leave, waiting_line
-
-from ..consumer.shard_consumer import BatchDecorator
-from ..fetcher.checkpoints.checkpoint_scheduler import CheckpointAge, CheckpointScheduler
-from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
-from ..fetcher.monitoring.metrics_exporter import SinkMetrics
-from ..fetcher.pipeline.dead_letters import DeadLetterHandler, close_sink, naming_sink
-from ..fetcher.pipeline.emitter import RunCompletion
+from ..publishers.properties.reading_properties import DUPLICATES
+from ..publishers.shard_metrics import ShardMetrics
+from ..publishers.shards import Shard
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
 from .view import QueueAlarms, QueueView

@@ -9,20 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.sink import RecordsCall, Sink, Traced
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import is_raised_in_user_code
 
 from ..consumer.event_time import check_arrivals
 from ..consumer.shard_consumer import BatchDecorator
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
-from ..fetcher.pipeline.emitter import tell_user_error
+from ..fetcher.pipeline.emitter import Bounds, EndReason, tell_user_error
+from ..fetcher.sink import RecordsCall, Sink, Traced
+from ..publishers.shard_metrics import ShardMetrics
+from ..publishers.shards import Shard
 from .in_flight import InFlight
 
 log = logging.getLogger("recordpublisher.queue")

@@ -10,25 +10,26 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener
-from recordpublisher.fetcher.metric_types import Metric, MetricType, camel_case
-from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
-from recordpublisher.fetcher.monitoring.readiness import (
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.publishers.clock import Clock
+
+from ..fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener, Metric, MetricType, camel_case
+from ..fetcher.checkpoints.commits import CheckpointAge
+from ..fetcher.monitoring.alarm_monitor import (
+    CHECKS_PER_INTERVAL,
     FAILED_READ_LIMIT_MS,
+    MAX_PAUSE_SECONDS,
+    MIN_PAUSE_SECONDS,
     READ_LIMIT_MS,
+    UnchangedTimer,
     reasons_not_ready,
 )
-from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
-from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
-from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.sink import Sink, Unfinished
-from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-
-from ..fetcher.checkpoints.checkpoint_scheduler import CheckpointAge
-from ..fetcher.monitoring.alarm_monitor import CHECKS_PER_INTERVAL, MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS, UnchangedTimer
+from ..fetcher.monitoring.subtask_view import SUBTASK_METRICS, SubtaskProgress
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import RunCompletion
+from ..fetcher.sink import Sink, Unfinished
+from ..publishers.shard_metrics import ShardMetrics
 from .in_flight import InFlight
 from .receivers import Receiver, Receivers
 

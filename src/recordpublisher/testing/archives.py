@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import Record, RecordBatch
-from recordpublisher.publishers.shards import Shard
 
+from ..fetcher.sink import SinkContext
+from ..publishers.shards import Shard
 from .records import as_record, as_user_record
 
 

@@ -12,8 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
-
+from ..fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
 from .contract import Contract, on_case
 
 RACES = 3

@@ -32,10 +32,10 @@ from recordpublisher.publishers.base import (
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import OldestRecord, Shard
 from recordpublisher.publishers.user_code import end_or_leave, waiting_line
 
+from ..publishers.shard_metrics import ShardMetrics
+from ..publishers.shards import OldestRecord, Shard
 from .contract import GRACE_SECONDS, Contract, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
 
+from ..publishers.shard_metrics import ShardMetrics
+from ..publishers.shards import Shard
 from .contract import Contract, Test, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (1, 3, 8, 21)

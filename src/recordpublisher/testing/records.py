@@ -11,8 +11,8 @@ import msgspec
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
-from recordpublisher.publishers.shards import Shard
 
+from ..publishers.shards import Shard
 from .virtual_time import EPOCH_MS
 
 STREAM, SHARD_ID, KEY = "orders", "shardId-000000000000", "key"

@@ -17,16 +17,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged, entries_of
-from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
-from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import Shard
 
 from ..fetcher.checkpoints.commits import Commits
-from ..fetcher.leases.documents.group_store import PositionPart
+from ..fetcher.conditional_store import ConditionalStore, ConflictError
+from ..fetcher.leases.group_store import PositionPart
+from ..fetcher.sink import Checkpoint, CommitNumber, CommittingSink, Sink, SinkContext, Staged, State, entries_of
+from ..publishers.shards import Shard
 from .contract import Contract, on_case
 
 ARRIVAL = 1_700_000_000.5

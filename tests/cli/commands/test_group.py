@@ -6,8 +6,8 @@ import json
 import pytest
 
 from recordpublisher import Properties
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
-from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
+from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 

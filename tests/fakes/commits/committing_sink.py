@@ -1,13 +1,12 @@
 """A committing sink of a list: what others are compared with."""
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.committing_sink import CommittingSink, Staged
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.documents.lease_table import GroupJob
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.fetcher.leases.lease_table import GroupJob
+from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.sink import CommittingSink, SinkContext, Staged
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

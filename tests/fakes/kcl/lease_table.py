@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from recordpublisher.plugins.positions.kcl_lease_table import KclLease, lease_from_item, lease_to_item
+from recordpublisher.plugins.positions.kcl_transfer import KclLease, lease_from_item, lease_to_item
 from recordpublisher.publishers.errors import StateError
 
 TRIM_HORIZON, SHARD_END = "TRIM_HORIZON", "SHARD_END"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import build_fetcher
 
 from .elastic_processes import DURATION, ElasticProcesses, FetcherProcess, TimedSink
 from fakes.scripted_source import fetcher_dependencies

@@ -8,17 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.elastic.leased_shards import LeasedShards
-from recordpublisher.fetcher.leases.documents.group_store import WORKERS
+from recordpublisher.fetcher.leases.group_store import WORKERS
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.worker import Worker
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch

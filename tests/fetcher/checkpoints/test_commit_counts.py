@@ -3,7 +3,7 @@
 import asyncio
 
 from recordpublisher.fetcher.checkpoints.commits import CommitCounts
-from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
+from recordpublisher.fetcher.sink import CommitNumber, Staged
 from recordpublisher.testing import VirtualClock, run_virtual
 
 

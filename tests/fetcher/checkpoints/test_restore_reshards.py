@@ -10,10 +10,9 @@ from functools import partial
 
 import pytest
 
-from recordpublisher.fetcher.assembly import build_fetcher
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.testing.virtual_time import run_virtual
 

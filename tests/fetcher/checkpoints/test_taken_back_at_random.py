@@ -5,8 +5,8 @@ import random
 from dataclasses import replace
 
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
-from recordpublisher.fetcher.leases.alone_takeover import seal_worker
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart
+from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart
+from recordpublisher.fetcher.leases.owned_leases import seal_worker
 from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.subtask_fetcher import build_fetcher
 from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 

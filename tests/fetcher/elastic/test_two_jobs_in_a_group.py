@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, WORKERS, WorkerRecord
-from recordpublisher.fetcher.leases.documents.lease_table import table_from_bytes
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, WORKERS, WorkerRecord
+from recordpublisher.fetcher.leases.lease_table import table_from_bytes
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 

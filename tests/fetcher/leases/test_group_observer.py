@@ -2,10 +2,10 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, TableCache, WorkerRecord
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
+from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, TableCache, WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.lease_table import LeaseTable
 
 from fakes.memory_store import MemoryStore
 from fakes.shard_entries import StoppedClock

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
 from recordpublisher.fetcher.leases.heartbeat import Heartbeat as RealHeartbeat
 from recordpublisher.fetcher.leases.heartbeat import LateJoinError, WritePermission, join_group
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError

@@ -1,6 +1,6 @@
 """S2, S3: which listed shards are added to the lease table."""
 
-from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable, ShardEnd
+from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardEnd
 from recordpublisher.fetcher.leases.shard_listing import ListedChanges, ShardListing
 from recordpublisher.fetcher.shards.shard_table import MissingShards
 from recordpublisher.publishers.positions import StartingPosition

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from statistics import median
 
-from recordpublisher.fetcher.leases.documents.group_store import WORKERS, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import WORKERS, WorkerRecord
 from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.publishers.errors import StoreUnavailableError

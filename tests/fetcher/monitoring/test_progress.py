@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import msgspec
 
-from recordpublisher.fetcher.monitoring.progress import SubtaskProgress, progress_of
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress, progress_of
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual

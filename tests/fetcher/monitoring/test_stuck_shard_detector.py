@@ -14,7 +14,7 @@ from recordpublisher.fetcher.monitoring.alarm_monitor import (
 from recordpublisher.fetcher.pipeline.reading import why_blocked
 from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
 
 from fakes.shard_entries import START, entry, shard, watermarked

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.pipeline.emitter import Emitter, TerminationCondition
+from recordpublisher.fetcher.pipeline.emitter import Bounds, Emitter, EndReason, TerminationCondition
 from recordpublisher.fetcher.pipeline.reading import BudgetLimits, MemoryBudget, ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector

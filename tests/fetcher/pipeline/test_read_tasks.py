@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from recordpublisher.cli.logs import JsonLines
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.cli.output import JsonLines
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import DataLossError, DeserializationError, PluginError
 from recordpublisher.publishers.positions import PositionType, StartingPosition

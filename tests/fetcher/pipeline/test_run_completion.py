@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.bounds import EndReason
-from recordpublisher.fetcher.pipeline.emitter import RunCompletion
+from recordpublisher.fetcher.pipeline.emitter import EndReason, RunCompletion
 from recordpublisher.publishers.errors import ImpossibleStateError
 
 

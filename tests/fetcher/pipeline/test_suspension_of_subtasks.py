@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.active_minimum import ShardsStatus
-from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.watermarks import OwnWatermark
+from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.watermarks import OwnWatermark, ShardsStatus
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.active_minimum import ShardsStatus
 from recordpublisher.fetcher.settings import AlignmentTimes
-from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark
+from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark, ShardsStatus
 
 from fakes.other_workers import OtherWorkers
 from fakes.shard_entries import AlwaysRunning, StoppedClock, entry, marker, watermarked

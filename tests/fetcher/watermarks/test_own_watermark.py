@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.active_minimum import ShardsStatus
-from recordpublisher.fetcher.watermarks import OwnWatermark
+from recordpublisher.fetcher.watermarks import OwnWatermark, ShardsStatus
 
 ACTIVE, IDLE = ShardsStatus.ACTIVE, ShardsStatus.IDLE
 REPORTS = st.tuples(st.sampled_from([ACTIVE, IDLE]), st.none() | st.integers(0, 100))

@@ -2,8 +2,8 @@ import pytest
 
 from recordpublisher.local import Delays
 from recordpublisher.local.account import Account
-from recordpublisher.local.api_errors import ApiError
 from recordpublisher.local.dispatcher import OPERATIONS
+from recordpublisher.local.requests import ApiError
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 

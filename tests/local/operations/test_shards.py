@@ -1,7 +1,7 @@
 import pytest
 
 from recordpublisher.local import ManualClock
-from recordpublisher.local.api_errors import ApiError
+from recordpublisher.local.requests import ApiError
 
 
 def ids(response) -> list[str]:

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from recordpublisher.plugins.archive.ranges import (
+from recordpublisher.plugins.archive.rows import (
     RangeFile,
     Seam,
     Step,

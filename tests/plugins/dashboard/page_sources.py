@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_state import JobSnapshot, ShardSnapshot, SubtaskSnapshot
 
 NOW_MS = 1_795_401_005_448
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, WorkerRecord
 from recordpublisher.plugins.groups import drain, seal, wait_until_left
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.testing import run_virtual

@@ -4,7 +4,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.host import manager
-from recordpublisher.plugins.host.source_kind import calls_a_service, lists_its_streams
+from recordpublisher.plugins.host.build_from_properties import calls_a_service, lists_its_streams
 
 
 class Files(rp.RecordPublisherFactory):

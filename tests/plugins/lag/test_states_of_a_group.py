@@ -1,9 +1,8 @@
 """The state of each shard of a group, as a job that runs alone would go on from it."""
 
-from recordpublisher.fetcher.leases.documents.group_store import PositionKey, StoredPosition
-from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
-from recordpublisher.fetcher.leases.documents.stored_states import states_of
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.leases.group_store import PositionKey, StoredPosition, states_of
+from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 FIRST = StartingPosition.trim_horizon()

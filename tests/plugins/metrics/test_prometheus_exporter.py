@@ -12,7 +12,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, S
 from recordpublisher.plugins.metrics.export import FetchersHere, export_metrics, exporters_opened
 from recordpublisher.plugins.metrics.prometheus.exporter import PrometheusExporter, page_of
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import PROMETHEUS_ADDRESS
+from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.monitoring.measured_fetcher import METRICS, SINK, MeasuredFetcher

@@ -3,9 +3,8 @@
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.positions.kcl_lease_table import WHOLE_AGGREGATE, KclLease
-from recordpublisher.plugins.positions.kcl_transfer import leases_from_states
+from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.plugins.positions.kcl_transfer import WHOLE_AGGREGATE, KclLease, leases_from_states
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import HashRange, Shard

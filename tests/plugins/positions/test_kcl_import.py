@@ -3,8 +3,12 @@
 import pytest
 
 from recordpublisher.plugins.positions.job_positions import imported_states
-from recordpublisher.plugins.positions.kcl_lease_table import WHOLE_AGGREGATE, KclLease
-from recordpublisher.plugins.positions.kcl_transfer import leases_by_stream, positions_from_leases
+from recordpublisher.plugins.positions.kcl_transfer import (
+    WHOLE_AGGREGATE,
+    KclLease,
+    leases_by_stream,
+    positions_from_leases,
+)
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import HashRange, Shard

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.positions.kcl_lease_table import KclLease, KclLeaseTable
+from recordpublisher.plugins.positions.kcl_transfer import KclLease, KclLeaseTable
 
 from servers.moto_server import KEYS, serve_moto
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.plugins.positions.kcl_lease_table import KclLease, lease_from_item, lease_to_item
+from recordpublisher.plugins.positions.kcl_transfer import KclLease, lease_from_item, lease_to_item
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import HashRange
 

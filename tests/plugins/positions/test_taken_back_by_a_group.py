@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.positions.leftovers import JobLeftovers

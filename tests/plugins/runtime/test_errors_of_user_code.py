@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.logs import JsonLines
+from recordpublisher.cli.output import JsonLines
 from recordpublisher.plugins.sinks.callback import CallbackSink
 
 from fakes.memory_streams import PROPERTIES, install

@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from recordpublisher.plugins.runtime import loop_watch
-from recordpublisher.plugins.runtime.loop_watch import LoopWatch
+from recordpublisher.plugins.runtime import background_loop as loop_watch
+from recordpublisher.plugins.runtime.background_loop import LoopWatch
 
 CHECK = 0.01
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.stream_lister import StreamLister
-from recordpublisher.plugins.runtime.stream_names import stream_names
+from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import (
     ConfigurationError,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime.stream_names import StreamNames, StreamsFile, streams_argument, streams_of
+from recordpublisher.plugins.runtime.stream_lister import StreamNames, StreamsFile, streams_argument, streams_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher import SinkError
-from recordpublisher.plugins.sinks.memory import MemorySink
+from recordpublisher.plugins.sinks.callback import MemorySink
 
 from fakes.batches import batch
 

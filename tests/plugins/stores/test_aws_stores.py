@@ -15,8 +15,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 
 from recordpublisher import StateError, StoreUnavailableError
 from recordpublisher.plugins.stores.aws_stores import DynamoDbStore, S3Store, StoreService, create_table
-from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.remote_stores import side_by_side
+from recordpublisher.plugins.stores.by_location import conditional_store_of, side_by_side
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.kinesis.error_mapping import MAX_RESPONSE_BYTES
 from recordpublisher.publishers.kinesis.sdk.aws_service import CONCURRENCY

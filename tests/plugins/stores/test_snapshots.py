@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from recordpublisher import ConfigurationError, FencedError, Properties, StateError
-from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE
 from recordpublisher.plugins.host.build_from_properties import build_store
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.stores.by_location import conditional_store_of

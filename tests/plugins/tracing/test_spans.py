@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 import recordpublisher as rp
-from recordpublisher.cli.logs import JsonLines, TextLines
+from recordpublisher.cli.output import JsonLines, TextLines
 from recordpublisher.fetcher.sink import untraced
 from recordpublisher.plugins.tracing.traces import traced_calls
 from recordpublisher.publishers.clock import SystemClock

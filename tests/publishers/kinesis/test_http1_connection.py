@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError
-from recordpublisher.publishers.kinesis.http1_connection import (
+from recordpublisher.publishers.kinesis.http1 import (
     BodyReadScheduler,
     BufferedBody,
     ChunkedDecoder,

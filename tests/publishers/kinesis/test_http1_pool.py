@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from recordpublisher.publishers.kinesis import http1_pool as pool_module
+from recordpublisher.publishers.kinesis import http1 as pool_module
 from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError
-from recordpublisher.publishers.kinesis.http1_pool import ConnectionClosedError
+from recordpublisher.publishers.kinesis.http1 import ConnectionClosedError
 
 from servers import scripted_http
 from servers.certificates import self_signed

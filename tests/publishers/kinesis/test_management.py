@@ -5,8 +5,8 @@ import pytest
 from recordpublisher.local import Account, Delays, LocalKinesis, MemoryTransport
 from recordpublisher.publishers.errors import RecordPublisherError, StreamNotFoundError
 from recordpublisher.publishers.kinesis.management import ListedStream, ManagementClient
-from recordpublisher.publishers.properties.groups.reading import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import DESCRIBE_STREAM_RETRIES
 from recordpublisher.testing import VirtualClock, run_virtual
 
 

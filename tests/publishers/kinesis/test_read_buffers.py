@@ -4,11 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.publishers.kinesis.read_buffers import (
-    limit_handshake_read_ahead,
-    limit_read_ahead,
-    share_read_buffer,
-)
+from recordpublisher.publishers.kinesis.http1 import limit_handshake_read_ahead, limit_read_ahead, share_read_buffer
 
 
 class OtherLoopTransport:

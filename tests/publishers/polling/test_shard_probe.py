@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis.ports import ReadResponse
-from recordpublisher.publishers.polling.shard_probe import MAX_READS, TipDistance, measure_tip_distance
+from recordpublisher.publishers.polling.publisher import MAX_READS, TipDistance, measure_tip_distance
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard

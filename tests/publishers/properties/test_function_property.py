@@ -5,7 +5,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.publishers.properties.function_property import imported
+from recordpublisher.publishers.properties.config_fields import imported
 
 
 @pytest.mark.parametrize(

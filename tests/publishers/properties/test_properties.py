@@ -7,10 +7,11 @@ import warnings
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.publishers.password_masking import MASK
+from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties import declaration, text
 from recordpublisher.publishers.properties.declaration import is_secret
-from recordpublisher.publishers.properties.groups.reading import (
+from recordpublisher.publishers.properties.properties import parse_properties
+from recordpublisher.publishers.properties.reading_properties import (
     ACCESS_KEY_ID,
     ADAPTIVE_READS,
     CONSUMER_ARN,
@@ -23,7 +24,6 @@ from recordpublisher.publishers.properties.groups.reading import (
     SECRET_KEY,
     SESSION_TOKEN,
 )
-from recordpublisher.publishers.properties.properties import parse_properties
 
 SECRET = "s3cr3t"
 

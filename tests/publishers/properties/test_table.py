@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.cli.commands import plugins as properties
 from recordpublisher.publishers.properties.declaration import declared_properties
-from recordpublisher.publishers.properties.groups.reading import ALL_RETRIES, GETRECORDS_RETRIES
+from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, GETRECORDS_RETRIES
 
 from random_inputs import inputs
 

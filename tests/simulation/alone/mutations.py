@@ -9,11 +9,10 @@ from unittest.mock import patch
 
 from recordpublisher.fetcher.elastic import alone_worker, committed_positions
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.leases import alone_takeover, position_store, worker
-from recordpublisher.fetcher.leases.documents import lease_table
-from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, GroupStore
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable, table_to_bytes
-from recordpublisher.fetcher.leases.documents.stored_states import alone_states
+from recordpublisher.fetcher.leases import lease_table, position_store, worker
+from recordpublisher.fetcher.leases import owned_leases as alone_takeover
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, GroupStore, alone_states
+from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_to_bytes
 from recordpublisher.fetcher.leases.position_store import read_alone_part
 
 Patches = list[tuple[Any, str, Any]]

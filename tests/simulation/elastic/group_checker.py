@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from functools import lru_cache
 
-from recordpublisher.fetcher.leases.documents.group_store import (
+from recordpublisher.fetcher.leases.group_store import (
     LEASE_TABLE,
     PARTS,
     WORKERS,
@@ -16,9 +16,9 @@ from recordpublisher.fetcher.leases.documents.group_store import (
     StoredPosition,
     WorkerRecord,
 )
-from recordpublisher.fetcher.leases.documents.json_documents import by_key
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable, table_from_bytes
+from recordpublisher.fetcher.leases.json_documents import by_key
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_from_bytes
 from recordpublisher.fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO
 
 from ..simulator import Clock, Simulator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, PARTS, WORKERS
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS, WORKERS
 
 from .shared_store import MAX_LAG_SECONDS, Faults
 from .simulated_shards import LOADS

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from recordpublisher.fetcher.conditional_store import Stored, VersionedValue
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import GroupStore, WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.documents.group_store import PARTS, PositionPart, Positions, StoredPosition
+from recordpublisher.fetcher.leases.group_store import PARTS, PositionPart, Positions, StoredPosition
+from recordpublisher.fetcher.sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.records import RecordBatch
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, PARTS, WORKERS
+from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, PARTS, WORKERS
 
 from .calm_schedule import calm, event
 from .group_schedule import GroupSchedule

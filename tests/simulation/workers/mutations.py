@@ -9,17 +9,14 @@ from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.fetcher import watermark_functions, watermarks
-from recordpublisher.fetcher.active_minimum import ActiveMinimum
-from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker
-from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
+from recordpublisher.fetcher.elastic.leased_ownership import GroupTracker, WorkerLives
 from recordpublisher.fetcher.pipeline import reading
 from recordpublisher.fetcher.pipeline.emitter import Emitter
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
-from recordpublisher.fetcher.shards.idleness import IdlenessTimer
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
-from recordpublisher.fetcher.shards.shard_reading import ShardReading
+from recordpublisher.fetcher.shards.shard_reading import IdlenessTimer, ShardReading
 from recordpublisher.fetcher.shards.shard_table import ShardTable
-from recordpublisher.fetcher.watermarks import LocalWatermark, OwnWatermark
+from recordpublisher.fetcher.watermarks import ActiveMinimum, LocalWatermark, OwnWatermark
 from recordpublisher.publishers.records import RecordBatch
 
 Patches = list[tuple[Any, str, Any]]

@@ -6,13 +6,12 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup, job_of
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.records import RecordBatch

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.heartbeat import WritePermission
-from recordpublisher.fetcher.pipeline.lease_gate import CurrentWorker, LeaseGate
+from recordpublisher.fetcher.pipeline.reading import CurrentWorker, LeaseGate
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import SystemClock

@@ -25,8 +25,8 @@ from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
+    from recordpublisher.plugins.dead_letters.letters import StoredLetters
     from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
-    from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 
 dead_letters = subcommands(
     "List the dead letters of a job, show one, and replay them.\n\n"
@@ -175,7 +175,7 @@ def replay(
 
     async def run() -> int:
         from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
-        from recordpublisher.plugins.runtime.job_process import fetcher_beside
+        from recordpublisher.plugins.runtime.supervisor import fetcher_beside
 
         async with AsyncExitStack() as opened:
             target: JobTarget | StreamTarget | DropTarget
@@ -297,7 +297,7 @@ def _missing(number: str, others: str = "") -> StateError:
 async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[StoredLetters]:
     letters: StoredLetters
     if queue:
-        from recordpublisher.plugins.dead_letters.kinesis_letters import QueueLetters
+        from recordpublisher.plugins.dead_letters.letters import QueueLetters
 
         letters = QueueLetters(properties, restores=restores)
     else:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import SINK
-from recordpublisher.publishers.properties.groups.reading import uses_fan_out
+from recordpublisher.publishers.properties.job_properties import SINK
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.properties.reading_properties import uses_fan_out
+from recordpublisher.publishers.shards import stream_name
 
 from ..execution import FAILED, run_to_end
 from ..options import PropertyOptions, is_job, is_python_job, search_current_folder, with_properties
@@ -48,7 +48,7 @@ def doctor(
 
     Example: recordpublisher doctor job.properties
     """
-    from recordpublisher.plugins.runtime.stream_names import streams_of  # with what follows: brings the AWS SDK
+    from recordpublisher.plugins.runtime.stream_lister import streams_of  # with what follows: brings the AWS SDK
 
     from ..doctor.examination import examined
     from ..doctor.findings import Finding, Verdict
@@ -89,7 +89,7 @@ def _print(findings: Sequence[Finding]) -> None:
 
 def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:
     """What a job does with one of its streams. `writes`: without a job, writing is asked for too."""
-    from recordpublisher.publishers.fanout.config import FanOutConfig
+    from recordpublisher.publishers.fanout.registration import FanOutConfig
 
     from ..doctor.streams import Use
 

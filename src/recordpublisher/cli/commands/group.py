@@ -11,7 +11,7 @@ import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import FAILED, run_to_end, subcommands
@@ -19,7 +19,7 @@ from ..options import JobProperties, with_properties
 from ..output import duration, echo, joined, json_text, table
 
 if TYPE_CHECKING:
-    from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+    from recordpublisher.fetcher.leases.group_store import GroupStore
     from recordpublisher.plugins.groups import GroupStatus, ShardStatus
 
 group = subcommands(
@@ -102,7 +102,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
 
     Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
     """
-    from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+    from recordpublisher.fetcher.leases.group_store import GroupStore
     from recordpublisher.plugins.host.build_from_properties import build_store
     from recordpublisher.plugins.host.manager import load_registry
 

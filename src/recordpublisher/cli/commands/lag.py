@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
-from recordpublisher.plugins.host.source_kind import reads_a_queue, why_kinesis_cannot_be_asked
-from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
-from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
+from recordpublisher.fetcher.sink import stores_positions
+from recordpublisher.plugins.host.build_from_properties import reads_a_queue, why_kinesis_cannot_be_asked
+from recordpublisher.plugins.lag.job_state import JobStateReader, ShardSnapshot, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.job_properties import (
     ALARM_INTERVAL,
     CHECKPOINT_INTERVAL,
     JOB_NAME,
     SINK,
     STATE_URI,
 )
-from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 
 from ..execution import ALARM, arguments_as_options, print_error, print_note, run_to_end, run_until_signal
 from ..options import (
@@ -274,7 +273,7 @@ def dashboard(
 async def _serve(properties: Properties, port: int) -> None:
     from recordpublisher.plugins.dashboard.server import DashboardServer, History
     from recordpublisher.plugins.dashboard.snapshots import JoinedSnapshots, StoredSnapshots
-    from recordpublisher.plugins.runtime.stream_names import streams_of
+    from recordpublisher.plugins.runtime.stream_lister import streams_of
 
     clock = SystemClock()
     async with probes_opened(properties, streams_of(properties), positions_of(properties, use_sink=True)) as probes:

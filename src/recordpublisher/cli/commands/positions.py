@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.times import iso_time
 
 from ..execution import arguments_as_options, print_note, run_to_end, subcommands
 from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+    from recordpublisher.plugins.positions.reset import FileTransfer
 
 positions = subcommands(
     "Show the stored positions of a job; reset them; move them from a file, and from and to the KCL.\n\n"
@@ -240,9 +240,8 @@ async def kcl_transfer(
 ) -> AsyncIterator[KclTransfer]:
     """Open a transfer of positions between the job and a lease table of the KCL."""
     from recordpublisher.plugins.positions.job_positions import JobPositions
-    from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
-    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-    from recordpublisher.plugins.runtime.stream_names import streams_of
+    from recordpublisher.plugins.positions.kcl_transfer import KclLeaseTable, KclTransfer
+    from recordpublisher.plugins.runtime.stream_lister import streams_of
     from recordpublisher.publishers.kinesis import KinesisClient  # loads the AWS SDK
 
     streams = streams_of(properties)
@@ -265,8 +264,8 @@ async def _tell_and_pause(table_name: str, seconds: float) -> None:
 @asynccontextmanager
 async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
     """Open a transfer of positions from a file to the job."""
-    from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.job_positions import job_and_service
+    from recordpublisher.plugins.positions.reset import FileTransfer
 
     async with job_and_service(properties) as (job, service, streams):
         yield FileTransfer(job, path, service, streams, properties, is_forced)

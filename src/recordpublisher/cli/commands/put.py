@@ -16,12 +16,12 @@ from uuid import uuid4
 import msgspec
 import typer
 
-from recordpublisher.consumer.typed_values import json_field
+from recordpublisher.consumer.deserialization import json_field
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED, RATE_LIMIT
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED, RATE_LIMIT
 from recordpublisher.publishers.service_limits import WRITE_BYTES_PER_SECOND, WRITE_RECORDS_PER_SECOND
 from recordpublisher.publishers.undecodable import UNDECODABLE
 

@@ -18,20 +18,20 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.host.source_kind import reads_a_queue
+from recordpublisher.fetcher.pipeline.emitter import Bounds
+from recordpublisher.plugins.host.build_from_properties import reads_a_queue
 from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.initial_position import from_the_oldest, time_ms
 from recordpublisher.publishers.log_fields import log_fields
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, JOB_WORKERS, STATE_URI
-from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.user_code import for_log, was_logged
 
 from ..execution import arguments_as_options, one_line
-from ..logs import TextLines, given_log_options, logs_json
 from ..options import Job, PropertyOptions, is_python_job, search_current_folder, with_properties
+from ..output import TextLines, given_log_options, logs_json
 
 _ENDS = "then store everything and exit 0"
 
@@ -214,7 +214,7 @@ async def _run_program(
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.runtime.job_process import run_python_job
+    from recordpublisher.plugins.runtime.supervisor import run_python_job
 
     meter = JobProgressMeter(time.monotonic())
     with progress_shown(meter, console):
@@ -228,8 +228,7 @@ def log_traceback(error: Exception) -> None:
 
 
 def _run_as_worker(number: int, descriptor: int, metrics_folder: Path | None) -> None:
-    from recordpublisher.plugins.runtime.job_process import run_process
-    from recordpublisher.plugins.runtime.supervisor import read_from_supervisor, reporter_to_supervisor
+    from recordpublisher.plugins.runtime.supervisor import read_from_supervisor, reporter_to_supervisor, run_process
 
     properties, supervisor = read_from_supervisor()
     report = reporter_to_supervisor(descriptor)
@@ -253,8 +252,8 @@ async def _run(
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.runtime.job_process import run_process
-    from recordpublisher.plugins.runtime.stream_names import streams_of
+    from recordpublisher.plugins.runtime.stream_lister import streams_of
+    from recordpublisher.plugins.runtime.supervisor import run_process
 
     streams_of(properties)
     meter = JobProgressMeter(time.monotonic())

@@ -11,8 +11,12 @@ from msgspec import structs
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError
-from recordpublisher.publishers.properties.groups.reading import CONSUMER_NAME, DESCRIBE_STREAM_RETRIES, REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import (
+    CONSUMER_NAME,
+    DESCRIBE_STREAM_RETRIES,
+    REGISTRATION,
+)
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES, LARGEST_RECORD_BYTES
 from recordpublisher.publishers.shards import Shard, hash_key_from
 
@@ -304,8 +308,7 @@ def register(
 
     async def change(service: ManagementClient) -> str:
         # Imported here because they load the AWS SDK, which other commands do not need.
-        from recordpublisher.publishers.fanout.config import FanOutConfig
-        from recordpublisher.publishers.fanout.registration import RegistrationCalls
+        from recordpublisher.publishers.fanout.registration import FanOutConfig, RegistrationCalls
 
         config = FanOutConfig.of(properties.merged({CONSUMER_NAME.key: name, REGISTRATION.key: "LAZY"}))
         calls = RegistrationCalls(service, config, SystemClock())

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
@@ -34,7 +34,7 @@ from recordpublisher.plugins.deserializers.schemas import (
     with_kinds,
     with_valid_names,
 )
-from recordpublisher.plugins.host.source_kind import lists_its_streams, reads_a_queue, shards_instead_of_queue
+from recordpublisher.plugins.host.build_from_properties import lists_its_streams, reads_a_queue, shards_instead_of_queue
 from recordpublisher.plugins.runtime.streaming import as_look
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -50,7 +50,8 @@ from recordpublisher.publishers.initial_position import (
 )
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.declaration import is_sequence_number
+from recordpublisher.publishers.properties.job_properties import (
     COMPRESSION,
     DESERIALIZER,
     ON_BAD_RECORD,
@@ -58,10 +59,9 @@ from recordpublisher.publishers.properties.groups.job import (
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION, RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.times import is_sequence_number
+from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.undecodable import UNDECODABLE
@@ -444,7 +444,7 @@ async def _print_shards(
 
     Raises: ConfigurationError if a shard is unknown; the errors of `rp.stream`.
     """
-    from recordpublisher.plugins.runtime.bounded_reader import BoundedReader  # Imported here because it is slow.
+    from recordpublisher.plugins.runtime.streaming import BoundedReader  # Imported here because it is slow.
 
     properties = reading.properties
     properties.check()

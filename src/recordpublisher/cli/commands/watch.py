@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from recordpublisher.plugins.lag.job_snapshot import (
+from recordpublisher.plugins.lag.job_state import (
     CommitSnapshot,
     HistoryPoint,
     JobSnapshot,

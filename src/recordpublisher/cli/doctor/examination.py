@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 from recordpublisher.plugins.host.build_from_properties import source_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
-from recordpublisher.plugins.runtime.batch_decoration import check_reading
+from recordpublisher.plugins.runtime.arguments import check_reading
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER,
     DEAD_LETTER_SINK,
     DESERIALIZER,
@@ -26,9 +26,9 @@ from recordpublisher.publishers.properties.groups.job import (
     STATE_ENDPOINT,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.groups.reading import ENDPOINT, RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties, without_effect
+from recordpublisher.publishers.properties.reading_properties import ENDPOINT, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 
 from ..execution import print_note
 from .findings import Finding, Verdict, examine, problem, told_once

@@ -9,14 +9,13 @@ from functools import partial
 
 from msgspec.inspect import type_info
 
-from recordpublisher.consumer.typed_values import fields_of, name_of
+from recordpublisher.consumer.deserialization import fields_of, name_of
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
-from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.documents.group_store import HOST, GroupStore, WorkerRecord
+from recordpublisher.fetcher.leases.group_store import HOST, GroupStore, WorkerRecord
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
-from recordpublisher.fetcher.sink import Sink, SinkContext
+from recordpublisher.fetcher.sink import Sink, SinkContext, entries_of, stores_positions
 from recordpublisher.plugins.host.build_from_properties import (
     build_dead_letter_sink,
     build_sink,
@@ -28,13 +27,13 @@ from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, without_positions
 from recordpublisher.plugins.lag.probe import LagProbe
-from recordpublisher.plugins.runtime.batch_decoration import chosen_deserializer, made_type
+from recordpublisher.plugins.runtime.arguments import chosen_deserializer, made_type
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
 from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource, own_shards
 from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.job_properties import (
     CHECKPOINT_INTERVAL,
     DEAD_LETTER_SINK,
     JOB_NAME,
@@ -43,10 +42,10 @@ from recordpublisher.publishers.properties.groups.job import (
     STATE_URI,
     TIMESTAMP_FIELD,
 )
-from recordpublisher.publishers.properties.groups.reading import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.shards import stream_name
 
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
 

@@ -22,10 +22,10 @@ from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
-from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.properties.groups.reading import ENDPOINT, REGION
+from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.stream_arns import arn_of, region_of_arn
+from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION
+from recordpublisher.publishers.shards import arn_of, region_of_arn
 
 from .findings import Check, Finding, NotCheckedError, Verdict, examine
 

@@ -9,8 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.stream_arns import arn_of, stream_name
+from recordpublisher.publishers.shards import Shard, arn_of, stream_name
 
 from .findings import NEEDS_A_CHANGE, Check, Finding, NotCheckedError, examine
 

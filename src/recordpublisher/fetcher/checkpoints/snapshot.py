@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, STATE_URI
+from recordpublisher.publishers.properties.job_properties import JOB_NAME, STATE_URI
 
-from ..shards.shard_state import ShardState, StoredState
+from ..conditional_store import Count, Millis, ShardKey, check_document
+from ..shards.shard_reading import ShardState, StoredState
 from ..sink import State
-from ..stored_documents import Count, Millis, ShardKey, check_document
 
 VERSION = 2
 

@@ -11,21 +11,21 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_of
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
 
-from ..shards.discovery import Children, finished_ancestors, parent_keys, parents_ended, reachable
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
-from ..shards.shard_state import ShardState, latest
-from ..shards.shard_table import MissingShards
+from ..shards.shard_reading import ShardState, latest
+from ..shards.shard_table import Children, MissingShards, finished_ancestors, parent_keys, parents_ended, reachable
+from ..sink import State
 from ..watermark_functions import inherited_watermark
+from .commits import CommitCounts
 from .snapshot import RestoredState
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -365,3 +365,32 @@ def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
     is_inside = sub_sequence.isdecimal() and str(entry.get("isLast", "true")).lower() == "false"
     after = SequenceNumber(number, int(sub_sequence) if is_inside else WHOLE_RECORD)
     return ShardState(StartingPosition.trim_horizon(), position=after)
+
+
+# The port through which the fetcher uses the worker of a job that runs alone (`fetcher/elastic/alone_worker.py`).
+
+
+class AloneJob(Protocol):
+    """Takes every shard, and stores the positions: by `store`, or for a `CommittingSink` by `settle`, `commit` and `publish`."""
+
+    @property
+    def counts(self) -> CommitCounts | None:
+        """Numbers on the commits of a `CommittingSink`; None for other sinks."""
+
+    async def open(self) -> tuple[int, list[State]]:
+        """Take every shard, and return the epoch and the stored snapshots."""
+
+    async def store(self, state: State) -> None:
+        """Store a snapshot."""
+
+    async def settle(self) -> None:
+        """Repeat a commit without an answer."""
+
+    async def commit(self, state: dict[str, Any], records: int = 0) -> None:
+        """Stage what was written, and commit it with this snapshot."""
+
+    async def publish(self) -> None:
+        """Make visible what is committed."""
+
+    async def close(self) -> None:
+        """Close the stores."""

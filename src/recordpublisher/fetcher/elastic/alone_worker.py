@@ -20,14 +20,12 @@ from recordpublisher.publishers.errors import (
     StateError,
     StoreUnavailableError,
 )
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.job_properties import JOB_NAME
 
 from ..checkpoints.commits import CommitCounts, tell_of_others
 from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
-from ..committing_sink import CommittingSink, entries_of
 from ..conditional_store import ConflictError, Stored, pause
-from ..leases.alone_takeover import seal_worker, sealed_alone
-from ..leases.documents.group_store import (
+from ..leases.group_store import (
     HOST,
     MAX_ATTEMPTS,
     GroupStore,
@@ -35,12 +33,13 @@ from ..leases.documents.group_store import (
     Positions,
     StoredPosition,
     WorkerRecord,
+    states_of,
 )
-from ..leases.documents.lease_table import AloneOwner, GroupJob, LeaseTable
-from ..leases.documents.stored_states import states_of
+from ..leases.lease_table import AloneOwner, GroupJob, LeaseTable
+from ..leases.owned_leases import seal_worker, sealed_alone
 from ..leases.position_store import PartPositionStore, PositionStore, read_alone_part
-from ..shards.shard_state import ShardState
-from ..sink import Sink, State
+from ..shards.shard_reading import ShardState
+from ..sink import CommittingSink, Sink, State, entries_of
 from .group_place import ElasticGroup, refuse_entries
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
 from ..checkpoints.commits import CommitCounts, Commits
-from ..committing_sink import CommittingSink, Staged
 from ..conditional_store import ConditionalStore
-from ..leases.documents.group_store import (
+from ..leases.group_store import (
     GroupStore,
     PositionPart,
     Positions,
@@ -20,6 +19,7 @@ from ..leases.documents.group_store import (
 )
 from ..leases.position_store import PositionStore, read_positions, seal_part
 from ..pipeline.emitter import Emitter
+from ..sink import CommittingSink, Staged
 
 
 class SinkLives:

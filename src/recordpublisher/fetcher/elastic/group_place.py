@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.log_fields import mask_passwords
 
 from ..checkpoints.snapshot import ANOTHER_PLACE, PARTS
-from ..committing_sink import entries_of
 from ..conditional_store import ConditionalStore
-from ..leases.documents.group_store import GroupStore
-from ..leases.documents.lease_table import GroupJob
+from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings
-from ..sink import Sink
+from ..leases.lease_table import GroupJob
+from ..sink import Sink, entries_of
 
 if TYPE_CHECKING:
-    from ..shards.discovery import StreamList
+    from ..shards.shard_table import StreamList
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,17 @@ from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..checkpointer import Snapshotter
 from ..checkpoints.commits import CommitCounts
-from ..committing_sink import CommittingSink
 from ..dependencies import FetcherDependencies
-from ..leases.documents.group_store import StoredPosition
+from ..leases.group_store import StoredPosition
 from ..leases.planning import LoadRate, ShardWatermark
 from ..leases.position_store import ReadPositions
 from ..pipeline.dead_letters import DeadLetterHandler, naming_sink
 from ..pipeline.emitter import Emitter
 from ..shard_lifecycle import ShardLifecycle
-from ..shards.discovery import parent_keys
 from ..shards.shard_entry import ShardStage
-from ..shards.shard_state import ShardState, latest
-from ..shards.shard_table import ShardTable
-from ..sink import Checkpoint
+from ..shards.shard_reading import ShardState, latest
+from ..shards.shard_table import ShardTable, parent_keys
+from ..sink import Checkpoint, CommittingSink
 from .committed_positions import SinkLives
 
 

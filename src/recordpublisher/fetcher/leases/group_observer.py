@@ -9,7 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import stream_of
 
 from ..conditional_store import ConflictError, Stored
-from .documents.group_store import GroupStore, TableCache, WorkerRecord
+from .group_store import GroupStore, TableCache, WorkerRecord
 from .heartbeat import SilenceObserver
 from .lease_settings import LeaseSettings
 from .planning import GroupView

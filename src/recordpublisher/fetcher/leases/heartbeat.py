@@ -12,7 +12,7 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
-from .documents.group_store import GroupStore, WorkerRecord
+from .group_store import GroupStore, WorkerRecord
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.job import LEASE_DURATION, TRACKER_TIMEOUT
+from recordpublisher.publishers.properties.job_properties import LEASE_DURATION, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .documents.group_store import SHARDS_PER_PART
+from .group_store import SHARDS_PER_PART
 
 HANDOVER_SECONDS = 0.2
 """Seconds between two reads of the group while shards move (E5)."""

@@ -1,17 +1,29 @@
 """Keeps what one life of a worker does with each of its shards, and which positions it must store for them."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from recordpublisher.publishers.errors import FencedError, ImpossibleStateError
+from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 
-from ..checkpoints.checkpoint_scheduler import CheckpointAge
-from .documents.group_store import PositionKey, Positions, StoredPosition
-from .documents.lease_table import LeaseTable, ShardEnd
-from .position_store import PositionStore, ReadPositions, ShardReaders
+from ..checkpoints.commits import CheckpointAge
+from ..conditional_store import ConflictError
+from ..shards.shard_reading import ShardState
+from .group_store import (
+    MAX_ATTEMPTS,
+    GroupStore,
+    PositionKey,
+    PositionPart,
+    Positions,
+    StoredPosition,
+    WorkerRecord,
+    alone_states,
+)
+from .lease_table import AloneOwner, LeaseTable, ShardEnd
+from .position_store import PositionStore, ReadPositions, ShardReaders, read_alone_part
 
 log = logging.getLogger("recordpublisher.group")
 MAX_NAMED = 5
@@ -282,3 +294,46 @@ class PositionCommits:
             raise FencedError("this worker has ended, and what it had not stored is read again")
         self._owned.on_commit(positions)
         await self._positions.commit(positions, is_checkpoint=is_checkpoint)
+
+
+# Ends a job that runs alone: seals its worker, and adds its positions to the lease table.
+
+
+async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
+    """Seal the record of a worker, and return it. A record that was deleted counts as sealed.
+
+    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        found = await group.read_record(worker)
+        if found is None:
+            return WorkerRecord(worker, 0, is_sealed=True, parts=1)
+        if found.document.is_sealed:
+            return found.document
+        with contextlib.suppress(ConflictError):
+            return await group.seal_record(found)
+    raise StoreUnavailableError(f"the record of worker {worker} was written {MAX_ATTEMPTS} times while it was sealed")
+
+
+async def sealed_alone(
+    group: GroupStore, alone: AloneOwner, positions: PositionStore
+) -> tuple[Mapping[str, ShardState], PositionPart | None]:
+    """Seal the worker that runs alone, first its record and then its part, and return the states of all shards, and the sealed part.
+
+    What a `CommittingSink` has committed there is published. Raises: StoreUnavailableError if the store does not answer; StateError if the
+    positions belong to rows in another target.
+    """
+    record = await seal_worker(group, alone.worker)
+    found = await positions.seal(record)  # the positions are read after all is sealed
+    return alone_states(found, alone), await read_alone_part(group, positions.entries, alone.worker)
+
+
+def as_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
+    """Return the next version, in which workers share the shards.
+
+    - `first`: the first table of a new group, which has the shards if the job that ran alone had not begun any.
+    """
+    table = replace(folded, version=folded.version + 1, writer=writer, alone=None)
+    if first is None or folded.leases:
+        return table
+    return replace(table, leases=first.leases, start=first.start, is_latest=first.is_latest)

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..active_minimum import ShardsStatus, lowest_active
-from ..shards.shard_state import latest
+from ..shards.shard_reading import latest
 from ..watermark_functions import raised
-from .documents.group_store import StoredPosition, WorkerRecord
-from .documents.lease_table import LeaseTable
+from ..watermarks import ShardsStatus, lowest_active
+from .group_store import StoredPosition, WorkerRecord
 from .lease_settings import LeaseSettings
+from .lease_table import LeaseTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from recordpublisher.publishers.errors import StoreUnavailableError
 
 from ..conditional_store import ConflictError
-from ..shards.shard_state import ShardState
-from .documents.group_store import (
+from ..shards.shard_reading import ShardState
+from .group_store import (
     MAX_ATTEMPTS,
     GroupStore,
     PositionKey,

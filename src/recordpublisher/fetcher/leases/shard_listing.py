@@ -7,10 +7,9 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
 
-from ..shards.discovery import Children, finished_ancestors, parent_keys
-from ..shards.shard_state import latest
-from ..shards.shard_table import MissingShards
-from .documents.lease_table import Lease, LeaseTable, ShardEnd
+from ..shards.shard_reading import latest
+from ..shards.shard_table import Children, MissingShards, finished_ancestors, parent_keys
+from .lease_table import Lease, LeaseTable, ShardEnd
 
 
 @dataclass(frozen=True, slots=True)

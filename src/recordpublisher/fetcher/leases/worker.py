@@ -12,9 +12,9 @@ from typing import TypeVar
 from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
-from ..checkpoints.checkpoint_scheduler import CheckpointAge
-from .alone_takeover import as_group, sealed_alone
-from .documents.group_store import (
+from ..checkpoints.commits import CheckpointAge
+from .group_observer import GroupObserver, GroupUpkeep
+from .group_store import (
     HOST,
     MAX_ATTEMPTS,
     GroupStore,
@@ -24,13 +24,12 @@ from .documents.group_store import (
     TableCache,
     WorkerRecord,
 )
-from .documents.json_documents import by_stream
-from .documents.lease_table import AloneOwner, GroupJob, LeaseTable, ShardEnd
-from .group_observer import GroupObserver, GroupUpkeep
 from .heartbeat import Heartbeat, WritePermission, join_group
+from .json_documents import by_stream
 from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, LEAVING_SECONDS, RETRY_SECONDS, LeaseSettings
-from .owned_leases import OwnedLeases, PositionCommits, log_moved
+from .lease_table import AloneOwner, GroupJob, LeaseTable, ShardEnd
+from .owned_leases import OwnedLeases, PositionCommits, as_group, log_moved, sealed_alone
 from .planning import GroupView, LoadLevels, ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .position_store import PartPositionStore, PositionStore, ShardReaders
 from .shard_listing import ShardListing

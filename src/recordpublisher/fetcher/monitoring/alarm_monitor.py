@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import msgspec
@@ -16,14 +17,15 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
+from ..checkpoints.commits import CheckpointAge
 from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
-from ..pipeline.emitter import Emitter
+from ..pipeline.emitter import Emitter, RunCompletion
 from ..pipeline.reading import ReadBlock, why_blocked
-from ..shards.discovery import parent_keys
+from ..shards.retention_check import CACHE_SECONDS
 from ..shards.shard_entry import ShardEntry, ShardStage
-from ..shards.shard_state import ShardState
-from ..shards.shard_table import ShardTable
+from ..shards.shard_reading import ShardState
+from ..shards.shard_table import ShardTable, parent_keys
 from ..sink import Sink, Unfinished
 from ..watermarks import Alignment
 from .status_log import blocked_by
@@ -444,3 +446,99 @@ class UnreadRecordsCheck:
             log.info("the tip of %s cannot be read: %s", shard.key, error, extra=about(shard.key))
             return None
         return None if tip is None else tip.has_unread
+
+
+# Keeps how long each stream retains its records; requests it as often as `RetentionCheck` does.
+
+fetcher_log = logging.getLogger("recordpublisher.fetcher")
+
+
+class RetentionPeriods:
+    """Owns the retention period of each stream. It is None while it is not known.
+
+    `retention_ms` requests the period of a stream; it is None if the source does not report periods.
+    """
+
+    def __init__(self, retention_ms: Callable[[str], Awaitable[int | None]] | None, streams: Collection[str]) -> None:
+        self._retention_ms = retention_ms
+        self._streams = streams
+        self._known: dict[str, int | None] = {}
+
+    def of(self, stream: str) -> int | None:
+        """Return the retention period of a stream (ms), or None while it is not known."""
+        return self._known.get(stream)
+
+    async def run(self) -> None:
+        """Request the period of every stream now, and again every five minutes, because it can be changed."""
+        if self._retention_ms is None:
+            return
+        while True:
+            for stream in self._streams:
+                await self._request(stream)
+            await asyncio.sleep(CACHE_SECONDS)
+
+    async def request_missing(self) -> None:
+        """Request the periods of streams that were added later."""
+        for stream in self._streams:
+            if stream not in self._known:
+                await self._request(stream)
+
+    async def _request(self, stream: str) -> None:
+        if self._retention_ms is None:
+            return
+        try:
+            self._known[stream] = await self._retention_ms(stream)
+        except Exception:
+            fetcher_log.exception("the retention of %s cannot be read, the job continues", stream, extra=about(stream))
+
+
+# Decides whether a subtask is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start
+# has fenced it.
+
+READ_LIMIT_MS = 60_000
+"""Without a successful read for this time the service counts as unreachable (ms). An empty read is successful."""
+FAILED_READ_LIMIT_MS = 10_000
+"""The same limit while calls fail (ms). After a single failure the next attempt comes within this time."""
+CHECKPOINT_LIMIT_MS = 60_000
+"""A checkpoint that takes longer is stuck, because the store or the sink does not answer (ms)."""
+
+
+def reasons_not_ready(
+    completion: RunCompletion,
+    entries: Iterable[ShardEntry],
+    checkpoints: CheckpointAge,
+    alarms: Iterable[Alarm],
+    now_ms: int,
+    undecided: str | None = None,
+) -> list[str]:
+    """Return why the subtask is not ready, in plain words, or an empty list if it is ready.
+
+    `undecided` is the entry of a commit without an answer. The reasons come from what the run has seen, without a call to a service. No
+    reason is needed for a fenced process, or for one whose store refuses a checkpoint: it ends with an error.
+    """
+    if completion.error is not None:
+        return [f"the run ended with {type(completion.error).__name__}: {completion.error}"]
+    if not completion.is_running:
+        return ["it does not run: it is starting, draining or has ended"]
+    reasons = []
+    reasons += _why_nothing_is_read(entries, now_ms)
+    if checkpoints.running_ms > CHECKPOINT_LIMIT_MS:
+        why = "store or sink do not answer" if undecided is None else f"whether {undecided} is stored is not known"
+        reasons.append(f"no checkpoint could be stored for {checkpoints.running_ms // 1000} s: {why}")
+    return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]
+
+
+def _why_nothing_is_read(entries: Iterable[ShardEntry], now_ms: int) -> list[str]:
+    """Return a reason if no shard was read lately. A shard with queued records waits for the sink or for alignment, not for the service."""
+    waiting = [entry for entry in entries if entry.stage is ShardStage.READING and not entry.reading.queue]
+    ages = [(_since_read_ms(entry, now_ms), entry.metrics.last_failure) for entry in waiting]
+    if not ages or any(age <= (READ_LIMIT_MS if failure is None else FAILED_READ_LIMIT_MS) for age, failure in ages):
+        return []
+    age, failure = min(ages, key=lambda each: each[0])
+    since = "yet" if age == inf else f"for {age / 1000:.0f} s"
+    return [f"no shard was read {since}" + ("" if failure is None else f": {failure}")]
+
+
+def _since_read_ms(entry: ShardEntry, now_ms: int) -> float:
+    last_ms = entry.reading.last_read_ms
+    return inf if last_ms is None else now_ms - last_ms

@@ -8,7 +8,7 @@ import msgspec
 
 from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_log
 
-from ..metric_types import SinkMetric
+from ..alarms import SinkMetric
 from ..sink import Sink
 
 

@@ -4,7 +4,7 @@ import logging
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.job import MAX_LAG
+from recordpublisher.publishers.properties.job_properties import MAX_LAG
 
 from ..shards.shard_table import ShardTable
 from ..watermarks import Alignment, LocalWatermark

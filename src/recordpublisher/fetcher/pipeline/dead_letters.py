@@ -15,17 +15,16 @@ import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.properties.groups.job import DEAD_LETTER as DEAD_LETTER_SETTINGS
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
+from recordpublisher.publishers.shard_metrics import DEAD_LETTER, SkippedRecordsLog
 from recordpublisher.publishers.shards import Shard, is_valid_name
-from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog
 from recordpublisher.publishers.user_code import add_note, is_raised_in_user_code
 
+from ..conditional_store import SequenceText, check_document, read_document, unreadable
 from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
-from ..stored_documents import Sequence as SequenceText
-from ..stored_documents import check_document, read_document, unreadable
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
-from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
+from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher, own_shards
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import DataLossError, PluginError
-from recordpublisher.publishers.log_fields import key_fields, log_fields
+from recordpublisher.publishers.errors import DataLossError, PluginError, RecordPublisherError, StreamNotFoundError
+from recordpublisher.publishers.log_fields import about, key_fields, log_fields
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import LEFT_BEHIND, end_or_leave, waiting_line
 
-from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
-from ..shards.discovery import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_reading import ReadMoment
-from ..shards.shard_table import ShardTable
+from ..shards.shard_table import ShardTable, parent_keys
+from ..watermarks import IndexedMinHeap
 from .retention_gaps import RetentionGaps
-from .shard_ends import ShardEnds
 from .suspension import SuspensionDetector
+
+if TYPE_CHECKING:
+    from ..leases.heartbeat import WritePermission
+    from ..leases.worker import Worker  # a job alone does not load what only groups need
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -507,3 +510,142 @@ def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:
     if entry.stage is ShardStage.WAITING:
         return ReadBlock.PARENTS
     return ReadBlock.MEMORY if entry.reservation.is_requested else None
+
+
+# CurrentWorker holds the worker of this process that runs now, or ran last. LeaseGate decides whether it may write
+# now (E4).
+
+
+class CurrentWorker:
+    """Owns the current worker. A process has one worker after another (E1). WorkerLives sets it, and others only read it."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def become(self, worker: Worker) -> None:
+        """Set the new worker."""
+        self._worker = worker
+
+    @property
+    def worker(self) -> Worker | None:
+        """The current worker, or None before the first one."""
+        return self._worker
+
+    @property
+    def name(self) -> str | None:
+        """Name of the worker of this process, or None if it has not joined."""
+        return None if self._worker is None else self._worker.name
+
+    @property
+    def group_watermark(self) -> int | None:
+        """The group's global watermark as far as the worker knows it (epoch ms)."""
+        return None if self._worker is None else self._worker.group_watermark
+
+    @property
+    def group_maximum(self) -> int | None:
+        """The highest watermark of a shard of the group, as far as the worker knows it (epoch ms)."""
+        return None if self._worker is None else self._worker.group_maximum
+
+    @property
+    def permission(self) -> WritePermission | None:
+        """The worker's permission to write."""
+        return None if self._worker is None else self._worker.permission
+
+    def on_suspension(self) -> None:
+        """Withdraw the permission until a heartbeat is confirmed: during the suspension others may have replaced the worker."""
+        if self._worker is not None:
+            self._worker.permission.on_suspension()
+
+
+class LeaseGate:
+    """Owns the permission that was last found given, and the millisecond in which that was."""
+
+    def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
+        self._current = current
+        self._suspension = suspension
+        self._clock = clock
+        self._given: WritePermission | None = None
+        self._given_ms = -1
+
+    def may_write_now(self) -> bool:
+        """Return whether a heartbeat was confirmed lately, and since the last suspension.
+
+        A sink that sends from a queue may ask before each record. The answer is reused while the wall clock shows the
+        same millisecond. The wall clock continues while a process is stopped or its machine sleeps, so after either the
+        permission is checked again.
+        """
+        now_ms, permission = self._clock.now_ms(), self._current.permission
+        if now_ms == self._given_ms and permission is self._given:
+            return True
+        self._suspension.check()
+        if permission is None or not permission.is_given:
+            return False
+        self._given, self._given_ms = permission, now_ms
+        return True
+
+
+# ShardEnds checks the end of a shard that a publisher reports against the listing of the publisher's own source.
+
+LISTINGS_OF_AN_END = 5
+"""How many listings must show an ended shard as open, about one a second. A source may report an end before its listing does."""
+LONGEST_PAUSE = 30.0
+"""The most seconds between two listings that fail."""
+discovery_log = logging.getLogger("recordpublisher.discovery")
+
+
+class ShardEnds:
+    """Owns the last listing of each stream that was made for an end. Shards that end together share it.
+
+    A shard that is stored as ended is never read again. So the end of a shard whose publisher names no children must show in the listing
+    of a source that lists its shards itself. The shards of Kinesis are not checked: the service names the children with the end (R4, F2).
+    """
+
+    def __init__(self, factory: RecordPublisherFactory, clock: Clock) -> None:
+        self._factory = factory
+        self._clock = clock
+        self._listing = asyncio.Lock()
+        self._open: dict[str, tuple[float, set[str]]] = {}
+        """The last listing of each stream: when it began, and the keys of the shards that it shows as open and without children."""
+
+    async def check(self, shard: Shard) -> None:
+        """Check that a shard may have ended without children, and return. Failed listings are repeated until one succeeds.
+
+        Raises: PluginError if the listing still shows it as open and without children; StreamNotFoundError if the stream is gone.
+        """
+        factory = self._factory
+        if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:
+            return
+        shown = failed = 0
+        while True:
+            try:
+                if shard.key not in await self._listed_open(shard.stream):
+                    return
+                shown, failed = shown + 1, 0
+            except StreamNotFoundError:
+                raise
+            except RecordPublisherError as error:
+                failed += 1
+                line = "%s was read to its end, and the listing that must confirm it failed; it is repeated: %s"
+                discovery_log.warning(line, shard.key, error, extra=about(shard.key))
+            if shown == LISTINGS_OF_AN_END:
+                name = type(factory).__name__
+                raise PluginError(
+                    f"the publisher of {name} for {shard.key} returned COMPLETE, and {name}.discover still lists the shard as open and "
+                    "without children: later records would never be read. Let `discover` list it with closed=True once nothing more "
+                    "comes, name its `child_shards` in the last batch, or let `run` wait for records instead of returning COMPLETE"
+                )
+            pause = min(LONGEST_PAUSE, 2.0**failed)
+            await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 (jitter)
+
+    async def _listed_open(self, stream: str) -> set[str]:
+        """Return the shards that a listing which begins from now on shows as open and without children."""
+        asked = self._clock.monotonic()
+        async with self._listing:
+            began, found = self._open.get(stream, (asked, None))
+            if found is None or began < asked:
+                began = self._clock.monotonic()
+                listed = await own_shards(self._factory, stream, None) or []
+                parents = {key for shard in listed for key in parent_keys(shard)}
+                found = {shard.key for shard in listed if not shard.closed} - parents
+                self._open[stream] = began, found
+            return found

@@ -15,10 +15,10 @@ from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard, shard_from_json, shard_to_json
 
 from ..checkpoints.starts import given_position
+from ..conditional_store import check_document
 from ..shards.retention_check import UNKNOWN_MS, Gap, RetentionCheck, may_have_gap
 from ..shards.shard_entry import ShardEntry
-from ..shards.shard_state import latest
-from ..stored_documents import check_document
+from ..shards.shard_reading import latest
 from .suspension import GAP_SECONDS, SuspensionDetector
 
 log = logging.getLogger("recordpublisher.fetcher")

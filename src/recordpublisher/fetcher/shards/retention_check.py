@@ -12,7 +12,7 @@ from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
-from .shard_state import ShardState, latest
+from .shard_reading import ShardState, latest
 
 log = logging.getLogger("recordpublisher.fetcher")
 

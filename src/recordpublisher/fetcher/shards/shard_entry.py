@@ -13,9 +13,16 @@ from recordpublisher.publishers.shards import Shard
 
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import is_active, shard_watermark
-from .idleness import IdlenessTimer, WatermarkStatus
-from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading
-from .shard_state import ShardState, latest
+from .shard_reading import (
+    IdlenessTimer,
+    ReadMoment,
+    ReadProgress,
+    ReadReservation,
+    ShardReading,
+    ShardState,
+    WatermarkStatus,
+    latest,
+)
 
 
 class ShardStage(Enum):

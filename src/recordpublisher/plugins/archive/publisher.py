@@ -9,23 +9,26 @@ from datetime import UTC, datetime
 
 from recordpublisher.fetcher.pipeline.suspension import GAP_SECONDS
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Gap, may_have_gap
-from recordpublisher.fetcher.shards.shard_state import latest
+from recordpublisher.fetcher.shards.shard_reading import latest
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition, next_position
-from recordpublisher.publishers.properties.groups.job import ON_DATA_LOSS
-from recordpublisher.publishers.properties.groups.reading import ARCHIVE_UNPROVEN
+from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
+from recordpublisher.publishers.properties.reading_properties import ARCHIVE_UNPROVEN
 from recordpublisher.publishers.records import RECORD_OVERHEAD_BYTES, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import OldestRecord, Shard
 
 from .archive import Archive
-from .ranges import (
+from .rows import (
+    ArchivedRows,
+    DecodedRows,
     Place,
     RangeFile,
     Seam,
     Step,
+    first_behind,
     is_complete,
     next_step,
     place_before,
@@ -33,7 +36,6 @@ from .ranges import (
     position_from,
     starting_place,
 )
-from .rows import ArchivedRows, DecodedRows, first_behind
 
 log = logging.getLogger("recordpublisher.archive")
 MOST_RECORDS = 10_000

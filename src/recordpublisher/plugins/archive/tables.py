@@ -16,21 +16,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
-from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
-from recordpublisher.publishers.properties.groups.reading import ARCHIVE_UNPROVEN, ARCHIVE_URI
-from recordpublisher.publishers.properties.groups.sinks import DELTA_STORAGE
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import ARCHIVE_UNPROVEN, ARCHIVE_URI
+from recordpublisher.publishers.properties.sink_properties import DELTA_STORAGE
 
 from ..sinks.archived_shards import RANGES, SHARDS, position_text
-from ..sinks.tables.folder import TableFolder
 from ..sinks.tables.staged_data_files import RangeProof, file_id
-from ..sinks.tables.table import LakeTable, NoTableError
-from .catalogue import DELTA, GETS_AT_ONCE, Files
-from .ranges import OrderOf, Place, RangeFile, ranges_of
-from .rows import ArchivedRows, MergedFiles, OrderedFile, ParquetRows
+from ..sinks.tables.table import LakeTable, NoTableError, TableFolder
+from ..stores.by_location import conditional_store_of
+from .archive import DELTA, GETS_AT_ONCE, Files
+from .rows import ArchivedRows, MergedFiles, OrderedFile, OrderOf, ParquetRows, Place, RangeFile, ranges_of
 
 log = logging.getLogger("recordpublisher.archive")
 T = TypeVar("T")
@@ -53,7 +51,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> Files:
     kind, _, name = uri.partition(":")
     if f"{kind}:" == DELTA:
         from ..sinks.tables.delta import ENTRIES, DeltaLakeTable
-        from ..sinks.tables.storage import TableStorage
+        from ..sinks.tables.staged_data_files import TableStorage
 
         storage = TableStorage(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
         delta = DeltaLakeTable(storage, "FIXED")

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import SCHEMA
-from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
+from recordpublisher.publishers.properties.job_properties import SCHEMA
+from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 
 from .record_fields import DATA
 

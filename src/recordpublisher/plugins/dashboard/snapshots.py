@@ -18,10 +18,10 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 from recordpublisher.fetcher.watermark_functions import is_idle
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.log_fields import mask_passwords
+from recordpublisher.publishers.shards import stream_name
 
-from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, Rates, ShardSnapshot, SnapshotSource, SubtaskSnapshot
+from ..lag.job_state import CommitSnapshot, JobSnapshot, Rates, ShardSnapshot, SnapshotSource, SubtaskSnapshot
 from ..lag.probe import LagProbe
 from .server import SNAPSHOT_PATH, UNAVAILABLE, DashboardServer, History, Unavailable
 

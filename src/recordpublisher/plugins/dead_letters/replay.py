@@ -12,20 +12,20 @@ import msgspec
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter
 from recordpublisher.fetcher.sink import Rejected, SinkContext
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
+from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..host.build_from_properties import build_sink, dead_letter_properties
 from ..host.manager import load_registry
-from ..runtime.batch_decoration import decorators_and_type
+from ..runtime.arguments import decorators_and_type
 from ..runtime.data_fetcher import DataFetcher
-from ..runtime.stream_names import StreamNames, streams_argument
+from ..runtime.stream_lister import StreamNames, streams_argument
+from ..sinks.callback import MemorySink
 from ..sinks.kinesis import KinesisSink
 from ..sinks.map import MapSink
-from ..sinks.memory import MemorySink
-from .stored_letters import Failures, StoredLetters, put_letters
+from .letters import Failures, StoredLetters, put_letters
 
 
 async def replay_letters(
@@ -70,21 +70,21 @@ def stored_letters_of(properties: Properties) -> StoredLetters:
     if name == "jsonl":
         from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
-        from .stored_letters import FileLetters, json_lines
+        from .letters import FileLetters, json_lines
 
         return FileLetters(JsonlSink, json_lines, of_sink)
     if name == "parquet":
         from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 
-        from .stored_letters import FileLetters, parquet_rows
+        from .letters import FileLetters, parquet_rows
 
         return FileLetters(ParquetSink, parquet_rows, of_sink)
     if name == "sql":
-        from .table_letters import TableLetters
+        from .letters import TableLetters
 
         return TableLetters(of_sink)
     if name == "kinesis":
-        from .kinesis_letters import StreamLetters
+        from .letters import StreamLetters
 
         return StreamLetters(of_sink)
     raise ConfigurationError(DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), "jsonl, parquet, sql or kinesis")

@@ -12,10 +12,10 @@ from types import UnionType
 from typing import Any, Generic, Literal
 from uuid import UUID
 
-from recordpublisher.consumer.typed_values import converter_into
+from recordpublisher.consumer.deserialization import converter_into
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import AVRO_SCHEMA
+from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import COMPRESSION, MAX_DECOMPRESSED_BYTES
+from recordpublisher.publishers.properties.job_properties import COMPRESSION, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 
 GZIP_WINDOW = zlib.MAX_WBITS | 16

@@ -26,7 +26,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
 )
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
-from recordpublisher.publishers.properties.groups.job import COMPRESSION, GLUE_ENDPOINT, MAX_DECOMPRESSED_BYTES
+from recordpublisher.publishers.properties.job_properties import COMPRESSION, GLUE_ENDPOINT, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries

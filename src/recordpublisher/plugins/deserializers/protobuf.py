@@ -8,7 +8,7 @@ from typing import Any, Generic
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import PROTOBUF_DESCRIPTOR, PROTOBUF_MESSAGE
+from recordpublisher.publishers.properties.job_properties import PROTOBUF_DESCRIPTOR, PROTOBUF_MESSAGE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, V
 from recordpublisher.publishers.user_code import exits_as_errors

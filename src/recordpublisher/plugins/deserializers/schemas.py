@@ -18,10 +18,14 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import Deserializer, JsonDeserializer, PreparedDeserializer
-from recordpublisher.consumer.typed_values import converter_into
+from recordpublisher.consumer.deserialization import (
+    Deserializer,
+    JsonDeserializer,
+    PreparedDeserializer,
+    converter_into,
+)
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import AVRO_SCHEMA, SCHEMA
+from recordpublisher.publishers.properties.job_properties import AVRO_SCHEMA, SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 

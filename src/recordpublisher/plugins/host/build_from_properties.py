@@ -6,17 +6,16 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
+from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, Json, deserializer_of
 from recordpublisher.consumer.event_time import WatermarkStrategy
-from recordpublisher.consumer.typed_values import Json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.pipeline.dead_letters import OF_SINK, of_dead_letter_sink
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.publishers.base import RecordPublisherFactory, RecordSource
-from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.function_property import imported_object
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.properties.config_fields import imported_object
+from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER,
     DEAD_LETTER_SINK,
     DESERIALIZER,
@@ -28,13 +27,83 @@ from recordpublisher.publishers.properties.groups.job import (
     STATE_URI,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.sinks import ARCHIVE
 from recordpublisher.publishers.properties.properties import Properties, unknown_key_near
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 
 from ..deserializers.schemas import ConvertedValues, InferredJson, InferredRow, schema_type
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
+
+
+def reads_a_queue(properties: Properties) -> bool:
+    """Return whether the job reads a queue. False if its publisher is not installed, which other code reports."""
+    made = _source_class(properties)
+    return made is not None and issubclass(made, QueueSource)
+
+
+def shards_instead_of_queue(properties: Properties) -> str:
+    """Return the values of `flink.stream.recordpublisher` that read shards, for a command that needs shards."""
+    return "the name of a publisher that reads shards" if _reads_own_queue(properties) else "POLLING or EFO"
+
+
+def why_kinesis_cannot_be_asked(
+    properties: Properties, limit: str = "only streams of Kinesis can be asked for their newest records"
+) -> str:
+    """Return why Kinesis does not know the streams of the job, or an empty text if it does or if the publisher is not installed.
+
+    - `limit`: the end of the reason, which says what needs streams of Kinesis.
+    """
+    kind = "lists its streams itself" if lists_its_streams(properties) else ""
+    kind = "reads a queue that is not in Kinesis" if _reads_own_queue(properties) else kind
+    return f"this publisher {kind}, and {limit}" if kind else ""
+
+
+def lists_its_streams(properties: Properties) -> bool:
+    """Return whether the publisher of the job lists the shards of its streams itself, instead of asking Kinesis.
+
+    False for a queue, and if the publisher is not installed.
+    """
+    made = _source_class(properties)
+    if made is None or not issubclass(made, RecordPublisherFactory):
+        return False
+    return made.discover is not RecordPublisherFactory.discover
+
+
+def calls_a_service(properties: Properties) -> bool:
+    """Return whether the job calls a service that may be unavailable: to read records, or for its state or output.
+
+    False if the publisher lists its streams itself and names no endpoint, as a publisher of files does, and if state and output are on
+    this machine.
+    """
+    from ..stores.by_location import back_end_of
+
+    made = _source_class(properties)
+    if not lists_its_streams(properties) or (made is not None and made.endpoint_url is not RecordSource.endpoint_url):
+        return True
+    if (properties.value(SINK) or "").lower() == "kinesis":
+        return True
+    return any(back_end_of(value) != "FILE" and not value.startswith("sqlite") for value in properties.values())
+
+
+def _reads_own_queue(properties: Properties) -> bool:
+    made = _source_class(properties)
+    if made is None or not issubclass(made, QueueSource):
+        return False
+    from recordpublisher.publishers.kinesis_queue import KinesisQueue  # Imported here because it loads the AWS SDK.
+
+    return not issubclass(made, KinesisQueue)
+
+
+def _source_class(properties: Properties) -> type[RecordSource] | None:
+    from .manager import load_registry  # Imported here because it loads pluggy, which most commands do not need.
+
+    registry = load_registry()
+    try:
+        return source_class(registry, properties).wrapped(properties)
+    except RecordPublisherError:
+        return None
+
 
 S = TypeVar("S", bound=RecordSource)
 

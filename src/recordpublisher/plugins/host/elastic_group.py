@@ -3,19 +3,13 @@
 import sys
 from collections.abc import Sequence
 
-from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.group_place import ElasticGroup
-from recordpublisher.fetcher.leases.documents.group_store import SHARDS_PER_PART
+from recordpublisher.fetcher.leases.group_store import SHARDS_PER_PART
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
-from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.sink import CommittingSink, Sink, State, entries_of, stores_positions
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import (
-    JOB_NAME,
-    JOB_WORKERS,
-    LOOKAHEAD,
-    STATE_URI,
-)
+from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, LOOKAHEAD, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of

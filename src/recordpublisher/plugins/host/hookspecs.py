@@ -78,7 +78,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "DYNAMODB_STREAMS": "publishers.dynamodb_streams:DynamoDbStreamsFactory",
     },
     "sinks": {
-        "memory": "plugins.sinks.memory:MemorySink",
+        "memory": "plugins.sinks.callback:MemorySink",
         "kinesis": "plugins.sinks.kinesis:KinesisSink",
         "reactive": "plugins.sinks.reactive:ReactiveSink",
         "callback": "plugins.sinks.callback:CallbackSink",

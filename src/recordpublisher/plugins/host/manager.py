@@ -17,7 +17,7 @@ import pluggy
 
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
-from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.user_code import exits_as_errors
 
 from . import hookspecs

@@ -12,22 +12,26 @@ from msgspec.structs import replace
 
 from recordpublisher.fetcher.monitoring.alarm_monitor import LineageProgress
 from recordpublisher.fetcher.settings import IdleIntervals
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.watermark_functions import is_idle
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
-from recordpublisher.publishers.polling.publisher import retry_pause_seconds
-from recordpublisher.publishers.polling.shard_probe import MAX_READS, PAUSE_SECONDS, TipDistance, measure_tip_distance
+from recordpublisher.publishers.polling.publisher import (
+    MAX_READS,
+    PAUSE_SECONDS,
+    TipDistance,
+    measure_tip_distance,
+    retry_pause_seconds,
+)
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
-from recordpublisher.publishers.properties.groups.reading import GETRECORDS_RETRIES
+from recordpublisher.publishers.properties.job_properties import ALARM_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import GETRECORDS_RETRIES
 from recordpublisher.publishers.records import UserRecord, to_millis
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 
-from .job_snapshot import ShardSnapshot
-from .job_state import JobState, JobStateReader
+from .job_state import JobState, JobStateReader, ShardSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.alarms import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.job_properties import (
     CLOUDWATCH_FILE,
     CLOUDWATCH_NAMESPACE,
     CLOUDWATCH_SHARDS,

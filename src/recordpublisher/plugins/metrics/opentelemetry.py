@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from recordpublisher.extras import install_command
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.alarms import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
 from .export import ExportedMetric, Origin, PeriodicExporter, exported_tables

@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay
-from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore, Stored
-from recordpublisher.fetcher.leases.alone_takeover import seal_worker
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, store_as_group
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
+from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.owned_leases import seal_worker
 from recordpublisher.fetcher.leases.position_store import seal_part, seal_parts
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.sink import entries_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.job import JOB_WORKERS, SINK, STATE_URI
+from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_sink, build_store, checked_publisher_class
 from ..host.manager import load_registry
 from ..lag.job_state import JobStateReader
-from ..runtime.stream_names import streams_of
+from ..runtime.stream_lister import streams_of
 from ..stores.by_location import missing_folder
 
 if TYPE_CHECKING:

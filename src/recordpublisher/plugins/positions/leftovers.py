@@ -8,16 +8,15 @@ from itertools import chain
 from typing import NamedTuple
 
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS
-from recordpublisher.fetcher.committing_sink import CommittingSink, Leftover, Staged, entries_of
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.leases.alone_takeover import seal_worker
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart
+from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.owned_leases import seal_worker
 from recordpublisher.fetcher.leases.position_store import seal_part
-from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.sink import CommittingSink, Leftover, Sink, Staged, entries_of
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.groups.job import STATE_URI
+from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_store

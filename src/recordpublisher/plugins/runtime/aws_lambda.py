@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.shard_consumer import BatchDecorator
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.sink import SinkContext, Traced
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
@@ -24,15 +24,13 @@ from recordpublisher.publishers.errors import ConfigurationError, Deserializatio
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.job import ON_BAD_RECORD
+from recordpublisher.publishers.properties.job_properties import ON_BAD_RECORD
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.shards import Shard, stream_name
 
-from .arguments import checked_properties
+from .arguments import batch_decorator_factory, checked_properties, chosen_deserializer, made_type
 from .background_loop import BackgroundLoop
-from .batch_decoration import batch_decorator_factory, chosen_deserializer, made_type
 from .stop_signals import SHORT_ERRORS
 
 log = logging.getLogger("recordpublisher.lambda")

@@ -9,18 +9,16 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
-from recordpublisher.fetcher.alarms import AlarmListener
+from recordpublisher.fetcher.alarms import AlarmListener, SinkMetric
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.metric_types import SinkMetric
-from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
-from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
+from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress
+from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
     JOB_WORKERS,
@@ -30,17 +28,16 @@ from recordpublisher.publishers.properties.groups.job import (
     WATERMARK_STRATEGY,
 )
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.settings import JobSettings
 from recordpublisher.publishers.records import V
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from .arguments import OF_COMMAND, checked_properties, described_job
-from .background_loop import RUNS_IN_THREADS
-from .batch_decoration import Assigner, Decorators, decorators_and_type
+from .arguments import OF_COMMAND, Assigner, Decorators, checked_properties, decorators_and_type, described_job
+from .background_loop import RUNS_IN_THREADS, LoopWatch
 from .job_assembly import build_job
-from .loop_watch import LoopWatch
 from .stop_signals import CLOSING_SECONDS, SHORT_ERRORS, STOP_SIGNALS, tell_what_drains
-from .stream_names import StreamNames, StreamsArgument
+from .stream_lister import StreamNames, StreamsArgument
 
 T = TypeVar("T")
 log = logging.getLogger("recordpublisher.fetcher")

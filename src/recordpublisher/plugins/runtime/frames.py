@@ -14,30 +14,29 @@ from typing import TYPE_CHECKING, Any, Unpack
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.initial_position import check_end, initial_position, named_start, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
-from recordpublisher.publishers.properties.generated.settings import ReadSettings
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.declaration import MAX_MS, iso_time
+from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     ON_BAD_RECORD,
     SCHEMA,
     TIMESTAMP_FIELD,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.groups.reading import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.times import MAX_MS, iso_time
+from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
+from recordpublisher.publishers.properties.settings import ReadSettings
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..deserializers.schemas import is_inferred
-from .arguments import checked_properties
-from .batch_decoration import chosen_deserializer, made_type
-from .stream_names import StreamsArgument
+from .arguments import checked_properties, chosen_deserializer, made_type
+from .stream_lister import StreamsArgument
 from .streaming import as_look, in_background, stream
 
 try:
@@ -51,8 +50,7 @@ except ImportError as error:
 from recordpublisher.plugins.columns.record_fields import DATA
 
 from ..columns.file_columns import FileColumns, no_columns
-from ..columns.record_columns import RECORD_SCHEMA
-from ..columns.typed_columns import CheckedValues, FrameColumns, frame_columns
+from ..columns.record_columns import RECORD_SCHEMA, CheckedValues, FrameColumns, frame_columns
 
 if TYPE_CHECKING:
     import pandas

@@ -11,17 +11,15 @@ import msgspec
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, StreamDeserializer
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
+from recordpublisher.fetcher.sink import CommittingSink, Sink, entries_of, stores_positions
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
@@ -29,7 +27,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.job_properties import (
     JOB_NAME,
     JOB_WORKERS,
     LOOKAHEAD,
@@ -37,18 +35,26 @@ from recordpublisher.publishers.properties.groups.job import (
     STATE_URI,
     TIMESTAMP_FIELD,
 )
-from recordpublisher.publishers.properties.groups.reading import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_source, build_store, source_class
 from ..host.manager import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..tracing.traces import traced_calls
-from .arguments import check_function, check_sink, check_store, checked_for_archive, checked_snapshots
-from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
-from .stream_lister import StreamLister
-from .stream_names import StreamNames
+from .arguments import (
+    Assigner,
+    batch_decorator_factory,
+    check_function,
+    check_sink,
+    check_store,
+    checked_for_archive,
+    checked_snapshots,
+    chosen_deserializer,
+    made_type,
+)
+from .stream_lister import StreamLister, StreamNames
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker

@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.committing_sink import CommittingSink
-from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, write_value
-from recordpublisher.fetcher.stored_documents import read_document
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, read_document, write_value
+from recordpublisher.fetcher.sink import CommittingSink
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.job import COMPRESSION
-from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, PARQUET_COLUMNS, PARTITIONS
+from recordpublisher.publishers.properties.job_properties import COMPRESSION
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import ARCHIVE, PARQUET_COLUMNS, PARTITIONS
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, is_valid_name, shard_to_json
 

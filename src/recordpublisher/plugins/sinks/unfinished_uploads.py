@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from recordpublisher.fetcher.committing_sink import Leftover
+from recordpublisher.fetcher.sink import Leftover
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.aws_stores import NotFoundError, StoreService

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, ShardOutcome
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, ShardOutcome
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError
 from recordpublisher.publishers.initial_position import check_end
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.times import iso_time
+from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
@@ -382,8 +382,7 @@ def background_reader(options: SparkOptions, values: Deserializer[Any] | None = 
     Call both only in the thread that runs Spark's tasks.
     """
     # Imported here because the process that plans a batch read does not read.
-    from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
-
+    from ..runtime.streaming import BoundedReader
     from .efo_consumers import task_properties
     from .source.task_read import endless_retries
 

@@ -45,7 +45,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence()
     def schema(self) -> Any:
         """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid (C2)."""
-        from recordpublisher.publishers.properties.groups.job import SCHEMA
+        from recordpublisher.publishers.properties.job_properties import SCHEMA
 
         from .options.other_connectors import refuse_new_table
         from .options.spark_options import ENDING_POSITION

@@ -6,8 +6,8 @@ from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
-from recordpublisher.publishers.properties.groups.reading import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
 
 from .options.other_connectors import own_options
 
@@ -55,8 +55,7 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
 
 
 async def _deregister(streams: list[str], properties: Properties) -> None:
-    from recordpublisher.publishers.fanout.config import FanOutConfig
-    from recordpublisher.publishers.fanout.registration import RegistrationCalls
+    from recordpublisher.publishers.fanout.registration import FanOutConfig, RegistrationCalls
 
     config = FanOutConfig.of(properties.merged({REGISTRATION.key: "LAZY"}))
     async with kinesis.KinesisClient(properties, streams) as client:

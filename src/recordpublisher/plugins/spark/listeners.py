@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from recordpublisher.plugins.metrics.http_pages import HttpPages, Page
 from recordpublisher.plugins.metrics.prometheus.exporter import CONTENT_TYPE, escaped_label, family, host_and_port
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
-from recordpublisher.publishers.properties.groups.job import PROMETHEUS_ADDRESS
+from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
 
 from .efo_consumers import consumer_properties, deregister_consumers
 from .python_worker import worker_loop

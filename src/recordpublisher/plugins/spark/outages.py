@@ -20,10 +20,10 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     StoreUnavailableError,
 )
-from recordpublisher.publishers.properties.groups.reading import ALL_RETRIES
+from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.retry import RetryPolicy
 
 LOG = logging.getLogger("recordpublisher.spark")

@@ -10,14 +10,14 @@ import pyarrow as pa
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import ON_BAD_RECORD, SCHEMA
+from recordpublisher.publishers.properties.job_properties import ON_BAD_RECORD, SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
 from ..columns.record_columns import RECORD_SCHEMA, arrow_columns
 
 if TYPE_CHECKING:
-    from ..columns.typed_columns import FrameColumns
+    from ..columns.record_columns import FrameColumns
 
 HOW_TO_INFER = "recordpublisher tail STREAM --no-follow --format schema prints the columns that follow from the records"
 
@@ -78,11 +78,12 @@ def decoded_columns(properties: Properties) -> DecodedColumns | None:
     if given is None:
         return None
     # Imported here because most reads have no schema, and each process of Spark pays for its imports.
-    from recordpublisher.plugins.columns.file_columns import check_names
-    from recordpublisher.plugins.columns.typed_columns import CheckedValues, FrameColumns
     from recordpublisher.plugins.deserializers.schemas import is_inferred
-    from recordpublisher.plugins.host.build_from_properties import build_deserializer
     from recordpublisher.plugins.host.manager import load_registry
+
+    from ..columns.file_columns import check_names
+    from ..columns.record_columns import CheckedValues, FrameColumns
+    from ..host.build_from_properties import build_deserializer
 
     if is_inferred(properties):
         reason = f"Spark needs the columns before it reads; {HOW_TO_INFER}"
@@ -159,7 +160,8 @@ def _column_text(field: pa.Field) -> str:
     """Return a column as a query's schema writes it."""
     if _is_of_record(field):
         return f"{field.name} {_TYPES[field.name]}"
-    from recordpublisher.plugins.columns.file_columns import shape_of_type
     from recordpublisher.plugins.deserializers.schemas import columns_text
+
+    from ..columns.file_columns import shape_of_type
 
     return columns_text({field.name: shape_of_type(field.type)})

@@ -11,21 +11,21 @@ from pathlib import Path
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.job_properties import (
     CHOICES,
     DEAD_LETTER,
     DEAD_LETTER_SINK,
     ON_BAD_RECORD,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED, JSONL_PATH, SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
+from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED, JSONL_PATH, SINK_STREAM
 
 from ..host.build_from_properties import build_dead_letter_sink
+from ..sinks.kinesis.limits import KinesisSinkSettings
 from .options import SPARK
 from .options.other_connectors import check_unknown_options, own_options
 from .options.spark_options import STREAM, with_loaded_stream

@@ -26,8 +26,7 @@ from recordpublisher.plugins.sinks.kinesis.records import (
 )
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
 SLICE_ROWS = 2_000

@@ -25,10 +25,10 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService, OpenClient, Response
-from recordpublisher.publishers.properties.groups.job import STATE_ENDPOINT
+from recordpublisher.publishers.properties.job_properties import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .remote_stores import ConditionalObjects, get_side_by_side, refuse_credentials, refuse_cut, side_by_side
+from .by_location import ConditionalObjects, get_side_by_side, refuse_credentials, refuse_cut, side_by_side
 
 T = TypeVar("T")
 SCHEMES = ("s3", "s3a", "s3n")

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.conditional_store import ConflictError, VersionedValue, new_version, pause
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.publishers.properties.groups.job import STATE_ENDPOINT
+from recordpublisher.publishers.properties.job_properties import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .remote_stores import ConditionalObjects, refuse_credentials, refuse_cut
+from .by_location import ConditionalObjects, refuse_credentials, refuse_cut
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess

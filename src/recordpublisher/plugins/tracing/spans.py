@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, SpanKind, Tracer, get_current_span
 from recordpublisher.fetcher.sink import RecordsCall
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import keep_trace_ids
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, TRACING_SPANS
+from recordpublisher.publishers.properties.job_properties import JOB_NAME, TRACING_SPANS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.consumer.typed_values import json_field
+from recordpublisher.consumer.deserialization import json_field
 from recordpublisher.fetcher.sink import Traced, untraced
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.properties.function_property import imported_function
-from recordpublisher.publishers.properties.groups.job import TRACING_FIELD, TRACING_FUNCTION
+from recordpublisher.publishers.properties.config_fields import imported_function
+from recordpublisher.publishers.properties.job_properties import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
-from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from ..records import (
     to_millis,
 )
 from ..retry import RetryPolicy, call_with_retries
-from ..shard_metrics import ShardMetrics
+from ..shard_metrics import ShardMetrics, SkippedRecordsLog
 from ..shards import HashRange, Shard, hash_key_from
-from ..skipped_records import SkippedRecordsLog
 from .kpl_format import STEP, LongAggregate, SubRecords, parse_aggregate
 
 try:  # CPython's own MD5 is five times as fast as OpenSSL's for short keys. For whole messages OpenSSL's is faster.

@@ -40,16 +40,14 @@ from ..kinesis.ports import (
     is_shard_listed,
 )
 from ..positions import SequenceNumber, StartingPosition, next_position
-from ..properties.groups.reading import CONSUMER_ARN, ENDPOINT
 from ..properties.properties import Properties
+from ..properties.reading_properties import CONSUMER_ARN, ENDPOINT
 from ..records import RecordBatch
 from ..retry import Failures, RetryPolicy, call_with_retries
 from ..service_limits import SECONDS_BETWEEN_SUBSCRIBE_CALLS, SECONDS_BETWEEN_SUBSCRIPTIONS
 from ..shard_metrics import ShardMetrics
-from ..shards import Shard
-from ..stream_arns import arn_of, stream_name
-from .config import FanOutConfig, RegistrationType
-from .registration import ConsumerRefCounts, ConsumerRegistrar
+from ..shards import Shard, arn_of, stream_name
+from .registration import ConsumerRefCounts, ConsumerRegistrar, FanOutConfig, RegistrationType
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ translation. A name whose module loads the AWS SDK (over a second of CPU time) i
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..properties.groups.reading import LIST_SHARDS_RETRIES
+from ..properties.reading_properties import LIST_SHARDS_RETRIES
 from ..retry import call_with_retries
 from .ports import ReadResponse, RecordDistribution, run_sync
 

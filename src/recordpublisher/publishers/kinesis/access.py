@@ -21,7 +21,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from ..errors import ConfigurationError
-from ..properties.groups.reading import (
+from ..properties.properties import Properties
+from ..properties.reading_properties import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
     ENDPOINT,
@@ -35,8 +36,7 @@ from ..properties.groups.reading import (
     SESSION_TOKEN,
     uses_fan_out,
 )
-from ..properties.properties import Properties
-from ..stream_arns import arn_of, region_of_arn
+from ..shards import arn_of, region_of_arn
 from .ports import is_header_text
 
 PARTITIONS = {

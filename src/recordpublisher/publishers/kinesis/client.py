@@ -27,15 +27,15 @@ from ..errors import (
     TransientError,
 )
 from ..positions import PositionType, StartingPosition
-from ..properties.groups.reading import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..properties.properties import Properties
+from ..properties.reading_properties import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..service_limits import DEFAULT_RECORD_BYTES
-from ..shards import HashRange, Shard
-from ..stream_arns import ConsumerArn, account_of_arn, arn_of, region_of_arn, stream_name
+from ..shards import ConsumerArn, HashRange, Shard, account_of_arn, arn_of, region_of_arn, stream_name
 from .access import known_access, region_of
 from .codec import PLACEHOLDER, PUT, RAW_EVENTS, READ, check_shard_ids, encode_put, to_read_response
 from .direct_transport import DirectTransport
 from .error_mapping import reject_malformed
+from .http1 import SUBSCRIPTION_BUFFER_BYTES
 from .ports import (
     ConsumerDescription,
     PutEntry,
@@ -46,7 +46,6 @@ from .ports import (
     Subscription,
     Transport,
 )
-from .read_buffers import SUBSCRIPTION_BUFFER_BYTES
 
 log = logging.getLogger("recordpublisher.kinesis")
 

@@ -23,9 +23,9 @@ import msgspec
 
 from ..clock import Clock, SystemClock, observed_timeout
 from ..errors import ConfigurationError, KinesisError
-from ..password_masking import MASK
-from ..properties.groups.reading import CREDENTIALS_PROVIDER, REQUEST_TIMEOUT
+from ..log_fields import MASK
 from ..properties.properties import Properties
+from ..properties.reading_properties import CREDENTIALS_PROVIDER, REQUEST_TIMEOUT
 from .access import (
     CALLS,
     QUEUE_CALLS,
@@ -39,8 +39,7 @@ from .access import (
 )
 from .codec import READ, RESPONSE_DECODERS, Decode, IncrementalReadDecoder, decode_error, decode_object
 from .error_mapping import error_for_code, translate_errors, with_new_token
-from .http1_connection import BodyReader, BufferedBody, ResponseHead
-from .http1_pool import CONNECT_SECONDS, Http1Pools
+from .http1 import CONNECT_SECONDS, BodyReader, BufferedBody, Http1Pools, ResponseHead
 from .ports import Transport
 
 

@@ -25,7 +25,7 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
-from ..properties.groups.reading import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
+from ..properties.reading_properties import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION, SECRET_KEY
 from ..undecodable import UNDECODABLE
 
 T = TypeVar("T")

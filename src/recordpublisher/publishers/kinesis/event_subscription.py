@@ -22,8 +22,8 @@ from .error_mapping import (
     reject_malformed,
     translate_errors,
 )
+from .http1 import limit_read_ahead
 from .ports import ReadResponse
-from .read_buffers import limit_read_ahead
 
 API = "SubscribeToShard"
 

@@ -31,7 +31,7 @@ from h2.settings import SettingCodes, Settings
 
 from ..errors import ConfigurationError
 from ..properties.config_fields import of_property
-from ..properties.groups.reading import HTTP_PROTOCOL, REQUEST_TIMEOUT
+from ..properties.reading_properties import HTTP_PROTOCOL, REQUEST_TIMEOUT
 from .access import client_tls, host_header, proxy_for, tls_name
 from .error_mapping import StreamLostError
 

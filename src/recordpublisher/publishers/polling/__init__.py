@@ -1,4 +1,4 @@
-"""Reads one shard by polling, with GetRecords. Start at `publisher.py`; `shard_probe.py` makes single small reads.
+"""Reads one shard by polling, with GetRecords. Start at `publisher.py`.
 
 Public: wrap `PollingRecordPublisherFactory` to change what polling reads or where it reads it from. The factory loads
 the AWS SDK only when it makes a client.

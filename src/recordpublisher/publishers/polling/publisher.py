@@ -27,7 +27,8 @@ from ..errors import (
 from ..kinesis.ports import ListingPort, PollingPort, ReadResponse, is_shard_listed
 from ..positions import PositionType, SequenceNumber, StartingPosition, next_position
 from ..properties.config_fields import of_property, of_retries, values_of
-from ..properties.groups.reading import (
+from ..properties.properties import Properties
+from ..properties.reading_properties import (
     ADAPTIVE_READS,
     DESCRIBE_STREAM_RETRIES,
     GETITERATOR_RETRIES,
@@ -37,8 +38,7 @@ from ..properties.groups.reading import (
     LIST_SHARDS_RETRIES,
     TIP_INTERVAL,
 )
-from ..properties.properties import Properties
-from ..records import columns_of
+from ..records import columns_of, to_millis
 from ..retry import RetryPolicy, call_with_retries
 from ..service_limits import (
     GET_RECORDS_CALLS_PER_SECOND,
@@ -49,7 +49,7 @@ from ..service_limits import (
     REFUSED_SECONDS_AFTER_LARGEST_RESPONSE,
 )
 from ..shard_metrics import ShardMetrics
-from ..shards import Shard
+from ..shards import OldestRecord, Shard
 
 
 class PollingService(PollingPort, ListingPort, DistributionPort, Protocol):
@@ -475,3 +475,71 @@ def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | N
     if budget_bytes is not None:
         limit = min(limit, int(budget_bytes / size.held))
     return max(1, min(limit, GET_RECORDS_RECORDS))
+
+
+# Probes a shard with one small read: how far a position is behind its tip (A2), and which record is its oldest (S5).
+
+MAX_READS, MAX_READS_OF_OLDEST = 5, 20
+"""Responses may be empty on the way to a record (service documentation). A probe ends after this many reads."""
+PAUSE_SECONDS = 0.25
+"""Seconds between two reads, because the shard's readers share its 5 calls a second."""
+
+
+class TipDistance(msgspec.Struct, frozen=True):
+    """The result of one probe.
+
+    - `has_unread`: whether there is a record after the position.
+    - `oldest_ms`: the arrival of that record (epoch ms).
+    - `millis_behind`: MillisBehindLatest of the last response.
+    """
+
+    has_unread: bool
+    oldest_ms: int | None = None
+    millis_behind: int = 0
+
+
+async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
+    """Read one record after `position`. Return None if several empty responses in a row did not reach the tip.
+
+    As a rule this takes two calls: one for the iterator, and one GetRecords with Limit 1.
+
+    Raises: KinesisError if a call fails. No call is retried.
+    """
+    iterator: str | None = await port.get_shard_iterator(shard, position)
+    for _ in range(MAX_READS):
+        if iterator is None:
+            break
+        response = await port.get_records(shard, iterator, 1)
+        distance = _distance_from(response)
+        if distance is not None:
+            return distance
+        iterator = response.next_iterator
+        await asyncio.sleep(PAUSE_SECONDS)
+    return None
+
+
+def _distance_from(response: ReadResponse) -> TipDistance | None:
+    behind = response.millis_behind_latest or 0
+    if response.records:
+        return TipDistance(True, to_millis(response.records[0].arrival), behind)
+    return TipDistance(False) if behind == 0 or response.next_iterator is None else None
+
+
+async def read_oldest_record(port: PollingPort, shard: Shard) -> OldestRecord:
+    """Return the oldest record that the shard still has, by a read from TRIM_HORIZON.
+
+    Raises: TransientError if many empty responses in a row did not reach the tip; KinesisError if a call fails. No call
+    is retried.
+    """
+    iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.trim_horizon())
+    for _ in range(MAX_READS_OF_OLDEST):
+        response = await port.get_records(shard, iterator, 1) if iterator is not None else None
+        if response is None or (not response.records and response.millis_behind_latest == 0):
+            return OldestRecord()
+        if response.records:
+            return OldestRecord(response.records[0].sequence_number, to_millis(response.records[0].arrival))
+        iterator = response.next_iterator
+        await asyncio.sleep(PAUSE_SECONDS)
+    raise TransientError(
+        "GetRecords", "OnlyEmptyResponses", f"{MAX_READS_OF_OLDEST} reads of {shard.key} from its oldest record"
+    )

@@ -3,13 +3,18 @@
 `values_of` reads them. So a setting is declared in its group, and named in the class that uses it.
 """
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from enum import Enum
 from typing import Any, TypeVar, overload
 
+from ..base import Check
+from ..errors import ConfigurationError
 from ..retry import RetryPolicy
+from ..user_code import ForeignExitError, check_user_function, exits_as_errors
 from .declaration import Property, PropertyValues
+from .properties import Properties
 from .retry_properties import RetryProperties
 
 T = TypeVar("T")
@@ -62,3 +67,46 @@ def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
 def properties_of(config: type) -> tuple[Property[Any], ...]:
     """Return the properties that fields of a dataclass name."""
     return tuple(each.metadata["property"] for each in fields(config) if "property" in each.metadata)
+
+
+# Imports a function or a type of the user that a property names as module:function.
+
+
+def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:
+    """Import the function that the property names.
+
+    Raises: ConfigurationError that says what is `valid`, if it cannot be imported or is not a suitable function.
+    """
+    found = imported_object(properties, declared, valid)
+    check_user_function(declared.key, found, valid)
+    return found  # type: ignore[no-any-return]
+
+
+def imported_object(properties: Properties, declared: Property[Any], valid: str) -> Any:
+    """Import the object that the property names. Raises: ConfigurationError that says what is `valid`, if that fails."""
+    return imported(properties.value(declared), declared.key, valid)
+
+
+def imported(path: str | None, key: str, valid: str) -> Any:
+    """Import the object that `module:name` names. Raises: ConfigurationError that names the `key` and what is `valid`, if that fails."""
+    module, colon, name = (path or "").partition(":")
+    if path and not colon:
+        meant = ":".join([*path.rsplit(".", 1), "name"][:2])
+        raise ConfigurationError(key, path, valid, reason=f"the colon before the name is missing: write {meant}")
+    try:
+        with exits_as_errors():
+            return getattr(importlib.import_module(module), name)
+    except Exception as error:  # the user's module may raise anything
+        says_all = (ImportError, SyntaxError, AttributeError, ValueError, ForeignExitError)
+        reason = str(error) if isinstance(error, says_all) else repr(error)
+        raise ConfigurationError(key, path, valid, reason=reason) from error
+
+
+def import_check(function: Callable[..., Any]) -> Check:
+    """Return a check that says which function was imported. Without the function there is no sink."""
+
+    async def check() -> str:
+        module, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", type(function).__name__)
+        return f"{module}:{name} is imported; it is not called"
+
+    return check

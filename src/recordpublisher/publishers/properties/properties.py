@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
-from ..password_masking import MASK, mask_passwords
-from .declaration import Property, declared_keys, declared_properties, find_property, is_secret
-from .groups.job import (
+from ..log_fields import MASK, mask_passwords
+from .declaration import Property, declared_keys, declared_properties, find_property, is_secret, which_name, why_no_time
+from .job_properties import (
     ALARMS,
     BAD_RECORDS,
     DEAD_LETTER,
@@ -26,13 +26,12 @@ from .groups.job import (
     TRACING,
     VALUES_AND_TIME,
 )
-from .groups.reading import ACCESS, ARCHIVE_READING, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
-from .groups.sinks import FILES_AND_TABLES, KINESIS_SINK, SINKS
+from .reading_properties import ACCESS, ARCHIVE_READING, FAN_OUT, POLLING, PUBLISHER, QUEUE, RETRIES
 from .retry_properties import JOB, MAX_OUTAGE
-from .times import which_name, why_no_time
+from .sink_properties import FILES_AND_TABLES, KINESIS_SINK, SINKS
 
 if TYPE_CHECKING:
-    from .generated.settings import Settings
+    from .settings import Settings
 
 
 T = TypeVar("T")

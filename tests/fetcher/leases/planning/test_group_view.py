@@ -1,8 +1,8 @@
 """E6: which free shards a worker may take."""
 
-from recordpublisher.fetcher.leases.documents.group_store import WorkerRecord
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.group_store import WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from recordpublisher.fetcher.leases.documents.group_store import StoredPosition, WorkerRecord
-from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable, ShardEnd
+from recordpublisher.fetcher.leases.group_store import StoredPosition, WorkerRecord
+from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable, ShardEnd
 from recordpublisher.fetcher.leases.planning import (
     GroupView,
     ShardWatermark,
@@ -11,7 +11,7 @@ from recordpublisher.fetcher.leases.planning import (
     group_watermark,
     lowest_watermark,
 )
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.publishers.positions import StartingPosition
 
 IDLE = ShardWatermark(None, is_idle=True)

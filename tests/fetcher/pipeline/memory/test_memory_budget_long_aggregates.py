@@ -11,7 +11,7 @@ from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES
 from recordpublisher.publishers.aggregation.kpl_format import STEP
 from recordpublisher.publishers.base import RunResult
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RECORD_OVERHEAD_BYTES
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

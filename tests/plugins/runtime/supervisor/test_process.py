@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.runtime import job_process as process
+from recordpublisher.plugins.runtime import supervisor as process
 
 
 class Replaced:

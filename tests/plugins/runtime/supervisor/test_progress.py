@@ -1,6 +1,6 @@
 """The sum of the subtasks' progress reports."""
 
-from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress
 from recordpublisher.plugins.runtime.supervisor import JobProgressMeter
 
 

@@ -10,7 +10,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import in_memory
 from recordpublisher.plugins.runtime.arguments import OF_COMMAND, CommandOptions
-from recordpublisher.plugins.runtime.job_process import made_fetcher, properties_of_program, run_python_job
+from recordpublisher.plugins.runtime.supervisor import made_fetcher, properties_of_program, run_python_job
 
 SHOP = """
 from contextlib import asynccontextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress
 from recordpublisher.plugins.runtime.supervisor import Supervisor, as_group
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.committing_sink import CommitNumber
+from recordpublisher.fetcher.sink import CommitNumber
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.sinks.files.staged_files import StagedFiles

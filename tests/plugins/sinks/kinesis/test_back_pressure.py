@@ -6,8 +6,7 @@ import logging
 import pytest
 
 from recordpublisher.fetcher.sink import SinkContext, UnfinishedShard
-from recordpublisher.plugins.sinks.kinesis.limits import FifoWaiters
-from recordpublisher.plugins.sinks.kinesis.settings import SinkMetrics
+from recordpublisher.plugins.sinks.kinesis.limits import FifoWaiters, SinkMetrics
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -12,7 +12,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.map.handling import MapSettings
 from recordpublisher.plugins.sinks.map.map_sink import MapSinkFromProperties
 from recordpublisher.plugins.sinks.map.unhandled_records import Ordering
-from recordpublisher.publishers.properties.groups.job import OnBadRecord
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing import run_virtual
 
 from .map_jobs import WaitingHandler, batch_of_keys, open_and_write, settle

@@ -6,7 +6,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.fetcher.committing_sink import CommitNumber
+from recordpublisher.fetcher.sink import CommitNumber
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
 from recordpublisher.plugins.stores.folder_store import FolderStore

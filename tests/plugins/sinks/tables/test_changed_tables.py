@@ -14,12 +14,12 @@ from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot import PARTS, checked_snapshot
-from recordpublisher.fetcher.leases.alone_takeover import seal_worker
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, PositionPart, store_as_group
+from recordpublisher.fetcher.leases.group_store import GroupStore, PositionPart, store_as_group
+from recordpublisher.fetcher.leases.owned_leases import seal_worker
 from recordpublisher.fetcher.leases.position_store import seal_parts
 from recordpublisher.plugins.positions.leftovers import Unpublished, take_back
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
-from recordpublisher.plugins.sinks.tables.folder import TableFolder
+from recordpublisher.plugins.sinks.tables.table import TableFolder
 
 from .lake_tables import Delta, Iceberg, number, opened
 from fakes.batches import batch

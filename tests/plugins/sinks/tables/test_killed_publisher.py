@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recordpublisher.fetcher.committing_sink import Staged
+from recordpublisher.fetcher.sink import Staged
 
 from .lake_tables import Delta, Iceberg, marks, number, opened, payloads
 from processes.command_line import ROOT, process_environment

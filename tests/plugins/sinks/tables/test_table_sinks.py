@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 import recordpublisher as rp
-from recordpublisher.fetcher.committing_sink import Staged
+from recordpublisher.fetcher.sink import Staged
 from recordpublisher.plugins.sinks.tables.sink import TableSink
 
 from .lake_tables import Delta, Iceberg, data_files, marks, number, opened, payloads
@@ -209,7 +209,7 @@ async def test_a_file_of_a_shard_that_goes_and_cannot_be_dropped_ends_the_life(k
         raise OSError("503 Slow Down")
 
     with monkeypatch.context() as patched:
-        patched.setattr("recordpublisher.plugins.sinks.tables.folder.TableFolder.delete", away)
+        patched.setattr("recordpublisher.plugins.sinks.tables.table.TableFolder.delete", away)
         sink.revoked(["orders/shardId-0"])
         with pytest.raises(rp.SinkError, match="503 Slow Down"):
             await sink.stage(number(1))

@@ -7,15 +7,15 @@ import threading
 
 import pytest
 
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.source.new_data_watch import Look, NewDataWatch, watch_properties
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.reading import GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 

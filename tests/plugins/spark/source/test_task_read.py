@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.spark.row_columns import RowColumns
 from recordpublisher.plugins.spark.source.claims import ReadClaim
@@ -27,8 +27,8 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.reading import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import GETRECORDS_RETRIES
 
 from fakes.spark.simulated_kinesis import MemoryClaims, SimulatedKinesis
 

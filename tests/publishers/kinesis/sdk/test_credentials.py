@@ -9,7 +9,7 @@ from botocore.exceptions import CredentialRetrievalError
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.access import provider_name
-from recordpublisher.publishers.kinesis.sdk import internals
+from recordpublisher.publishers.kinesis.sdk import session as internals
 from recordpublisher.publishers.kinesis.sdk.credentials import profile_session
 from recordpublisher.publishers.kinesis.sdk.session import CheckedCredentials
 from recordpublisher.publishers.properties.properties import Properties

@@ -23,7 +23,7 @@ from aiobotocore.session import AioSession
 from botocore.exceptions import EndpointConnectionError
 
 from recordpublisher.publishers.errors import FatalKinesisError, TransientError
-from recordpublisher.publishers.kinesis.sdk.internals import http_session_of, tls_context_for
+from recordpublisher.publishers.kinesis.sdk.session import http_session_of, tls_context_for
 
 from processes.command_line import ROOT
 from servers.scripted_kinesis import raw, stub_and_client
@@ -58,11 +58,11 @@ OF_INSTANCES = {
     "AioAWSResponse._content": lambda: AioAWSResponse("", 200, {}, None),
 }
 REACHING = {
-    "publishers/kinesis/sdk/internals.py": "the AWS SDK",
-    "publishers/kinesis/read_buffers.py": "asyncio",
-    "local/http_server.py": "h2 and hypercorn",
-    "plugins/runtime/background_loop.py": "threading (nothing public runs before the pools are closed)",
-    "plugins/runtime/loop_watch.py": "sys (a function that its documentation has for debuggers)",
+    "publishers/kinesis/sdk/session.py": "the AWS SDK",
+    "publishers/kinesis/http1.py": "asyncio",
+    "local/server.py": "h2 and hypercorn",
+    "plugins/runtime/background_loop.py": "threading (nothing public runs before the pools are closed), and sys (a function that its "
+    "documentation has for debuggers)",
     "publishers/user_code.py": "asyncio (a name that its documentation has for those who make tasks)",
 }
 """The only files that may use private attributes of other libraries."""

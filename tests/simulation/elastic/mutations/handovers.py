@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from recordpublisher.fetcher.leases import lease_table
 from recordpublisher.fetcher.leases import shard_listing as listing_module
-from recordpublisher.fetcher.leases.documents import lease_table
-from recordpublisher.fetcher.leases.documents.group_store import PositionKey
-from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.group_observer import GroupObserver, GroupUpkeep
+from recordpublisher.fetcher.leases.group_store import PositionKey
+from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.owned_leases import CheckpointScope, LeaseChanges, OwnedLeases, PositionCommits
 from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.shard_listing import ShardListing

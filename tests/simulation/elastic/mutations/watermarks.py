@@ -9,7 +9,7 @@ import msgspec
 
 from recordpublisher.fetcher.leases import group_observer as observer_module
 from recordpublisher.fetcher.leases import worker as worker_module
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
 from recordpublisher.fetcher.leases.planning import GroupView, WorkerWatermark, group_watermark
 

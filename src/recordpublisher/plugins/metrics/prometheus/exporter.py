@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.alarms import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
@@ -14,7 +14,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
     SubtaskMetrics,
 )
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import PROMETHEUS_ADDRESS
+from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..export import (

@@ -6,11 +6,16 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, write_value
-from recordpublisher.fetcher.stored_documents import read_document, unreadable
+from recordpublisher.fetcher.conditional_store import (
+    ConditionalStore,
+    ConflictError,
+    read_document,
+    unreadable,
+    write_value,
+)
 from recordpublisher.plugins.columns.file_columns import InferredColumns
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.sinks import PARTITIONS
+from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 
 _NAME, _FORMAT = "columns", 1
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
+from recordpublisher.consumer.deserialization import fields_of_model, with_all_fields
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.sinks import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import ARCHIVE, JSONL_PATH, PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from .sink import FileSink, Rejected

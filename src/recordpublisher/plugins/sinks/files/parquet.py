@@ -14,13 +14,12 @@ except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns
-from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.sinks import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.records import RecordBatch
 
 from ..archived_shards import check_partitions, no_archive_of_fields

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, Leftover, Staged
-from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.fetcher.stored_documents import check_document
+from recordpublisher.fetcher.conditional_store import ConditionalStore, check_document
+from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
 from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of
-from recordpublisher.plugins.stores.durable_files import path_of
+from recordpublisher.plugins.stores.folder_store import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.sinks import FILES_BUFFER_BYTES, SINK_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import FILES_BUFFER_BYTES, SINK_BUFFER
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
 

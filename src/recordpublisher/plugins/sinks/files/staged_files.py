@@ -12,10 +12,9 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from recordpublisher.fetcher.committing_sink import Leftover
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_not_writable
-from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error
+from recordpublisher.fetcher.sink import Leftover
+from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error, make_folder, sync, why_not_writable
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
 from ..archived_shards import HIDDEN, SHARDS

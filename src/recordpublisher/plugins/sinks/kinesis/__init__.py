@@ -1,15 +1,16 @@
 """The Kinesis sink: puts records into a stream with bounded memory, optionally in key order, and loses none silently (K1 to K4).
 
 - `kinesis_sink.py`: the public sink, which is where to start; `producer.py`: the same for programs without asyncio.
-- `writer.py`: accepts a record, and knows when it is acknowledged. It waits while a limit is reached (`limits.py`).
+- `writer.py`: accepts a record, and knows when it is acknowledged. It waits while a limit is reached.
+- `limits.py`: these limits, how fast a shard is sent records, and the settings, statistics and metrics of the sink.
 - `sending.py`: the way of an accepted record in five steps, from the queue of its shard to the result of its PutRecords call.
-- `shard_queues.py`: which shard takes a record, its queue, and its aggregates; `adaptive_rate.py`: how fast a shard is sent records.
-- `records.py`: a record that is pending or has failed; `settings.py`: settings, statistics and metrics.
+- `shard_queues.py`: which shard takes a record, its queue, and its aggregates.
+- `records.py`: a record that is pending or has failed.
 """
 
 from .kinesis_sink import KinesisSink
+from .limits import SinkStatistics
 from .producer import Producer
 from .records import FailedRecord
-from .settings import SinkStatistics
 
 __all__ = ["KinesisSink", "FailedRecord", "Producer", "SinkStatistics"]

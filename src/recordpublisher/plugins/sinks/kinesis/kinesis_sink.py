@@ -8,7 +8,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from recordpublisher.fetcher.metric_types import SinkMetric
+from recordpublisher.fetcher.alarms import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.plugins.sinks.queued_writes import (
     PARTIAL_FLUSH_SECONDS,
@@ -20,14 +20,13 @@ from recordpublisher.plugins.tracing.traces import payload_with_context
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
-from recordpublisher.publishers.properties.groups.sinks import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import written_hash_key
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.shards import stream_name, written_hash_key
 
+from .limits import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
 from .records import FailedRecord, PendingRecord, size_of
-from .settings import KINESIS_SINK_METRICS, KinesisSinkSettings, QueueLimit
 from .writer import KinesisWriter
 
 

@@ -19,10 +19,8 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 from recordpublisher.publishers.retry import OUTAGES
 
-from .adaptive_rate import ShardRateLimit
-from .limits import Notifier, OutstandingRecords, RecordLimit
+from .limits import KinesisSinkSettings, Notifier, OutstandingRecords, RecordLimit, ShardRateLimit, SinkMetrics
 from .records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
-from .settings import KinesisSinkSettings, SinkMetrics
 from .shard_queues import (
     ANY_SHARD,
     MIN_REFRESH_INTERVAL_SECONDS,

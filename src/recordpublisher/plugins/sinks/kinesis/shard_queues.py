@@ -22,10 +22,8 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, first_unlisted_range
 
-from .adaptive_rate import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, ShardRateLimit
-from .limits import Notifier
+from .limits import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, Notifier, ShardRateLimit, SinkMetrics
 from .records import PendingRecord, size_of
-from .settings import SinkMetrics
 
 log = logging.getLogger(__name__)
 ANY_SHARD = "any shard"

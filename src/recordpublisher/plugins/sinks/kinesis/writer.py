@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import GRACE_SECONDS, duration_words
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
-from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
+from .limits import NO_LIMIT, FifoWaiters, KinesisSinkSettings, Notifier, OutstandingRecords, SinkMetrics
 from .records import (
     FailedRecord,
     FailedRecords,
@@ -25,7 +25,6 @@ from .records import (
     size_of,
 )
 from .sending import RecordSending, SendPermission
-from .settings import KinesisSinkSettings, SinkMetrics
 
 log = logging.getLogger("recordpublisher.producer")
 NOT_OPEN = "is not open: use `async with`, or call open()"

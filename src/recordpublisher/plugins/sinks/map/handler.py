@@ -13,7 +13,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from recordpublisher.consumer.typed_values import name_of, without_name
+from recordpublisher.consumer.deserialization import name_of, without_name
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import Clock, ObservedTimeouts
 from recordpublisher.publishers.errors import ConfigurationError, SinkError

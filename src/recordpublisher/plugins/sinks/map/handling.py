@@ -13,15 +13,15 @@ from itertools import islice
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.alarms import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.declaration import parse_with_unit
-from recordpublisher.publishers.properties.groups.job import MAP_ON_FAILURE, OnBadRecord
-from recordpublisher.publishers.properties.groups.sinks import (
+from recordpublisher.publishers.properties.job_properties import MAP_ON_FAILURE, OnBadRecord
+from recordpublisher.publishers.properties.sink_properties import (
     MAP_BATCH_SIZE,
     MAP_BATCH_WAIT,
     MAP_CONCURRENCY,
@@ -33,7 +33,7 @@ from recordpublisher.publishers.properties.groups.sinks import (
     MAP_TIMEOUT,
 )
 from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
-from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.publishers.shard_metrics import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
 
 from .handler import Handler, StreamHandlers, is_cancelled

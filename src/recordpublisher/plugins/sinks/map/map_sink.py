@@ -6,22 +6,21 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any, TypedDict, Unpack, overload
 
-from recordpublisher.fetcher.metric_types import SinkMetric
+from recordpublisher.fetcher.alarms import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.function_property import import_check, imported_function
-from recordpublisher.publishers.properties.groups.job import (
+from recordpublisher.publishers.properties.config_fields import import_check, imported_function, values_of
+from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER_SINK,
     MAP_ON_FAILURE,
     ON_BAD_RECORD,
     OnBadRecord,
     OnFailureName,
 )
-from recordpublisher.publishers.properties.groups.sinks import MAP_FUNCTION, MAP_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import MAP_FUNCTION, MAP_TIMEOUT
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.user_code import is_coroutine_function
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from recordpublisher.fetcher.shards.discovery import reachable
+from recordpublisher.fetcher.shards.shard_table import reachable
 from recordpublisher.fetcher.sink import State, UnfinishedShard
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis

@@ -14,16 +14,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 from sqlalchemy import Connection, inspect, text
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, new_version
-from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.fetcher.sink import CommitNumber, CommittingSink, SinkContext, Staged
 from recordpublisher.plugins.databases import Database, end_sessions, lock_table_creation, session_prefix
 from recordpublisher.plugins.deserializers.schemas import is_inferred
 from recordpublisher.plugins.stores.sql_store import SqlStore
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.sinks import SINK_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import SINK_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.records import RecordBatch
 
 from .latest_by_key import LatestByKey

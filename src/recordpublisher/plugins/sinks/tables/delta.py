@@ -26,31 +26,30 @@ try:
 except ImportError as error:
     raise ImportError(f"the delta sink needs the extra 'delta': {install_command('delta')}") from error
 
-from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.durable_files import make_folder, sync
+from recordpublisher.plugins.stores.folder_store import make_folder, sync
 from recordpublisher.publishers.errors import ConfigurationError, StateError, without_colours
-from recordpublisher.publishers.properties.groups.sinks import (
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import (
     DELTA_STORAGE,
     DELTA_URI,
     PARTITIONS,
     TABLE_BYTES,
     TABLE_COLUMNS,
 )
-from recordpublisher.publishers.properties.properties import Properties
 
 from ..archived_shards import HIDDEN
 from ..unfinished_uploads import UnfinishedUploads
-from .folder import TableFolder
 from .sink import TableSink
-from .staged_data_files import staged_data_files
-from .storage import FORMS, TableStorage
+from .staged_data_files import FORMS, TableStorage, staged_data_files
 from .table import (
     ConflictingCommitError,
     LakeTable,
     NoTableError,
+    TableFolder,
     check_columns,
     chosen_evolution,
     differing,

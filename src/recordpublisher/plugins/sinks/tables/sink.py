@@ -16,24 +16,22 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, Leftover, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, pause
-from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, Rejected
-from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
+from recordpublisher.fetcher.sink import CommitNumber, Leftover, SinkContext, Staged
+from recordpublisher.plugins.columns.file_columns import FileColumns, InferredColumns, ParquetOptions, Rejected
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferredRow
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.sinks import (
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.sink_properties import (
     ARCHIVE,
     FILES_BUFFER_BYTES,
     PARQUET_COLUMNS,
     PARTITIONS,
     SINK_BUFFER,
 )
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
 from ..archived_shards import (
@@ -47,10 +45,8 @@ from ..archived_shards import (
     store_documents,
 )
 from ..unfinished_uploads import UnfinishedUploads
-from .folder import DATA, STAGED, TableFolder
-from .open_files import OpenFiles
-from .staged_data_files import StagedDataFiles, folder_of, mark_of, staged_data_files
-from .table import ConflictingCommitError, LakeTable, NoTableError
+from .staged_data_files import OpenFiles, StagedDataFiles, folder_of, mark_of, staged_data_files
+from .table import DATA, STAGED, ConflictingCommitError, LakeTable, NoTableError, TableFolder
 
 log = logging.getLogger("recordpublisher.lake")
 T = TypeVar("T")

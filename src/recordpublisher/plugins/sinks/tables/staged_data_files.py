@@ -3,17 +3,222 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
+import pyarrow as pa
 
-from recordpublisher.fetcher.committing_sink import Staged
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.fetcher.sink import Staged
+from recordpublisher.plugins.columns.file_columns import FileColumns, ParquetEncoder, ParquetOptions, Rejected
+from recordpublisher.plugins.columns.partitions import Partition, Partitions
+from recordpublisher.plugins.stores.by_location import back_end_of, refuse_cut
+from recordpublisher.plugins.stores.folder_store import path_of
+from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
 
 from ..archived_shards import RANGES, Range, ShardDocument
-from .folder import DATA, STAGED
+from .table import DATA, STAGED, ObjectFolder, OutputFile, TableFolder
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
+
+MOST_OPEN = 32
+"""Most files that are written at a time, because each has a buffer of a few MiB for its upload. With more partitions, files are ended."""
+_MOST_FOLDER_BYTES = 250
+"""Longest path of partition folders (bytes). The usual file systems refuse longer names, and a file's key in an object store is limited."""
+Describe = Callable[[Any], str | None]
+"""Returns what a table format stores about a file, from the footer of the Parquet file."""
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """The file of one partition. `output` is opened with the first row group."""
+
+    partition: Mapping[str, str | None]
+    folder: str
+    shard: str | None
+    encoder: ParquetEncoder
+    output: OutputFile | None = None
+
+    def abandon(self) -> None:
+        """Close the file without its waiting rows. No stage names it."""
+        self.encoder.abandon()
+        if self.output is not None:
+            self.output.close()
+
+
+class OpenFiles:
+    """Owns the files of the next stage. All methods block, must be called from one thread, and raise OSError if a file cannot be written.
+
+    A row group is written when it is full, or when the waiting rows of all files need more than `limit_bytes`.
+    """
+
+    def __init__(
+        self,
+        open_folder: Callable[[], TableFolder],
+        columns: FileColumns,
+        partitions: Partitions,
+        options: ParquetOptions,
+        limit_bytes: int,
+        describe: Describe,
+        *,
+        without: Collection[str] = (),
+    ) -> None:
+        """Begin without files.
+
+        `without`: columns that are left out of the files, because the table has them from the partition, and polars from the names of
+        folders.
+        """
+        self._open_folder, self._describe = open_folder, describe
+        self._partitions, self._options = partitions, options
+        self._limit = limit_bytes
+        self._has_folders, self._without = bool(without), without
+        self._open: dict[tuple[Any, ...], _OpenFile] = {}
+        self.use(columns)
+        self.begin("")
+
+    def begin(self, life: str) -> None:
+        """Drop the files of the next stage, and begin a new run of the worker with the name `life`. Written files stay in the folder."""
+        for file in self._open.values():
+            with suppress(OSError):
+                file.abandon()
+        self._life, self._stage = life, 0
+        self.begin_stage()
+
+    def begin_stage(self) -> None:
+        """Forget the files that `taken` returned. Later files are of the next stage."""
+        self._stage += 1
+        self._folder: TableFolder | None = None
+        self._open = {}
+        self._ended: list[tuple[str | None, DataFile]] = []
+        self._count = 0
+        self.written_bytes = 0
+        self._positions: dict[str, str] = {}
+        self._ranges: list[CoveredFiles] = []
+        self._newest: dict[str, CoveredFiles] = {}
+
+    def use(self, columns: FileColumns) -> None:
+        """Write these columns from now on. Files with the earlier columns are ended."""
+        self.end_files()
+        self._columns = columns
+        self._names = [name for name in columns.schema.names if name not in self._without]
+        self._schema = pa.schema([columns.schema.field(name) for name in self._names])
+
+    def write(self, batches: Sequence[RecordBatch], shard: str | None, covered: Range | None = None) -> Rejected:
+        """Add records, and return those that do not fit the columns.
+
+        - `shard`: the shard of all these records, if each shard has files of its own; else None.
+        - `covered`: the range in which the records are complete, for an archive; perhaps of no record.
+        """
+        rejected: Rejected = []
+        if shard is not None and covered is not None:
+            self._cover(shard, covered)
+        for rows in self._columns.rows(batches, rejected) if batches else ():
+            for partition in self._partitions.split(rows):
+                self._add(partition, shard)
+        self._positions |= {batch.shard.key: str(batch.read_position) for batch in batches}
+        return rejected
+
+    def drop(self, shards: Collection[str]) -> None:
+        """Drop the files of these shards, and delete those that are open."""
+        for key, file in list(self._open.items()):
+            if file.shard in shards:
+                del self._open[key]
+                file.abandon()
+                if file.output is not None and self._folder is not None:
+                    self._folder.delete([file.output.name])
+        self._ended = [(shard, file) for shard, file in self._ended if shard not in shards]
+        self._positions = {shard: last for shard, last in self._positions.items() if shard not in shards}
+        self._ranges = [each for each in self._ranges if each.shard not in shards]
+        self._newest = {shard: each for shard, each in self._newest.items() if shard not in shards}
+
+    def end_files(self) -> None:
+        """End all open files, which makes them durable."""
+        while self._open:  # Ending a file may open it, and so end another file first.
+            self._end(next(iter(self._open)))
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the next stage has rows."""
+        return bool(self._open or self._ended)
+
+    def taken(self, columns: Mapping[str, str]) -> StagedDataFiles:
+        """Return the files of the stage, perhaps none. They are kept until `begin_stage`. All files must have been ended.
+
+        `columns`: the types that the columns have in the table.
+        """
+        if self._open:
+            raise AssertionError("files are open")
+        files = tuple(file for _, file in self._ended)
+        return StagedDataFiles(self._life, self._stage, files, self._positions, columns if files else {}, self._ranges)
+
+    def _cover(self, shard: str, covered: Range) -> None:
+        """Extend the newest range of a shard. Behind a gap the files are ended, so that no file is of two ranges."""
+        if (newest := self._newest.get(shard)) is not None and newest.through == covered.after:
+            newest.through = covered.through
+            return
+        for key in [key for key, file in self._open.items() if file.shard == shard]:
+            self._end(key)
+        self._newest[shard] = CoveredFiles(shard, covered.after, covered.through)
+        self._ranges.append(self._newest[shard])
+
+    def _add(self, partition: Partition, shard: str | None) -> None:
+        key = (shard, *partition.values.values())
+        if key not in self._open:
+            self._open[key] = self._begun(partition, shard)
+        rows = partition.rows.select(self._names)
+        self._open[key].encoder.write(rows)
+        self.written_bytes += rows.nbytes
+        while sum(file.encoder.held_bytes for file in self._open.values()) >= self._limit:
+            max(self._open.values(), key=lambda file: file.encoder.held_bytes).encoder.write_row_group()
+
+    def _begun(self, partition: Partition, shard: str | None) -> _OpenFile:
+        def open_target() -> Any:
+            begun = [key for key, other in self._open.items() if other.encoder.is_opened]
+            if len(begun) >= MOST_OPEN:
+                self._end(begun[0])
+            file.output = self._create(file.folder)
+            return file.output.target
+
+        folder = f"{partition.folder}/" if self._has_folders else ""
+        if len(folder.encode()) > _MOST_FOLDER_BYTES:
+            folder = ""
+        file = _OpenFile(partition.texts, folder, shard, ParquetEncoder(open_target, self._schema, self._options))
+        return file
+
+    def _create(self, folders: str) -> OutputFile:
+        if self._folder is None:
+            folder = self._open_folder()
+            if self._stage == 1 and folder.names(f"{DATA}/{self._life}"):
+                raise FileExistsError(f"{DATA}/{self._life} has files of another process under the name of this one")
+            folder.mark(mark_of(self._life, self._stage))
+            self._folder = folder
+        self._count += 1
+        return self._folder.create(f"{folder_of(self._life, self._stage)}/{folders}{self._count}.parquet")
+
+    def _end(self, key: tuple[Any, ...]) -> None:
+        file = self._open[key]
+        footer = file.encoder.close()
+        output = file.output
+        assert output is not None
+        size = output.target.tell()
+        output.close()
+        del self._open[key]
+        number = int(output.name.rpartition("/")[2].removesuffix(".parquet"))
+        staged = DataFile(number, size, footer.num_rows, file.partition, self._describe(footer), file.folder)
+        self._ended.append((file.shard, staged))
+        if file.shard in self._newest:
+            self._newest[file.shard].files.append(number)
+
 
 Life = Annotated[str, msgspec.Meta(pattern=r"^(?!\.)[A-Za-z0-9_.-]{1,200}$")]
 """The name of one run of a worker. It is checked because it becomes a part of a path, and the entry may be one of another program."""
@@ -152,3 +357,87 @@ def staged_data_files(staged: Staged) -> StagedDataFiles:
         raise StateError(
             f"commit {staged.number.n} of {staged.number.writer} names no files of a table: {error}"
         ) from error
+
+
+# Opens the storage of a table from the job's properties: its folder, and the options of deltalake's own client.
+
+FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
+_OF_OBSTORE = {
+    "AWS_REGION": "region",
+    "AWS_ENDPOINT_URL": "endpoint",
+    "AWS_ACCESS_KEY_ID": "access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
+    "AWS_SESSION_TOKEN": "session_token",
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "virtual_hosted_style_request",
+}
+"""The options of deltalake that say where objects are and who signs, with obstore's names of them."""
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_CA_FILE = "SSL_CERT_FILE"
+
+
+class TableStorage:
+    """The location of a table: its URI, the options of deltalake's client, and its folder."""
+
+    def __init__(self, location: str, key: str, properties: Properties, given: Mapping[str, str] | None = None) -> None:
+        """Read the location.
+
+        - `key`: the property that has the location.
+        - `given`: options of deltalake, which take precedence over those that are found.
+
+        Raises: ConfigurationError if the location is not a folder and not in S3, Google or Azure.
+        """
+        back_end = back_end_of(location)
+        if back_end not in ("FILE", "S3", "GOOGLE", "AZURE"):
+            raise ConfigurationError(key, location, FORMS)
+        self.is_local = back_end == "FILE"
+        if not self.is_local:
+            refuse_cut(key, location, FORMS)
+        self.uri = str(Path(path_of(location, key)).absolute()) if self.is_local else location.rstrip("/")
+        if back_end == "S3":
+            self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"
+        self._given = {_option(name): value for name, value in (given or {}).items()}
+        self.options = self._given
+        self._access: AwsAccess | None = None
+        if back_end == "S3":
+            region, has_keys = self._given.get("AWS_REGION"), _KEYS[0] in self._given
+            self._access = s3_access(properties, region, needs_keys=not has_keys)
+        self._objects: ObjectLocation | None = None
+        if not self.is_local:
+            named = {own: self._given[name] for name, own in _OF_OBSTORE.items() if name in self._given}
+            self._objects = ObjectLocation(self.uri, key, properties, self._access, **named)
+
+    async def refresh(self) -> None:
+        """Put the credentials, region and endpoint that the AWS SDK finds into `options`. Call this before each use.
+
+        Raises: the errors of `AwsAccess.refresh`; ConfigurationError if the environment has a session token of other credentials.
+        """
+        if self._access is None:
+            return
+        found = await self._access.refresh()
+        endpoint = self._given.get("AWS_ENDPOINT_URL", found.endpoint)
+        options = {
+            "AWS_REGION": found.region,
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http:") else None,
+            **dict(zip(_KEYS, (found.access_key, found.secret_key, found.token), strict=True)),
+        }
+        if found.ca_bundle is not None:
+            os.environ.setdefault(_CA_FILE, found.ca_bundle)  # deltalake has no option for it
+        self.options = {name: value for name, value in options.items() if value} | self._given
+        if _KEYS[2] not in self.options and os.environ.get(_KEYS[2]):
+            reason = "it belongs to other credentials than the job's, and deltalake would sign with it: unset it"
+            raise ConfigurationError(_KEYS[2], reason=reason)
+
+    def folder(self) -> TableFolder:
+        """Return the folder of the table. Raises: OSError if its client cannot be opened."""
+        return TableFolder(self.uri) if self._objects is None else ObjectFolder(self._objects.client)
+
+
+def _option(name: str) -> str:
+    """Return the name of an option as `_OF_OBSTORE` has it, or the name as it is if it is not one of those.
+
+    deltalake ignores the case of names, and knows each also without `AWS_`.
+    """
+    known = f"AWS_{name.upper().removeprefix('AWS_')}"
+    known = {"AWS_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_TOKEN": "AWS_SESSION_TOKEN"}.get(known, known)
+    return known if known in _OF_OBSTORE or known == "AWS_ALLOW_HTTP" else name

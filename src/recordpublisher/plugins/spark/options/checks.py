@@ -4,11 +4,10 @@ import warnings
 
 from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.arguments import check_bounded
-from recordpublisher.plugins.runtime.batch_decoration import check_reading
+from recordpublisher.plugins.runtime.arguments import check_bounded, check_reading
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.job import MAX_LAG
-from recordpublisher.publishers.properties.groups.reading import DEREGISTRATION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.job_properties import MAX_LAG
+from recordpublisher.publishers.properties.reading_properties import DEREGISTRATION, RECORD_PUBLISHER
 
 from .spark_options import SparkOptions
 from .start_by_shard import starts_of

@@ -14,14 +14,18 @@ from typing import Any
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import refuse_future
-from recordpublisher.publishers.password_masking import MASK
+from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties.declaration import (
+    MAX_MS,
+    OTHER_NAMES,
     Property,
     declared_properties,
+    epoch_ms,
     find_property,
+    iso_time,
     parse_with_unit,
+    why_no_time,
 )
-from recordpublisher.publishers.properties.groups.reading import ENDPOINT, REGION, uses_fan_out
 from recordpublisher.publishers.properties.properties import (
     Properties,
     UnknownPropertyWarning,
@@ -29,7 +33,7 @@ from recordpublisher.publishers.properties.properties import (
     nearest_hint,
     reason_of_flink,
 )
-from recordpublisher.publishers.properties.times import MAX_MS, OTHER_NAMES, epoch_ms, iso_time, why_no_time
+from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION, uses_fan_out
 
 from ..python_worker import log_to_stderr
 from .start_by_shard import AT_TIME, VALID_START, option_time_ms

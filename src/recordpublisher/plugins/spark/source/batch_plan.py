@@ -10,15 +10,15 @@ from enum import Enum
 import msgspec
 
 from recordpublisher.fetcher import watermark_functions
-from recordpublisher.fetcher.active_minimum import lowest_active
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation, Silence
 from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from recordpublisher.fetcher.shards.discovery import finished_ancestors, parent_keys, parents_ended
-from recordpublisher.fetcher.shards.shard_state import ShardState, latest
+from recordpublisher.fetcher.shards.shard_reading import ShardState, latest
+from recordpublisher.fetcher.shards.shard_table import finished_ancestors, parent_keys, parents_ended
 from recordpublisher.fetcher.watermark_functions import inherited_watermark
+from recordpublisher.fetcher.watermarks import lowest_active
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
-from recordpublisher.publishers.properties.groups.job import LOOKAHEAD, TRACKER_TIMEOUT
+from recordpublisher.publishers.properties.job_properties import LOOKAHEAD, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 

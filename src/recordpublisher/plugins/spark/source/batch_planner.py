@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties.groups.job import LOOKAHEAD
-from recordpublisher.publishers.properties.times import iso_time
+from recordpublisher.publishers.properties.declaration import iso_time
+from recordpublisher.publishers.properties.job_properties import LOOKAHEAD
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import METADATA_ROOT, SparkOptions

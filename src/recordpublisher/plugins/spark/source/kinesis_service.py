@@ -6,23 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import list_restored
-from recordpublisher.fetcher.monitoring.retention_periods import RetentionPeriods
-from recordpublisher.fetcher.shards.discovery import parent_keys
+from recordpublisher.fetcher.monitoring.alarm_monitor import RetentionPeriods
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
-from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.shards.shard_table import MissingShards, ShardExists
+from recordpublisher.fetcher.shards.shard_reading import ShardState
+from recordpublisher.fetcher.shards.shard_table import MissingShards, ShardExists, parent_keys
 from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.stream_lister import StreamLister
-from recordpublisher.plugins.runtime.stream_names import stream_names
+from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties.groups.job import DISCOVERY_INTERVAL
-from recordpublisher.publishers.properties.groups.reading import GETRECORDS_INTERVAL, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.job_properties import DISCOVERY_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.shards import Shard, stream_of
-from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.properties.reading_properties import GETRECORDS_INTERVAL, RECORD_PUBLISHER
+from recordpublisher.publishers.shards import Shard, stream_name, stream_of
 
 from ..options.spark_options import SparkOptions
 from ..outages import with_short_retries

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Mapping
 from enum import Enum
 
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult, make_publisher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties.groups.reading import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError
-from recordpublisher.publishers.properties.groups.reading import ALL_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.shards import Shard
 
@@ -97,7 +97,7 @@ def shard_reader(
     - `values`: the deserialiser; None for that of the properties, by which both are given.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
-    from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
+    from recordpublisher.plugins.runtime.streaming import BoundedReader
 
     properties = endless_retries(task_properties(options.properties, consumer_arns))
     job = tuple(sorted(properties.items()))

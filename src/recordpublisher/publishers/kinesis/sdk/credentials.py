@@ -12,9 +12,10 @@ from botocore.exceptions import NoCredentialsError
 from botocore.utils import FileWebIdentityTokenLoader
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.password_masking import MASK
+from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.reading import (
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
     PROFILE_NAME,
@@ -26,7 +27,6 @@ from recordpublisher.publishers.properties.groups.reading import (
     SESSION_TOKEN,
     WEB_IDENTITY_FILE,
 )
-from recordpublisher.publishers.properties.properties import Properties
 
 from ..access import provider_name
 from ..error_mapping import translate_errors

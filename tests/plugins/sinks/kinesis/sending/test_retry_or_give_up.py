@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
+from recordpublisher.plugins.sinks.kinesis.limits import KinesisSinkSettings, ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.records import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.sending import (
     THROTTLED,
@@ -10,7 +10,6 @@ from recordpublisher.plugins.sinks.kinesis.sending import (
     classify_results,
     results_of_failed_call,
 )
-from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.plugins.sinks.kinesis.shard_queues import ANY_SHARD, ShardQueue
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult

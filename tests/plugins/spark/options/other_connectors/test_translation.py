@@ -15,8 +15,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import declared_properties
-from recordpublisher.publishers.properties.groups.job import ON_DATA_LOSS
-from recordpublisher.publishers.properties.groups.sinks import AGGREGATION_ENABLED
+from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
+from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED
 
 AWSLABS, QUBOLE, DATABRICKS, KAFKA = PEERS
 KEYS = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.emitter import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_reading import ShardState
 from recordpublisher.local import Delays, serve_in_thread
-from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
-from recordpublisher.plugins.sinks.memory import MemorySink
+from recordpublisher.plugins.runtime.streaming import BoundedReader
+from recordpublisher.plugins.sinks.callback import MemorySink
 from recordpublisher.plugins.spark.efo_consumers import registered_consumers, task_properties
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.fanout.publisher import MAX_PREEMPTIONS, MAX_REFUSALS

@@ -1,0 +1,373 @@
+"""Which worker owns each shard of a group, since which epoch, and which shards were read to their end (E1, E7). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import msgspec
+
+from recordpublisher.publishers.errors import ImpossibleStateError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import stream_of
+
+from ..conditional_store import Count, Millis, WorkerName, read_document, unreadable
+from ..shards.shard_reading import ShardState, StoredStarts, latest, start_of, stored_start
+from ..shards.shard_table import parents_ended
+from ..watermark_functions import inherited_watermark
+from . import json_documents
+
+_LONGEST_SHARD_ID = 1_000
+"""The most characters of a shard id. Kinesis has ids of at most 128 characters; a plugin's ids may be longer."""
+
+
+def table_to_bytes(table: LeaseTable) -> bytes:
+    """Return the table as JSON. An owned shard is `[index of its owner, epoch]`, and any other shard an object."""
+    workers = sorted({lease.owner for lease in table.leases.values() if lease.owner is not None})
+    numbers = {worker: number for number, worker in enumerate(workers)}
+    leases = {shard: _stored_lease(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
+    drained, by_stream = tuple(sorted(table.drained)), json_documents.by_stream(leases)
+    stored = _StoredTable(
+        table.version,
+        table.writer,
+        stored_start(table.start),
+        workers,
+        by_stream,
+        drained,
+        table.job,
+        table.is_latest,
+        table.alone,
+    )
+    return msgspec.json.encode(stored)
+
+
+def table_from_bytes(value: bytes, place: str) -> LeaseTable:
+    """Read a table that `table_to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
+    stored = read_document(value, _StoredTable, place, json_documents.FORMAT)
+    if any(isinstance(lease, tuple) and lease[0] >= len(stored.workers) for _, lease in stored.by_shard()):
+        raise unreadable(place, "a lease has an owner that is not among its workers")
+    leases = {shard: _lease_of(shard, lease, stored.workers) for shard, lease in stored.by_shard()}
+    for shard, lease in leases.items():
+        if len(shard_id := shard.rpartition("/")[2]) > _LONGEST_SHARD_ID:
+            raise unreadable(place, f"{shard_id[:80]!r}... is not a shard id: it has {len(shard_id)} characters")
+        if shard in lease.children or shard in lease.parents:
+            raise unreadable(place, f"{shard} is its own {'child' if shard in lease.children else 'parent'}")
+    drained, alone = frozenset(stored.drained), None if stored.alone is None else AloneOwner(*stored.alone)
+    start = start_of(stored.start)
+    return LeaseTable(stored.version, stored.writer, start, leases, drained, stored.job, stored.latest, alone)
+
+
+class _StoredLease(msgspec.Struct, omit_defaults=True):
+    epoch: Count = 0
+    ended: bool = False
+    watermark: Millis | None = None
+    children: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    first: bool = False
+    seen: Millis | None = None
+
+
+class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
+    version: Count
+    writer: str
+    start: StoredStarts
+    workers: list[WorkerName]
+    leases: dict[str, dict[str, tuple[Count, Count] | _StoredLease]]
+    drained: tuple[str, ...] = ()
+    job: GroupJob | None = None
+    latest: bool = False
+    alone: tuple[WorkerName, Count] | None = None
+
+    def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
+        """Return each lease with its `Shard.key`."""
+        return json_documents.by_key(self.leases)
+
+
+def _stored_lease(shard: str, lease: Lease, numbers: Mapping[str, int]) -> tuple[int, int] | _StoredLease:
+    if lease.owner is not None:
+        return numbers[lease.owner], lease.epoch
+    stream = stream_of(shard)
+    children = json_documents.short_keys(lease.children, stream)
+    parents = json_documents.short_keys(lease.parents, stream)
+    return _StoredLease(lease.epoch, lease.ended, lease.watermark, children, parents, lease.is_first, lease.seen_ms)
+
+
+def _lease_of(shard: str, stored: tuple[int, int] | _StoredLease, workers: Sequence[str]) -> Lease:
+    if isinstance(stored, tuple):
+        return Lease(workers[stored[0]], stored[1])
+    stream = stream_of(shard)
+    children = json_documents.long_keys(stored.children, stream)
+    parents = json_documents.long_keys(stored.parents, stream)
+    return Lease(None, stored.epoch, stored.ended, stored.watermark, children, parents, stored.first, stored.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The lease of one shard.
+
+    - `owner`: the worker that holds it. None if no worker has held it yet, or if the shard has ended.
+    - `epoch`: the version of the table for which the owner prepared its take, or an earlier one if other workers were faster. 0 if no
+      worker has taken the shard. Each owner has a later epoch than the previous owner.
+    - `ended`: whether a checkpoint with the shard's end is confirmed. If so, `watermark` is the shard's last watermark, and `children` are
+      the shards that follow, if they are known yet.
+    - `seen_ms`: the time (epoch ms) until which a shard that ended certainly was open. If no worker has held the shard yet, it has the
+      meaning described in `ShardState`.
+    - `parents`: before the first take, the shards that must have ended.
+    - `is_first`: the shard existed when its stream was first listed, so it begins at the group's start. Other shards begin at TRIM_HORIZON.
+    """
+
+    owner: str | None = None
+    epoch: int = 0
+    ended: bool = False
+    watermark: int | None = None
+    children: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    is_first: bool = False
+    seen_ms: int | None = None
+
+    @property
+    def was_owned(self) -> bool:
+        """Whether the lease had an owner at any time."""
+        return self.epoch > 0
+
+    @property
+    def is_end_unnamed(self) -> bool:
+        """Whether the shard has ended and none of its children is known."""
+        return self.ended and not self.children
+
+
+class AloneOwner(NamedTuple):
+    """The worker that owns every shard of a job that runs alone, and since which version of the table."""
+
+    worker: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEnd:
+    """The end of a shard: its last watermark, and the parents of each of its children (`Shard.key`).
+
+    `children` is empty if the end of the shard does not name them; a listing finds them then. `seen_ms` is described in `Lease`.
+    """
+
+    watermark: int | None
+    children: Mapping[str, tuple[str, ...]]
+    seen_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTable:
+    """The leases of a group by `Shard.key`. A process replaces the table as a whole, and only if it has read the current version.
+
+    - `version`: grows by one with each replacement. `writer` and `version` together make each stored value unique.
+    - `start`: where the first shards begin (LATEST is pinned: P3).
+    - `is_latest`: whether `start` is the time that replaced LATEST.
+    - `drained`: the workers that a person has asked to leave (E11).
+    - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
+    - `alone`: the worker that owns every shard, if the job runs alone. The states of the shards are then in its positions only, and
+      `folded` adds them.
+    """
+
+    version: int = 1
+    writer: str = ""
+    start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
+    leases: Mapping[str, Lease] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+    job: GroupJob | None = None
+    is_latest: bool = False
+    alone: AloneOwner | None = None
+
+    @property
+    def owners(self) -> set[str]:
+        """Every worker that holds a lease, and the worker of a job that runs alone, without a group, if there is one."""
+        alone = set() if self.alone is None else {self.alone.worker}
+        return alone | {lease.owner for lease in self.leases.values() if lease.owner is not None}
+
+    def is_owned(self, shard: str, worker: str, epoch: int) -> bool:
+        """Return whether the worker holds the shard in this epoch."""
+        lease = self.leases.get(shard)
+        return lease is not None and (lease.owner, lease.epoch) == (worker, epoch)
+
+    def can_be_read(self, shard: str) -> bool:
+        """Return whether the shard has not ended, and all its parents have (S2).
+
+        An unknown parent has not ended, because a later listing may contain it.
+        """
+        lease = self.leases[shard]
+        return not lease.ended and parents_ended(lease.parents, self._has_ended)
+
+    def initial_state(self, shard: str) -> ShardState:
+        """Return the state with which a shard begins that no worker has held: a child inherits its parents' lowest watermark (W5).
+
+        The state includes what is known of the shard's beginning: until when its parents were open, or when a group began that began at
+        LATEST (S5).
+        """
+        lease = self.leases[shard]
+        start = self.start if lease.is_first else StartingPosition.trim_horizon()
+        parents = tuple(parent.rpartition("/")[2] for parent in lease.parents)
+        pinned_ms = start.timestamp_ms if self.is_latest else None
+        seen_ms = latest(pinned_ms, lease.seen_ms, *(end.seen_ms for end in self._ends_of_parents(shard)))
+        return ShardState(start, watermark=self.inherited_watermark(shard), parents=parents, seen_ms=seen_ms)
+
+    def inherited_watermark(self, shard: str) -> int | None:
+        """Return the lowest final watermark of the parents that have ended, or None if none is known."""
+        return inherited_watermark(end.watermark for end in self._ends_of_parents(shard))
+
+    def after(
+        self,
+        writer: str,
+        *,
+        taken: Mapping[str, int] | None = None,
+        ended: Mapping[str, ShardEnd] | None = None,
+        found: Mapping[str, Lease] | None = None,
+        expired: Collection[str] = (),
+        children: Mapping[str, tuple[str, ...]] | None = None,
+        deleted: Collection[str] = (),
+        drained: Collection[str] = (),
+        cleaned: Collection[str] = (),
+    ) -> LeaseTable:
+        """Return the next version. One write may make several of these changes at once.
+
+        - `taken`: shards that the writer takes, with the epoch of each.
+        - `ended`: shards that ended. Their children are added without an owner (E7).
+        - `found`: listed shards that the table does not have.
+        - `expired`: unknown parents that are past retention, for which no shard waits any longer; and ended shards none of whose children
+          is known.
+        - `children`: listed children of ended shards whose end did not name them.
+        - `deleted`: shards of deleted streams. Shards of later streams with these names get leases of their own.
+        - `drained`: workers that are asked to leave.
+        - `cleaned`: workers whose documents are about to be deleted.
+
+        A shard that ended is removed when each of its children has had an owner.
+
+        Raises: ImpossibleStateError if a shard is taken that has ended, or in an epoch that is not between its last one and this version.
+        """
+        version = self.version + 1
+        leases = {shard: lease for shard, lease in {**(found or {}), **self.leases}.items() if shard not in deleted}
+        for shard, end in (ended or {}).items():
+            leases = _with_end(leases, shard, end)
+        for shard, listed in (children or {}).items():
+            leases[shard] = replace(leases[shard], children=listed)
+        if expired:
+            kept = {shard: lease for shard, lease in leases.items() if shard not in expired or not lease.is_end_unnamed}
+            leases = {shard: _without_parents(lease, expired, kept) for shard, lease in kept.items()}
+        for shard, epoch in (taken or {}).items():
+            if leases[shard].ended or not leases[shard].epoch < epoch <= version:
+                raise ImpossibleStateError(f"{writer} takes {shard} in epoch {epoch}: it is {leases[shard]}")
+            leases[shard] = Lease(writer, epoch)
+        asked = self.drained.union(drained).difference(cleaned)
+        return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
+
+    def begun_anew(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
+        """Return the next version with other leases, in which no worker runs alone, and none is asked to leave."""
+        return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
+
+    def taken_alone(self, worker: str, job: GroupJob) -> LeaseTable:
+        """Return the next version, in which `worker` owns every shard: its positions have the states of all shards."""
+        version = self.version + 1
+        return replace(self.begun_anew(worker, {}), job=job, alone=AloneOwner(worker, version))
+
+    def folded(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
+        """Return the leases that the states of the worker that runs alone stand for. Only the leases and the start differ.
+
+        - `states`: the states in the positions of that worker, by `Shard.key`.
+        - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+        """
+        if self.alone is None:
+            return self
+        alone = self.alone
+        leases = {**self.leases, **{shard: lease_of(shard, states, alone.worker, alone.epoch) for shard in states}}
+        start = self.start if pinned_ms is None else StartingPosition.at_timestamp(pinned_ms)
+        return replace(self, leases=leases, start=start, is_latest=self.is_latest or pinned_ms is not None)
+
+    def _ends_of_parents(self, shard: str) -> list[Lease]:
+        return [self.leases[parent] for parent in self.leases[shard].parents if self._has_ended(parent)]
+
+    def _has_ended(self, shard: str) -> bool:
+        return shard in self.leases and self.leases[shard].ended
+
+
+def is_begun(state: ShardState) -> bool:
+    """Return whether a worker may read the shard at once: it has neither ended nor waits for its parents.
+
+    A shard with a position or a watermark has begun, even if a start that resumes has not looked at its parents yet.
+    """
+    has_begun = state.position is not None or state.watermark is not None
+    return not state.ended and (has_begun or not state.waiting)
+
+
+def lease_of(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
+    """Return the lease of a shard whose state is in a position of `worker`: it has ended, waits for its parents, or is owned."""
+    state, (stream, _, shard_id) = states[shard], shard.rpartition("/")
+    if state.ended:
+        children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
+        return Lease(None, epoch, True, state.watermark, tuple(children), seen_ms=state.seen_ms)
+    if not is_begun(state):
+        return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents), seen_ms=state.seen_ms)
+    return Lease(worker, epoch)
+
+
+def _with_end(leases: Mapping[str, Lease], shard: str, end: ShardEnd) -> dict[str, Lease]:
+    lease = leases[shard]
+    ended = Lease(None, lease.epoch, True, end.watermark, tuple(end.children), seen_ms=end.seen_ms)
+    children = {child: Lease(parents=parents) for child, parents in end.children.items()}
+    return {**children, **leases, shard: ended}
+
+
+def _without_parents(lease: Lease, expired: Collection[str], leases: Mapping[str, Lease]) -> Lease:
+    kept = tuple(parent for parent in lease.parents if parent in leases or parent not in expired)
+    return lease if kept == lease.parents else replace(lease, parents=kept)
+
+
+def _without_followed(leases: Mapping[str, Lease]) -> dict[str, Lease]:
+    """Return the leases without the shards that ended and whose children have all had an owner.
+
+    An ended shard without known children stays, so that it is not read again. A listing may have shown only one of two children; the other
+    one is then known by its own lease.
+    """
+    waited_for = {parent for lease in leases.values() if not lease.was_owned for parent in lease.parents}
+    return {
+        shard: lease
+        for shard, lease in leases.items()
+        if not lease.ended or lease.is_end_unnamed or shard in waited_for
+    }
+
+
+# The job that all processes of a group have in common (E10). Pure.
+
+
+class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The job of a process: what it reads and where it writes. The lease table contains it, so that two jobs never share shards by mistake.
+
+    - `sink`: the destination without secrets (`Sink.destination`).
+    - `streams`: names of the streams, sorted; None if the list may change while the job runs (S10).
+    - `keeps_positions`: whether the positions are stored in the sink with its rows, and not in the group's store.
+    - `name`: `flink.job.name`, or None if it is not set. None is compatible with every name.
+    """
+
+    sink: str
+    streams: tuple[str, ...] | None = None
+    keeps_positions: bool = False
+    name: str | None = None
+
+    def contradiction(self, of_group: GroupJob | None) -> str | None:
+        """Return how the group's job differs from the job of this process, in words.
+
+        Return None if they are the same, or if the table names no job.
+        """
+        if of_group is None:
+            return None
+        differences = [
+            f"the group {theirs}, and this process {ours}"
+            for theirs, ours in zip(of_group._words(), self._words(), strict=True)
+            if theirs != ours
+        ]
+        if of_group.name is not None and self.name is not None and of_group.name != self.name:
+            differences.insert(0, f"the name of the group is {of_group.name}, and that of this process {self.name}")
+        return "; ".join(differences) or None
+
+    def _words(self) -> tuple[str, str, str]:
+        streams = "a list of streams that may change" if self.streams is None else ", ".join(self.streams)
+        place = "in the sink" if self.keeps_positions else "in the store"
+        return f"reads {streams}", f"writes to {self.sink}", f"keeps its positions {place}"

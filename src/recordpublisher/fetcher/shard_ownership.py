@@ -1,0 +1,189 @@
+"""The port that decides which shards a fetcher reads: a fixed part of all shards, or those whose leases its process holds."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, ClassVar
+
+from ..publishers.errors import RecordPublisherError
+from ..publishers.log_fields import about
+from ..publishers.shards import Shard
+from .checkpoints.snapshot import RestoredState
+from .checkpoints.starts import initial_states, list_restored, unlisted_states
+from .dependencies import FetcherDependencies
+from .shard_lifecycle import ShardLifecycle
+from .shards.shard_table import MissingShards, OwnedShards, ShardTable
+from .sink import SinkContext
+from .startup import OpenedJob, check_for_data_loss, open_job
+
+StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+"""Runs the work in a background task of the run; its error ends the run."""
+
+
+class ShardOwnership(ABC):
+    """Adds shards to the table of a fetcher, and removes them.
+
+    The fetcher calls it; methods that an implementation does not need do nothing.
+
+    `has_leases`: shards are added and removed during a run, so there are none at first (E7).
+    """
+
+    has_leases: ClassVar[bool] = False
+
+    @abstractmethod
+    async def open(self, context: SinkContext) -> OpenedJob:
+        """Open the sink, restore state, and list the shards.
+
+        Raises: StateError if stored state cannot be used; DataLossError if records were lost; StreamNotFoundError if a stream does not
+        exist; KinesisError if a call fails.
+        """
+
+    def start_run(self, start_task: StartTask) -> None:  # noqa: B027 - optional on purpose
+        """Called when a run starts, before the first reader does."""
+
+    @abstractmethod
+    async def discover(self) -> None:
+        """Find shards that are created later, until cancelled (S3)."""
+
+    @abstractmethod
+    async def on_look(self) -> None:
+        """Called when the list of streams was looked at (S10)."""
+
+    @abstractmethod
+    def add_children(self, children: Iterable[Shard]) -> None:
+        """Called when the end of a shard named its children, which are known at once, without waiting for a listing (S3)."""
+
+    def reasons_not_ready(self) -> list[str]:
+        """Return why nothing is written although shards are read, in plain words."""
+        return []
+
+    async def before_stop(self) -> None:  # noqa: B027 - optional on purpose
+        """Called when the run was stopped, while records are still read and written."""
+
+    async def after_run(self, *, is_cut_off: bool) -> None:  # noqa: B027 - optional on purpose
+        """Called when the run is over; may be called twice. `is_cut_off`: the run was ended by an error or by the drain timeout."""
+
+    @property
+    def has_others(self) -> bool:
+        """Whether other processes of the job continue to read."""
+        return False
+
+    async def close(self) -> None:  # noqa: B027 - optional on purpose
+        """Close the resources used to own shards. Called last."""
+
+
+# Owns the shards of a process that reads every shard (ALONE), and begins and stops whole streams as their list
+# changes (S10).
+
+log = logging.getLogger("recordpublisher.discovery")
+
+
+class FixedOwnership(ShardOwnership):
+    """Owns where new streams start, and why some could not be begun yet.
+
+    A stream that was read before resumes where it stopped. Another stream begins as in a job that is restarted with it: at the start of the
+    job, where LATEST is the moment of its first start (P3). So no record that arrived since then is missed.
+    """
+
+    def __init__(
+        self,
+        job: FetcherDependencies,
+        table: ShardTable,
+        owned: OwnedShards,
+        shards: ShardLifecycle,
+        missing: MissingShards,
+        request_checkpoint: Callable[[], None],
+    ) -> None:
+        self._job = job
+        self._table = table
+        self._shards = shards
+        self._missing = missing
+        self._request_checkpoint = request_checkpoint
+        self._owned = owned
+        self._starts = job.starts
+        self._failures: dict[str, str] = {}
+        """Why each stream could not be begun. Each reason is logged once."""
+
+    async def open(self, context: SinkContext) -> OpenedJob:
+        """Open the sink, restore, and list the shards."""
+        opened = await open_job(self._job, context, self._missing)
+        self._owned.add_initial(opened.listed, opened.states, opened.unlisted_states)
+        self._starts = opened.starts
+        self._job.tracker.start_at(opened.lowest_watermark)
+        return opened
+
+    async def discover(self) -> None:
+        """List every stream periodically."""
+        await self._job.discovery.run(self._on_listing, self._begin)
+        self._shards.complete_without_streams()
+
+    def add_children(self, children: Iterable[Shard]) -> None:
+        """Add the children that this process reads."""
+        self._owned.add_new(children)
+
+    async def on_look(self) -> None:
+        """Stop the streams that were removed from the list, and begin the added ones. A failure is tried again after the next look.
+
+        Raises: DataLossError if records of a stream that was added again are past retention.
+        """
+        wanted, opened = tuple(self._job.streams), self._job.discovery.opened
+        for stream in sorted(opened.difference(wanted)):
+            await self._stop(stream)
+        for stream in wanted:
+            if stream not in opened:
+                await self._begin(stream)
+
+    async def _on_listing(self, stream: str, listed: list[Shard]) -> None:
+        if stream in self._job.discovery.opened:  # otherwise it was removed from the list in the meantime
+            await self._owned.apply_listing(stream, listed)
+            self._shards.on_listing(stream, listed)
+
+    async def _stop(self, stream: str) -> None:
+        """Stop a stream: its unread records are dropped, its positions are kept, and no watermark waits for it."""
+        self._job.discovery.opened.discard(stream)  # a listing in progress is no longer used
+        await self._shards.stop_shards([entry.key for entry in self._table if entry.shard.stream == stream])
+        self._owned.remove_stream(stream)
+        self._request_checkpoint()
+        self._shards.start_readers()
+        await self._shards.wait_for_stopped_readers()
+        log.info("%s left the list of streams: it is no longer read", stream, extra=about(stream))
+        try:
+            await self._job.factory.release(stream)
+        except RecordPublisherError as error:
+            log.warning(
+                "the resources of stream %s, such as its registered consumer, could not be released: %s",
+                stream,
+                error,
+                extra=about(stream),
+            )
+
+    async def _begin(self, stream: str) -> None:
+        job, was_deleted = self._job, stream in self._job.discovery.deleted
+        known = RestoredState({} if was_deleted else self._owned.known_states(stream))
+        list_stream = partial(job.discovery.list_stream, stream)
+        try:
+            listed = await list_restored(list_stream, (stream,), known, self._missing, job.is_ours)
+        except RecordPublisherError as error:
+            self._log_failure(stream, str(error))
+            return
+        await check_for_data_loss(listed, known, (stream,), job, self._missing)
+        if stream in job.discovery.deleted:
+            # A stream of this name exists again. Its shards have the same ids, so the records of the former stream must be written first.
+            if any(entry.shard.stream == stream and entry.is_open for entry in self._table):
+                return
+            self._owned.remove_stream(stream)
+            if not was_deleted:
+                return  # It was deleted during the listing, which may show the former stream.
+        self._failures.pop(stream, None)
+        job.discovery.opened.add(stream)
+        self._owned.add_stream(listed, initial_states(listed, known, self._starts), unlisted_states(listed, known))
+        self._shards.start_readers()
+        text = "continues where it stopped" if known.shards else f"begins at {self._starts.default.type.value}"
+        log.info("%s came into the list of streams: it %s", stream, text, extra=about(stream))
+
+    def _log_failure(self, stream: str, reason: str) -> None:
+        if self._failures.get(stream) != reason and stream not in self._job.discovery.not_found:
+            log.warning("%s cannot be read yet, it is tried again: %s", stream, reason, extra=about(stream))
+        self._failures[stream] = reason

@@ -1,0 +1,379 @@
+"""Dead letters in Kinesis: in the stream of a dead-letter sink, or of the queue that a job reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Select, Table, delete, select, tuple_
+from sqlalchemy.exc import DataError
+
+from recordpublisher.fetcher.conditional_store import unreadable
+from recordpublisher.fetcher.pipeline.dead_letters import DeadLetter, letter_of_line, letter_of_row
+from recordpublisher.fetcher.sink import State
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.kinesis_queue import KinesisQueue
+from recordpublisher.publishers.properties.job_properties import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import QUEUE_CREATION
+from recordpublisher.publishers.properties.sink_properties import SINK_STREAM, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import Shard, written_hash_key
+
+from ..databases import Database
+from ..host.build_from_properties import build_store
+from ..host.manager import load_registry
+from ..lag.job_state import JobStateReader
+from ..runtime.stream_lister import StreamNames, streams_argument
+from ..runtime.streaming import stream
+from ..sinks.archived_shards import HIDDEN
+from ..sinks.files.jsonl import lines_of, write_lines
+from ..sinks.files.sink import FileSink
+from ..sinks.kinesis import KinesisSink
+from ..sinks.sql.rows import IDENTITY
+from ..sinks.sql.target_table import find_table
+from ..stores.by_location import back_end_of, missing_folder
+from ..stores.folder_store import make_folder, path_of, sync
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+MOST_LOGGED = 20
+"""Number of unreadable letters that are logged with a line of their own."""
+Failures = Mapping[tuple[str, str, int], str]
+"""Why letters failed, by `DeadLetter.key`."""
+CHUNK = 1000
+"""Number of letters that are replayed together. A kill may repeat this many."""
+
+
+class StoredLetters(ABC):
+    """A place with dead letters. Owns its connections.
+
+    Letters that cannot be read are kept, and counted in `unreadable`.
+    """
+
+    unreadable = 0
+
+    @abstractmethod
+    def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """Yield the letters in chunks. With `is_replay`, the caller calls `finish` after each chunk."""
+
+    @abstractmethod
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures | None:
+        """Remove the letters of a chunk that succeeded, and keep those that failed. The change is durable when the call returns.
+
+        Return the letters of `succeeded` that could not be removed, with the reason.
+        """
+
+    def _read_letters(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
+        """Return the letters that can be read. Count and log the others.
+
+        - `letter_of`: makes a letter of an item and its number. It raises StateError if the item cannot be read.
+        """
+        letters = []
+        for index, each in enumerate(stored):
+            try:
+                letters.append(letter_of(each, index))
+            except StateError as error:
+                if self.unreadable < MOST_LOGGED:
+                    log.warning("a dead letter cannot be read and is kept: %s", error)
+                self.unreadable += 1
+        return letters
+
+    async def close(self) -> None:  # noqa: B027 - files have nothing to close
+        """Release the connections."""
+
+
+async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
+    """Put the original records to the tip of a stream, with their keys. Raises: SinkError if a record cannot be put."""
+    for letter in letters:
+        record = letter.record
+        hash_key = written_hash_key(record.explicit_hash_key)
+        await sink.put(record.data, record.partition_key or record.sequence_number, hash_key)
+
+
+Write = Callable[[Path, Sequence[int]], None]
+"""Writes some of a file's letters, given by their numbers, to another file."""
+Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
+"""The items of a file, a function that makes a letter of an item, and a function that writes some of the items to another file."""
+
+
+class FileLetters(StoredLetters):
+    """Letters in files of the jsonl or parquet sink. A replay rewrites each file with its remaining letters, or deletes it.
+
+    Owns the file that is being replayed, and the numbers of its remaining letters.
+
+    A folder that does not exist yet has no letters. Raises: ConfigurationError if its parent does not exist either.
+    """
+
+    def __init__(self, sink: type[FileSink], stored_in: Callable[[Path], Stored], properties: Properties) -> None:
+        place, key = properties.value(sink.folder), sink.folder.key
+        folder = None if place is None else Path(path_of(place, key))
+        if folder is None or not folder.absolute().parent.is_dir():
+            raise ConfigurationError(key, place, "the folder with the dead letters")
+        self._folder = folder
+        self._suffix = sink.suffix
+        self._stored_in = stored_in
+
+    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """Yield the letters of each file, in the order of the files' names."""
+        for path in sorted(self._folder.rglob(f"*{self._suffix}")):
+            if HIDDEN in path.relative_to(self._folder).parts:
+                continue
+            # One file at a time is in memory. Its name does not change while the replay rewrites it, so it is not visited twice.
+            letters, count, self._write = await asyncio.to_thread(self._read, path)
+            self._path, self._left = path, set(range(count))
+            for start in range(0, len(letters), CHUNK):
+                yield letters[start : start + CHUNK]
+
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
+        """Rewrite the file with its remaining letters."""
+        self._left -= {letter.place for letter in succeeded}
+        if succeeded:  # Otherwise the file keeps all of its letters.
+            await asyncio.to_thread(self._keep_left)
+
+    def _read(self, path: Path) -> tuple[list[DeadLetter], int, Write]:
+        stored, letter_of, write = self._stored_in(path)
+        return self._read_letters(stored, letter_of), len(stored), write
+
+    def _keep_left(self) -> None:
+        if self._left:
+            # The random name differs from that of every other replay, even of one that runs at the same time.
+            rewritten = self._folder / HIDDEN / f"left-of-replay-{secrets.token_hex(8)}{self._suffix}"
+            make_folder(rewritten.parent)
+            self._write(rewritten, sorted(self._left))
+            sync(rewritten)
+            rewritten.replace(self._path)
+        else:
+            self._path.unlink()
+        sync(self._path.parent)
+
+
+def json_lines(path: Path) -> Stored:
+    """Return the content of a file of the jsonl sink."""
+    lines = lines_of(path)
+
+    def write(rewritten: Path, left: Sequence[int]) -> None:
+        write_lines(b"".join(lines[index] for index in left), rewritten)
+
+    def letter(line: bytes, index: int) -> DeadLetter:
+        return letter_of_line(line, f"line {index + 1} of {path}", index)
+
+    return lines, letter, write
+
+
+def parquet_rows(path: Path) -> Stored:
+    """Return the content of a file of the parquet sink. Raises: StateError if the file is not valid Parquet."""
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path, partitioning=None)
+    except ValueError as error:  # ArrowInvalid is a ValueError.
+        raise unreadable(str(path), error) from error
+
+    def write(rewritten: Path, left: Sequence[int]) -> None:
+        parquet.write_table(table.take(list(left)), rewritten)
+
+    def letter(index: int, _: int) -> DeadLetter:
+        name = f"row {index + 1} of {path}"
+        try:
+            row = table.slice(index, 1).to_pylist()[0]
+        except (ValueError, OverflowError) as error:  # For example, a time of the year 10,000 cannot be converted.
+            raise unreadable(name, error) from error
+        return letter_of_row(row, name, index)
+
+    return range(table.num_rows), letter, write
+
+
+class StreamLetters(StoredLetters):
+    """Letters that are in a stream now. Letters that fail again are put to the stream's tip.
+
+    A replay has positions of its own, which are stored next to the positions of the job.
+
+    Raises: ConfigurationError if no stream, or no place for positions, is set.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        for needed in (SINK_STREAM, STATE_URI):
+            if properties.value(needed) is None:
+                raise ConfigurationError(needed.key, None, needed.valid, reason="the dead letters are in a stream")
+        self._stream, uri = str(properties.value(SINK_STREAM)), str(properties.value(STATE_URI))
+        # The rows of a database are separated by the name of the job, which has a suffix for dead letters.
+        self._place = uri if back_end_of(uri) == "SQL" else f"{uri.rstrip('/')}-dead-letters"
+        access = {key: value for key, value in properties.items() if key.lower().startswith("aws.")}
+        self._reading = Properties({**access, JOB_NAME.key: properties.value(JOB_NAME), CHECKPOINT_INTERVAL.key: 1000})
+        self._keeping = self._reading.merged({STATE_URI.key: self._place})
+        self._sink_properties = properties
+
+    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """Yield the batches that were read. A batch is finished when the next one is requested."""
+        now = int(time.time() * 1000)
+        reading = partial(stream, self._stream, self._reading, stop_at_tip=True, until_event_time=now)
+        # Only a replay stores positions: `stream` does so only if the call itself names the place.
+        batches = reading(state_uri=self._place) if is_replay else reading(restore=await self._stored())
+        async with aclosing(batches):
+            async for batch in batches:
+                yield [DeadLetter(batch.shard, record, "") for record in batch.records]
+
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
+        """Put the failed letters into the stream again."""
+        if failed:
+            async with KinesisSink(self._sink_properties) as sink:
+                await put_letters(sink, failed)
+
+    async def _stored(self) -> list[State] | None:
+        """Return where the last replay ended, or None if there was none."""
+        store = None if missing_folder(self._place) else build_store(load_registry(), self._keeping)
+        if store is None:
+            return None
+        try:
+            return [*await JobStateReader(store).load()] or None
+        finally:
+            await store.close()
+
+
+# Reads the dead letters of the queue that a job reads. A replay puts them back, with a receive count of 0.
+
+HIDDEN_SECONDS = 120
+"""How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""
+
+
+class QueueLetters(StoredLetters):
+    """Letters of the queue that a job reads. A replay puts them back with a receive count of 0, or discards them.
+
+    Letters are received until none is left. Those that are neither restored nor discarded become visible again.
+
+    - `restores`: whether replayed letters go back into the queue. If not, they are discarded.
+
+    Raises: ConfigurationError if the queue's properties are invalid.
+    """
+
+    def __init__(self, properties: Properties, *, restores: bool) -> None:
+        streams = list(StreamNames(streams_argument(properties)).given.values())
+        KinesisQueue.check(properties, streams)
+        # A command that looks at a queue must not create one.
+        self._queue = KinesisQueue(properties.merged({QUEUE_CREATION.key: "NONE"}))
+        self._queue.prepare(streams)
+        self._api = "RestoreDeadLetterQueueRecords" if restores else "AcknowledgeDeadLetterQueueRecords"
+        self._stream = streams[0]
+
+    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """Yield ten letters at a time."""
+        arn, client = await self._queue.queue_arn(), self._queue.client()
+        self._held: set[str] = set()
+        try:
+            while received := await client.receive(arn, 1, HIDDEN_SECONDS, are_dead=True):
+                self._held.update(letter.handle for letter in received)
+                yield [
+                    DeadLetter(
+                        Shard(self._stream, "queue"),
+                        UserRecord(letter.data, letter.record_id, letter.arrival, letter.partition_key),
+                        "received too often",
+                        letter.handle,
+                    )
+                    for letter in received
+                ]
+        finally:
+            # Letters that were only shown, or that failed, would otherwise stay hidden for two minutes.
+            await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held), 0)
+
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
+        """Restore or discard the letters that succeeded. Return those for which that call failed.
+
+        All letters that failed become visible at the end, so they are not received again before.
+        """
+        handles = [letter.place for letter in succeeded]
+        codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)
+        self._held.difference_update(set(handles) - codes.keys())
+        return {letter.key: f"{self._api}: {codes[letter.place]}" for letter in succeeded if letter.place in codes}
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._queue.close()
+
+
+# Dead letters in a table of the sql sink. A row is deleted when its letter was replayed.
+
+UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
+"""Errors of the conversion of a column, for example of a time that SQLite stores as text."""
+_StoredRow = tuple[Any, Any]
+"""The key of a row, and its columns or the error of one of them."""
+_NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival_timestamp", "data", "value"}
+
+
+class TableLetters(StoredLetters):
+    """Letters in a table. Owns the connection to the database. Raises: ConfigurationError if the URI is not set or is invalid."""
+
+    def __init__(self, properties: Properties) -> None:
+        uri = properties.value(SQL_URI)
+        if uri is None:
+            raise ConfigurationError(SQL_URI.key, None, SQL_URI.valid)
+        self._database = Database(uri, SQL_URI.key, properties)
+        self._name = properties.value(SQL_TABLE)
+
+    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """Yield the letters in the order of the key. Raises: ConfigurationError if the table does not have the columns of a record."""
+        place: Any = None
+        while rows := await self._database.transaction(partial(self._page_after, place)):
+            place = rows[-1][0]
+            if letters := self._read_letters(rows, self._letter):
+                yield letters
+
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
+        """Delete the rows of the letters that succeeded."""
+        if succeeded:
+            await self._database.transaction(lambda connection: self._delete(connection, succeeded))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._database.close()
+
+    def _page_after(self, place: Any, connection: Connection) -> list[_StoredRow]:
+        table = self._table(connection)
+        keys = [table.columns[name] for name in IDENTITY]
+        columns = select(*(table.columns[name] for name in sorted(_NEEDED)))
+
+        def page(selected: Select[Any]) -> Select[Any]:
+            following = selected if place is None else selected.where(tuple_(*keys) > place)
+            return following.order_by(*keys).limit(CHUNK)
+
+        try:
+            rows = connection.execute(page(columns)).mappings()
+            return [(tuple(row[name] for name in IDENTITY), row) for row in rows]
+        except UNREADABLE:  # One row cannot be converted, so the rows are read one by one to keep the others.
+            places = [tuple(row) for row in connection.execute(page(select(*keys)))]
+            return [(each, _row_or_error(connection, columns.where(tuple_(*keys) == each))) for each in places]
+
+    def _letter(self, stored: _StoredRow, _: int) -> DeadLetter:
+        place, row = stored
+        name = f"the row {place} of the table {self._name}"
+        if isinstance(row, Exception):
+            raise unreadable(name, getattr(row, "orig", row)) from row
+        return letter_of_row(dict(row), name, place)
+
+    def _delete(self, connection: Connection, letters: Sequence[DeadLetter]) -> None:
+        table = self._table(connection)
+        keys = tuple_(*(table.columns[name] for name in IDENTITY))
+        for start in range(0, len(letters), 100):  # Databases limit the number of parameters of a statement.
+            places = [letter.place for letter in letters[start : start + 100]]
+            connection.execute(delete(table).where(keys.in_(places)))
+
+    def _table(self, connection: Connection) -> Table:
+        table = find_table(connection, self._name) if self._database.exists() else None
+        if table is None or not set(table.columns.keys()) >= _NEEDED:
+            raise ConfigurationError(SQL_TABLE.key, self._name, "a table of dead letters, as the sql sink creates it")
+        return table
+
+
+def _row_or_error(connection: Connection, query: Select[Any]) -> Any:
+    try:
+        return connection.execute(query).mappings().one()
+    except UNREADABLE as error:
+        return error

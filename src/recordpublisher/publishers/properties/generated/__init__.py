@@ -1,1 +1,0 @@
-"""Code that `make docs` writes. Change what it is made from: the declarations in `../groups/`."""
