@@ -16,11 +16,11 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .python_worker import log_to_stderr, one_sentence, worker_loop
-from .source.offset import BatchOffset, ShardOffset
 from .versions import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
     from .options.spark_options import SparkOptions
+    from .source.offset import BatchOffset, ShardOffset
     from .source.query_planner import QueryPlanner
     from .source.task_read import TaskPlan
 
@@ -69,10 +69,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     @one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """Return the tasks of the batch that `end` plans, after the batch of `start`."""
-        plans = [
-            KinesisPartition(plan)
-            for plan in self._planning().partitions(BatchOffset.from_json(start), BatchOffset.from_json(end))
-        ]
+        plans = [KinesisPartition(plan) for plan in self._planning().partitions(_offset(start), _offset(end))]
         if plans:  # A scheduled run ends with a batch without tasks.
             worker_loop().freeze_heap()
         return plans
@@ -80,14 +77,14 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     @one_sentence()
     def commit(self, end: dict[str, Any]) -> None:
         """Remove old claims in the background, because Spark has committed the batch of `end`."""
-        worker_loop().start(asyncio.to_thread(self._planning().commit, BatchOffset.from_json(end)))
+        worker_loop().start(asyncio.to_thread(self._planning().commit, _offset(end)))
 
     def stop(self) -> None:
         """Do nothing, because Spark does not call it when a query stops."""
 
     def _next_offset(self, start: dict[str, Any], rows: int | None, *, is_first: bool = False) -> dict[str, Any]:
         """Return the plan of the next batch of at most `rows`, or `start` itself if there is none, because Spark compares the texts."""
-        before = BatchOffset.from_json(start)
+        before = _offset(start)
         planned = self._planning().next_offset(before, rows, is_first=is_first)
         return start if planned is before else planned.to_json()
 
@@ -128,6 +125,13 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             read = shard_reader(options, plan.consumer_arns, columns.values)
             memory = ReusedMemory.of_process()
             yield from TaskRead(plan, claim_store(options), read, columns=columns, memory=memory).rows()
+
+
+def _offset(plain: dict[str, Any]) -> BatchOffset:
+    # Imported here because Spark pickles the reader in a process that sees no offset: a tenth of its CPU.
+    from .source.offset import BatchOffset
+
+    return BatchOffset.from_json(plain)
 
 
 class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -187,6 +191,8 @@ class ReaderWithoutStart(KinesisStreamReader):
 
         Nothing depends on its content.
         """
+        from .source.offset import BatchOffset
+
         return BatchOffset.unlisted(SystemClock().now_ms()).to_json()
 
     @one_sentence()
@@ -250,7 +256,7 @@ def has_read(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
     """
     texts = [source["endOffset"] or "" for source in (progress or {"sources": ()})["sources"]]
     # PySpark 4.0 and 4.1 convert the offset to the text of a dict.
-    offsets = [BatchOffset.from_json(ast.literal_eval(text)) for text in texts if "'plan'" in text]
+    offsets = [_offset(ast.literal_eval(text)) for text in texts if "'plan'" in text]
     shards = [entry for offset in offsets for entry in offset.shards.values()]
     return bool(shards) and all(_is_read(entry, began_ms) for entry in shards)
 
