@@ -87,7 +87,7 @@ def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error: 2 if the configuration must change, else 1. A failed subtask has its own code."""
+    """Return the exit code for an error: 2 if the configuration must change, else 1. A failed worker has its own code."""
     if isinstance(error, WorkerFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED

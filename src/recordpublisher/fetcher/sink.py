@@ -249,7 +249,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     async def idle(self) -> None:
-        """Called when the subtask became idle: do not wait for its watermark (W1). Default: do nothing."""
+        """Called when the worker became idle: do not wait for its watermark (W1). Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything written is durable, and raise an error if it is not (S6). Default: do nothing.
@@ -330,12 +330,12 @@ class Leftover(NamedTuple):
 class CommittingSink(Sink[V]):
     """A sink that writes in three steps: stage the rows, commit them together with their positions in an entry, and publish them.
 
-    The job owns the entries: one for each subtask, or for each worker of a group. The conditional write of an entry is the commit. A
+    The job owns the entries: one for each worker. The conditional write of an entry is the commit. A
     process that was replaced can no longer write its entry. A commit without an answer is repeated unchanged until its outcome is known.
 
     Calls of `write`, `begin` and `stage` never overlap. `commit`, `publish`, `discard`, `end_life` and `revoked` may be called while they
-    run. A *life* is one start of a subtask, or one worker. Its name has at most 200 letters, digits and `_.-`, and is never used again.
-    `open` begins a life with a random name, which `flush` uses.
+    run. A *life* is one start of a job alone, or one worker of a group. Its name has at most 200 letters, digits and
+    `_.-`, and is never used again. `open` begins a life with a random name, which `flush` uses.
     """
 
     can_take_back: ClassVar[bool] = False

@@ -193,7 +193,7 @@ class DynamoDbStreams:
 
 
 def _shard(table: str, described: dict[str, Any]) -> Shard:
-    """Return a shard. It has no hash range here, so its id decides which subtask reads it."""
+    """Return a shard. It has no hash range here, so its id decides which worker reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
     if parent == described["ShardId"]:  # The shard would wait for itself.

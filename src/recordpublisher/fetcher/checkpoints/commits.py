@@ -240,7 +240,7 @@ class CheckpointScheduler:
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        A sink requests one, and so does the end of a shard whose children in other subtasks wait for the checkpoint (S2).
+        A sink requests one, and so does the end of a shard whose children in other workers wait for the checkpoint (S2).
         """
         self._requested.set()
 
@@ -265,7 +265,7 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Owns when a subtask's checkpoints began and were stored. Only one is taken at a time. `CheckpointScheduler` decides when."""
+    """Owns when a worker's checkpoints began and were stored. Only one is taken at a time. `CheckpointScheduler` decides when."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

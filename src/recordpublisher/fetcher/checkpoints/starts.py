@@ -66,7 +66,7 @@ async def list_restored(
 
 
 def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Starts) -> dict[str, ShardState]:
-    """Return the state from which each listed shard starts, for all subtasks.
+    """Return the state from which each listed shard starts, for all workers.
 
     - A shard with restored state resumes there.
     - An ancestor of a started shard counts as finished, because its state was dropped after its end. An ancestor of a shard that has not
@@ -118,7 +118,7 @@ def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[st
 def missing_shards(
     listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
 ) -> set[str]:
-    """Return the shards that the listing lacks: restored ones, and parents for which shards of this subtask would wait (S2, S5).
+    """Return the shards that the listing lacks: restored ones, and parents for which shards of this worker would wait (S2, S5).
 
     These shards are past retention, or the listing is inconsistent.
     """

@@ -88,7 +88,7 @@ class GroupTracker(WatermarkTracker):
         return True
 
 
-# Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a subtask.
+# Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a worker.
 
 
 class LeaseCheckpointer(Checkpointer):

@@ -71,7 +71,7 @@ class TableCache:
     `job` is the job of this process. A table that names no job gets it with the next write.
 
     Every call raises StateError if it finds the table of another job: other processes have begun that job while this process was not in the
-    group (E10). The first call that finds or creates a table also raises it if a fixed number of subtasks has begun in the meantime.
+    group (E10). The first call that finds or creates a table also raises it if a job alone has begun in the meantime.
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:

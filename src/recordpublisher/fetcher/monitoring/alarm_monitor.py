@@ -230,7 +230,7 @@ class UnreadCheck(msgspec.Struct, frozen=True):
 
     - `progress`: changes whenever something of the shard was emitted.
     - `unread`: whether the shard has records that were not emitted. None if this check did not find out.
-    - `reason`: which subtask should read the shard, or why nothing is emitted.
+    - `reason`: which worker should read the shard, or why nothing is emitted.
     """
 
     key: str
@@ -327,7 +327,7 @@ def observe_own_shard(
     blocked: ReadBlock | None,
     alignment_waits_for: str,
 ) -> UnreadCheck:
-    """Observe a shard of this subtask, without a call to the service.
+    """Observe a shard of this worker, without a call to the service.
 
     `unread` is None if no read returned for `fresh_ms`. `blocked` is the reason why its next read waits.
     """
@@ -492,7 +492,7 @@ class RetentionPeriods:
             fetcher_log.exception("the retention of %s cannot be read, the job continues", stream, extra=about(stream))
 
 
-# Decides whether a subtask is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start
+# Decides whether a worker is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start
 # has fenced it.
 
 READ_LIMIT_MS = 60_000
@@ -511,7 +511,7 @@ def reasons_not_ready(
     now_ms: int,
     undecided: str | None = None,
 ) -> list[str]:
-    """Return why the subtask is not ready, in plain words, or an empty list if it is ready.
+    """Return why the worker is not ready, in plain words, or an empty list if it is ready.
 
     `undecided` is the entry of a commit without an answer. The reasons come from what the run has seen, without a call to a service. No
     reason is needed for a fenced process, or for one whose store refuses a checkpoint: it ends with an error.

@@ -168,7 +168,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(TEXT)
     def read_blocked_by(self) -> str | None:
-        """Why the shard's next read waits: `PARENTS`, `ALIGNMENT`, `FULL_QUEUE` or `MEMORY` (of the subtask); null if it does not wait."""
+        """Why the shard's next read waits: `PARENTS`, `ALIGNMENT`, `FULL_QUEUE` or `MEMORY` (of the worker); null if it does not wait."""
         return None if self.blocked is None else self.blocked.name
 
     @metric(COUNTER, "ms")
@@ -179,7 +179,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def last_emit_age_ms(self) -> int | None:
-        """Time since the shard's last record was written; before the first one, since the subtask owns the shard."""
+        """Time since the shard's last record was written; before the first one, since the worker owns the shard."""
         since = (
             self.entry.emission.last_emit_ms
             if self.entry.emission.last_emit_ms is not None

@@ -1,4 +1,4 @@
-"""ShardTable: the shards of a subtask, and the order that reshards impose on them (S2)."""
+"""ShardTable: the shards of a worker, and the order that reshards impose on them (S2)."""
 
 import asyncio
 import logging
@@ -138,8 +138,8 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
     what follows for the ancestors of a shard that has started. `is_ended` decides for one parent. An unknown parent
     means different things, so each caller decides:
 
-    - A subtask (`ShardTable`): the parent may belong to another subtask, or not be listed yet. It has not ended before
-      a subtask says so.
+    - A worker (`ShardTable`): the parent may belong to another worker, or not be listed yet. It has not ended before
+      a worker says so.
     - A group (`LeaseTable`): the parent may be listed later, so it has not ended.
     - A restored job (`initial_states.py`) and an offset of Spark (`source/batch_plan.py`): the parent was read before, or
       is past retention.
@@ -248,11 +248,11 @@ TOTALS: dict[str, Callable[[ShardEntry], int]] = {
     "late_after_idle": attrgetter("emission.late_after_idle"),
     "late_after_takeover": attrgetter("emission.late_after_takeover"),
 }
-"""Counters whose sum since the subtask's start is reported."""
+"""Counters whose sum since the worker's start is reported."""
 
 
 class ShardTable:
-    """Every listed shard. The subtask's own shards have an entry; the others are remembered as listed."""
+    """Every listed shard. The worker's own shards have an entry; the others are remembered as listed."""
 
     def __init__(
         self,
@@ -324,7 +324,7 @@ class ShardTable:
     def add(
         self, shard: Shard, state: ShardState, *, owned_since_ms: int | None = None, taken_over_below: int | None = None
     ) -> ShardEntry:
-        """Add a shard that this subtask owns."""
+        """Add a shard that this worker owns."""
         entry = ShardEntry(
             shard,
             replace(state, parents=shard.parents),
@@ -339,7 +339,7 @@ class ShardTable:
         return entry
 
     def own_children_of(self, parent: str) -> list[ShardEntry]:
-        """Return the children of a shard (`Shard.key`) that this subtask owns."""
+        """Return the children of a shard (`Shard.key`) that this worker owns."""
         return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
 
     def may_start(self, entry: ShardEntry) -> bool:
@@ -394,8 +394,8 @@ class ShardTable:
         A shard that the publisher still has, and the stream does not list, is removed once it has ended and its children have started:
         they prove to a restart that it was read. Otherwise snapshots would grow with the age of an archive.
 
-        An own shard may be removed once it has ended and expired and its children in this subtask have started. A shard
-        of another subtask may be removed at once, because it does not decide whether its children may start.
+        An own shard may be removed once it has ended and expired and its children in this worker have started. A shard
+        of another worker may be removed at once, because it does not decide whether its children may start.
         """
         awaited = {key for entry in self if entry.stage is ShardStage.WAITING for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
@@ -538,7 +538,7 @@ def _prefix(key: str) -> str:
 
 
 class OwnedShards:
-    """Owns what is known of shards that this subtask does not read now.
+    """Owns what is known of shards that this worker does not read now.
 
     These are shards that a listing lacks, and shards of streams that left the list of streams.
     """

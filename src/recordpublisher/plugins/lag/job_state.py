@@ -199,7 +199,7 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One shard. Times are in ms.
 
-    - `subtask`: the subtask that reads the shard. `worker`: the worker (GROUP), if its name is known.
+    - `worker`: the worker that reads the shard. `worker`: the worker (GROUP), if its name is known.
     - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.
     - `stage`: WAITING for its parents, READING, DRAINING or ENDED. `parents`: the ids of the shards that were split or merged into it.
     - `lag_ms`: age of the oldest record that is not finished. From stored positions: age of the oldest record that no checkpoint covers.
@@ -216,7 +216,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     stream: str
     shard: str
-    subtask: int | None = None
+    process: int | None = None
     worker: str | None = None
     stage: str | None = None
     position: str | None = None
@@ -255,17 +255,17 @@ class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     waiting_records: int
 
 
-class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask, or in a group one `worker`.
+class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """One worker, or in a group one `worker`.
 
     - `responds`: whether its event loop responds. `not_ready`: why it is not ready; empty if it is ready.
     - `checkpoint_age_ms`: how long ago its last checkpoint was (ms).
-    - `commit`: the last commit, if the subtask is running and its sink commits.
+    - `commit`: the last commit, if the worker is running and its sink commits.
     - `alarms`: number of active alarms.
     - `skipped_records`, `dead_letters`: counted since it started, in all shards that it had.
     """
 
-    subtask: int | None = None
+    process: int | None = None
     responds: bool | None = None
     not_ready: list[str] | None = None
     checkpoint_age_ms: int | None = None
@@ -285,7 +285,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     job: str | None = None
     time_ms: int
     shards: list[ShardSnapshot]
-    subtasks: list[SubtaskSnapshot] | None = None
+    workers: list[WorkerSnapshot] | None = None
     global_watermark: int | None = None
     alignment: str | None = None
 

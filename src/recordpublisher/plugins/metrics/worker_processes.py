@@ -13,8 +13,8 @@ import msgspec
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
-    SubtaskHealth,
-    SubtaskMetrics,
+    WorkerHealth,
+    WorkerMetrics,
 )
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -81,22 +81,22 @@ class WorkerProcesses:
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [_socket_path(folder, number) for number in range(count)]
 
-    async def metrics(self) -> list[SubtaskMetrics]:
+    async def metrics(self) -> list[WorkerMetrics]:
         """Return the metrics of every worker that responds."""
-        found = await asyncio.gather(*(_read(path, METRICS_PATH, SubtaskMetrics) for path in self._paths))
+        found = await asyncio.gather(*(_read(path, METRICS_PATH, WorkerMetrics) for path in self._paths))
         return [
-            msgspec.structs.replace(metrics, subtask=number)
+            msgspec.structs.replace(metrics, process=number)
             for number, answer in enumerate(found)
             for metrics in answer or ()
         ]
 
-    async def health(self) -> list[SubtaskHealth]:
+    async def health(self) -> list[WorkerHealth]:
         """Return the health of every worker, including workers that do not respond."""
-        found = await asyncio.gather(*(_read(path, HEALTH_PATH, SubtaskHealth) for path in self._paths))
+        found = await asyncio.gather(*(_read(path, HEALTH_PATH, WorkerHealth) for path in self._paths))
         return [
-            msgspec.structs.replace(health, subtask=number)
+            msgspec.structs.replace(health, process=number)
             for number, answer in enumerate(found)
-            for health in answer or [SubtaskHealth(number, False, [])]
+            for health in answer or [WorkerHealth(number, False, [])]
         ]
 
 

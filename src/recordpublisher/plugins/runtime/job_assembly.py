@@ -16,10 +16,10 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_table import ShardDiscovery, StreamList
 from recordpublisher.fetcher.sink import CommittingSink, Sink, entries_of, stores_positions
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher, build_fetcher
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
@@ -69,7 +69,7 @@ class JobParts(msgspec.Struct, frozen=True):
     - `state_place`: where the job stores its positions, or "".
     """
 
-    fetcher: SubtaskFetcher | QueueJob
+    fetcher: ShardFetcher | QueueJob
     lister: StreamLister | None
     streams: Sequence[str]
     state_place: str

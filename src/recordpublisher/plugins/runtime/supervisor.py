@@ -18,7 +18,7 @@ import msgspec
 
 from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
-from recordpublisher.fetcher.monitoring.subtask_view import SubtaskProgress
+from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.emitter import Bounds
 from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.publishers.errors import ConfigurationError, FencedError
@@ -46,7 +46,7 @@ UNBOUNDED = Bounds()
 
 async def run_process(
     properties: Properties,
-    report: Callable[[SubtaskProgress], None],
+    report: Callable[[WorkerProgress], None],
     supervisor: int | None = None,
     metrics_folder: Path | None = None,
     number: int = 0,
@@ -73,7 +73,7 @@ async def run_process(
 
 async def run_fetcher(
     fetcher: DataFetcher,
-    report: Callable[[SubtaskProgress], None],
+    report: Callable[[WorkerProgress], None],
     exporters: Sequence[MetricsExporter],
     supervisor: int | None = None,
     bounds: Bounds = UNBOUNDED,
@@ -147,7 +147,7 @@ def _freeze_heap() -> None:
     gc.freeze()
 
 
-async def _report(fetcher: DataFetcher, report: Callable[[SubtaskProgress], None]) -> None:
+async def _report(fetcher: DataFetcher, report: Callable[[WorkerProgress], None]) -> None:
     await asyncio.sleep(_REPORT_SECONDS)
     _freeze_heap()
     while True:
@@ -164,7 +164,7 @@ async def run_python_job(
     job: str,
     given: Properties,
     change: Callable[[Properties], Properties],
-    report: Callable[[SubtaskProgress], None],
+    report: Callable[[WorkerProgress], None],
     exporters: Sequence[MetricsExporter],
     bounds: Bounds = UNBOUNDED,
 ) -> None:
@@ -259,7 +259,7 @@ class Supervisor:
         command: Sequence[str],
         properties: Properties,
         count: int,
-        report: Callable[[SubtaskProgress], None],
+        report: Callable[[WorkerProgress], None],
     ) -> None:
         self._command = command
         self._properties = properties
@@ -332,8 +332,8 @@ class Supervisor:
                 line = await reader.readline()
                 if not line:
                     return
-                progress = msgspec.json.decode(line, type=SubtaskProgress)
-                self._report(msgspec.structs.replace(progress, subtask=number))
+                progress = msgspec.json.decode(line, type=WorkerProgress)
+                self._report(msgspec.structs.replace(progress, process=number))
             except ValueError as error:  # The line may also be too long.
                 log.debug("a worker sent an invalid report: %s", error)
 
@@ -356,7 +356,7 @@ def read_from_supervisor() -> tuple[Properties, int]:
     return Properties(json.loads(line)), sys.stdin.fileno()
 
 
-def reporter_to_supervisor(descriptor: int) -> Callable[[SubtaskProgress], None]:
+def reporter_to_supervisor(descriptor: int) -> Callable[[WorkerProgress], None]:
     """Return a function that writes one line for each report. Called in a worker.
 
     It ignores a supervisor that is gone or does not read, because the end of the other pipe drains the worker.
@@ -364,7 +364,7 @@ def reporter_to_supervisor(descriptor: int) -> Callable[[SubtaskProgress], None]
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)
 
-    def report(progress: SubtaskProgress) -> None:
+    def report(progress: WorkerProgress) -> None:
         try:
             os.write(descriptor, msgspec.json.encode(progress) + b"\n")
         except (BrokenPipeError, BlockingIOError):
@@ -403,12 +403,12 @@ def as_group(properties: Properties) -> Iterator[Properties]:
         yield group.merged({STATE_URI.key: folder})
 
 
-# Adds the reports of all subtasks to the progress of the job.
+# Adds the reports of all workers to the progress of the job.
 
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """The progress of all subtasks together.
+    """The progress of all workers together.
 
     - `per_second`: recently finished records per second, including records that were left out; None if no time has passed.
     - `lag_ms`: age of the oldest unfinished record, in the shard that is furthest behind (ms); None if not known.
@@ -448,24 +448,24 @@ class JobProgress:
 
 
 class JobProgressMeter:
-    """Owns the last report of each subtask.
+    """Owns the last report of each worker.
 
     - `began`: when the job began (seconds of a monotonic clock).
     """
 
     def __init__(self, began: float) -> None:
-        self._last: dict[int, SubtaskProgress] = {}
+        self._last: dict[int, WorkerProgress] = {}
         self._rates = Rates()
         self._rates.add(began, {"job": (0, 0)})
 
     @property
     def has_reports(self) -> bool:
-        """Whether any subtask has reported yet."""
+        """Whether any worker has reported yet."""
         return bool(self._last)
 
-    def update(self, progress: SubtaskProgress) -> None:
-        """Keep a subtask's newest report."""
-        self._last[progress.subtask] = progress
+    def update(self, progress: WorkerProgress) -> None:
+        """Keep a worker's newest report."""
+        self._last[progress.process] = progress
 
     def sample(self, now: float) -> JobProgress:
         """Return the job's progress now, with the rate of the last seconds. `now` is in seconds of a monotonic clock."""
@@ -492,6 +492,6 @@ class JobProgressMeter:
         )
 
 
-def _finished(progress: SubtaskProgress) -> int:
+def _finished(progress: WorkerProgress) -> int:
     """Return how many records the sink has finished. A write that has not returned may count as unfinished before it counts as read."""
     return max(0, progress.records - (progress.unfinished or 0) - progress.left)

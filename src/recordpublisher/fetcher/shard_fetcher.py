@@ -1,4 +1,4 @@
-"""Reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
+"""Reads the shards of one worker in parallel, emits their records in order, and keeps exact state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .leases.lease_counts import LeaseCounts
 from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung, reasons_not_ready
 from .monitoring.metrics_exporter import SinkMetrics
 from .monitoring.status_log import StatusLogger
-from .monitoring.subtask_view import SubtaskProgress, SubtaskView, progress_of
+from .monitoring.worker_view import WorkerProgress, WorkerView, progress_of
 from .monitoring.workers_wanted import WorkersWanted
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .elastic.group_place import ElasticGroup
 
 
-def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
+def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> ShardFetcher:
     """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
     The parts are built from the bottom up. A part calls a part that is built later through one of the three functions below. The modules
@@ -153,7 +153,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
 
     alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)
     retention = RetentionPeriods(job.retention_ms, job.streams)
-    return SubtaskFetcher(
+    return ShardFetcher(
         FetcherParts(
             job=job,
             context=SinkContext(
@@ -173,7 +173,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             dead_letters=dead_letters,
             gaps=gaps,
             status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock),
-            view=SubtaskView(
+            view=WorkerView(
                 table,
                 tracker,
                 alignment,
@@ -219,11 +219,11 @@ class FetcherParts(msgspec.Struct, frozen=True):
     dead_letters: DeadLetterHandler
     gaps: RetentionGaps
     status_logger: StatusLogger
-    view: SubtaskView
+    view: WorkerView
 
 
-class SubtaskFetcher:
-    """One subtask of a job. Owns the runs, and the background tasks of each run.
+class ShardFetcher:
+    """One worker of a job. Owns the runs, and the background tasks of each run.
 
     `ShardOwnership` decides which shards it reads, and `shard_lifecycle.py` what follows from an event of a shard.
     """
@@ -301,14 +301,14 @@ class SubtaskFetcher:
             await self._ownership.close()
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics as a plain dict: `subtask`, and `shards` by `stream/shard-id` (A1)."""
+        """Return the metrics as a plain dict: `worker`, and `shards` by `stream/shard-id` (A1)."""
         return self._view.collect(self._dependencies.clock, self._dependencies.sink.unfinished())
 
     def retention_ms(self, stream: str) -> int | None:
         """Return how long the stream keeps its records (ms), or None while that is not known."""
         return self._view.retention.of(stream)
 
-    def progress(self) -> SubtaskProgress:
+    def progress(self) -> WorkerProgress:
         """Return the values of a progress line, which cost far less than all metrics."""
         job = self._dependencies
         return progress_of(self._view, job.sink.unfinished(), job.clock.now_ms())
@@ -336,9 +336,9 @@ class SubtaskFetcher:
         return self._shards.hung_publishers
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the subtask is not ready, in plain words. Makes no call to a service.
+        """Return why the worker is not ready, in plain words. Makes no call to a service.
 
-        The list is empty while the subtask reads and its checkpoints are stored.
+        The list is empty while the worker reads and its checkpoints are stored.
         """
         now_ms = self._dependencies.clock.now_ms()
         alarms = self._view.alarm_monitor.active_alarms
