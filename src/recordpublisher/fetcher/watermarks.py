@@ -23,17 +23,6 @@ from .watermark_functions import holds_after_end, raised
 BEFORE_ALL_WATERMARKS = -math.inf
 
 
-class RunningTime(Protocol):
-    """Measures how long this process has been running."""
-
-    @property
-    def running_seconds(self) -> float:
-        """Total time in which the process was not suspended (seconds)."""
-
-    def check(self) -> None:
-        """Detect a suspension now."""
-
-
 class Alignment:
     """Owns the next watermark of every shard, and what this worker reports to the tracker.
 
@@ -188,6 +177,17 @@ class Alignment:
         """Measure how long a shard is held back. In that time it gets no extra memory (P6)."""
         is_held = self._has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
         entry.status.set_held(is_held, self._clock.monotonic())
+
+
+class RunningTime(Protocol):
+    """Measures how long this process has been running."""
+
+    @property
+    def running_seconds(self) -> float:
+        """Total time in which the process was not suspended (seconds)."""
+
+    def check(self) -> None:
+        """Detect a suspension now."""
 
 
 # Lets a shard hold the watermark after its end until its children have readers (W5).

@@ -183,21 +183,6 @@ WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
 """Timeout of a call that no lease waits for (seconds). The first call to a store takes longest, because it connects."""
-T = TypeVar("T")
-
-
-class SealableDocument(Protocol):
-    """A document that other workers may seal."""
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether the document will never be written again."""
-
-    def to_bytes(self) -> bytes:
-        """Return the document as it is stored."""
-
-
-D = TypeVar("D", bound=SealableDocument)
 
 
 class GroupStore:
@@ -305,6 +290,23 @@ class GroupStore:
             raise StoreUnavailableError(f"{self._store.place} did not answer for {self._timeout:g} s") from error
         except RetriesExhaustedError as error:
             raise StoreUnavailableError(str(error)) from error
+
+
+T = TypeVar("T")
+
+
+class SealableDocument(Protocol):
+    """A document that other workers may seal."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the document will never be written again."""
+
+    def to_bytes(self) -> bytes:
+        """Return the document as it is stored."""
+
+
+D = TypeVar("D", bound=SealableDocument)
 
 
 class OwnDocument(Generic[D]):

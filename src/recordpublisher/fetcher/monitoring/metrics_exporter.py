@@ -1,5 +1,7 @@
 """The port through which metrics leave the process; a plugin implements it."""
 
+from __future__ import annotations
+
 import logging
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
@@ -10,6 +12,21 @@ from recordpublisher.publishers.user_code import AsyncPort, describe_error, for_
 
 from ..alarms import SinkMetric
 from ..sink import Sink
+
+
+class MetricsExporter(AsyncPort, ABC):
+    """Takes the metrics of a machine's workers out of the process. Selected by `flink.metrics.exporters`, built with the properties.
+
+    It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged.
+    """
+
+    @abstractmethod
+    async def open(self, source: MetricsSource) -> None:
+        """Start the exporter. Raises: ConfigurationError if a setting cannot be used."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop, and send what has not been sent. Called once, even after a failed `open`."""
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):
@@ -55,21 +72,6 @@ class MetricsSource(Protocol):
 
     async def health(self) -> list[WorkerHealth]:
         """Return the current health of every worker."""
-
-
-class MetricsExporter(AsyncPort, ABC):
-    """Takes the metrics of a machine's workers out of the process. Selected by `flink.metrics.exporters`, built with the properties.
-
-    It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged.
-    """
-
-    @abstractmethod
-    async def open(self, source: MetricsSource) -> None:
-        """Start the exporter. Raises: ConfigurationError if a setting cannot be used."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Stop, and send what has not been sent. Called once, even after a failed `open`."""
 
 
 # Reads the metrics that a sink exports. A sink that fails to give them does not end its job.

@@ -33,6 +33,44 @@ ATTEMPTS = 5
 """How often positions are read again because shards have moved between workers while they were read."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """The state of each listed shard by `Shard.key`, and who stored it when. Without a store there are no states.
+
+    - `workers`: the worker that stored the state.
+    - `taken_ms`: when the state was stored (epoch ms).
+    - `lost`: shards that were not read to their end and that the stream no longer lists (S5).
+    """
+
+    states: Mapping[str, ShardState] = field(default_factory=dict)
+    lost: Mapping[str, ShardState] = field(default_factory=dict)
+    workers: Mapping[str, str] = field(default_factory=dict)
+    taken_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
+        """Read snapshots. A shard without a stored state begins where the job would begin it.
+
+        Raises: StateError if a snapshot cannot be read.
+        """
+        snapshots = list(snapshots)
+        restored = merge_snapshots(snapshots)
+        starts = Starts(start).begun_at(restored.pinned_ms)
+        stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
+        workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
+        taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
+        shards = list(listed)
+        lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
+        lost_states = {key: restored.shards[key] for key in lost}
+        return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
+
+    def lowest_shard(self) -> str | None:
+        """Return the shard with the lowest watermark that was not read to its end. A stalled alignment waits for it."""
+        known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
+        lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
+        return None if lowest is None else lowest[1]
+
+
 class JobStateReader:
     """Reads the positions that a job has stored, while the job may run. It writes nothing, and never opens the sink.
 
@@ -103,44 +141,6 @@ def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
     loss = {"LATEST": "misses what came since the last one", "TRIM_HORIZON": "reads all records again"}
     other = f"begins at {start} again" if parse_with_unit(start, "ms") is None else f"begins {start} before it"
     return f"no positions are stored: each start {loss.get(start, other)}; set {STATE_URI.key}"
-
-
-@dataclass(frozen=True, slots=True)
-class JobState:
-    """The state of each listed shard by `Shard.key`, and who stored it when. Without a store there are no states.
-
-    - `workers`: the worker that stored the state.
-    - `taken_ms`: when the state was stored (epoch ms).
-    - `lost`: shards that were not read to their end and that the stream no longer lists (S5).
-    """
-
-    states: Mapping[str, ShardState] = field(default_factory=dict)
-    lost: Mapping[str, ShardState] = field(default_factory=dict)
-    workers: Mapping[str, str] = field(default_factory=dict)
-    taken_ms: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
-        """Read snapshots. A shard without a stored state begins where the job would begin it.
-
-        Raises: StateError if a snapshot cannot be read.
-        """
-        snapshots = list(snapshots)
-        restored = merge_snapshots(snapshots)
-        starts = Starts(start).begun_at(restored.pinned_ms)
-        stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
-        workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
-        taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
-        shards = list(listed)
-        lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
-        lost_states = {key: restored.shards[key] for key in lost}
-        return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
-
-    def lowest_shard(self) -> str | None:
-        """Return the shard with the lowest watermark that was not read to its end. A stalled alignment waits for it."""
-        known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
-        lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
-        return None if lowest is None else lowest[1]
 
 
 async def snapshots_of_workers(

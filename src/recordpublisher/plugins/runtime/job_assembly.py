@@ -62,19 +62,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("recordpublisher.fetcher")
 
 
-class JobParts(msgspec.Struct, frozen=True):
-    """The parts of a job.
-
-    - `lister`: None for a queue.
-    - `state_place`: where the job stores its positions, or "".
-    """
-
-    fetcher: ShardFetcher | QueueJob
-    lister: StreamLister | None
-    streams: Sequence[str]
-    state_place: str
-
-
 def build_job(
     given: Properties,
     names: StreamNames,
@@ -170,6 +157,19 @@ def build_job(
     warn_of_broken_plugins(registry)
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
     return JobParts(fetcher, lister, streams, place)
+
+
+class JobParts(msgspec.Struct, frozen=True):
+    """The parts of a job.
+
+    - `lister`: None for a queue.
+    - `state_place`: where the job stores its positions, or "".
+    """
+
+    fetcher: ShardFetcher | QueueJob
+    lister: StreamLister | None
+    streams: Sequence[str]
+    state_place: str
 
 
 def _retention_check(factory: RecordPublisherFactory, lister: StreamLister, clock: Clock) -> RetentionCheck | None:
